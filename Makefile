@@ -35,12 +35,15 @@ LOCKED := $(PY) -c 'import platform, sys; sys.exit((sys.version_info[:2], platfo
 SIDE_BY_SIDE := $(if $(filter-out system,$(TORCH)),-n $(JOBS) --dist loadfile --no-loadscope-reorder)
 
 # The tests' S3 server, apart from everything else: its packages must not meet ours.
-SWIFT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
-SWIFT_VERSION := 2.38.3
+SWIFT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
 
 # The scanner for known vulnerabilities, apart as well.
-AUDIT         ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
-AUDIT_VERSION := 2.10.1
+AUDIT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
+
+# Such a program, in the versions and with the hashes of its lock file: $(call TOOL,folder,name)
+TOOL = rm -rf $(1); $(PYTHON) -m venv $(1); \
+	  $(1)/bin/python -m pip --disable-pip-version-check --no-input -qq install --require-hashes --no-deps -r docker/$(2).lock || \
+	    { rm -rf $(1); exit 2; }
 
 # The local cluster. MEMSWEEP_CONTAINER_RIG names a script that stands in for the engine (tests/deploy/rig/containers.sh).
 WORKERS  ?=
@@ -56,7 +59,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill campaign bench check format ui image audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill drill-long campaign bench check format ui image pin-images audit cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -95,6 +98,7 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	  fi; \
 	  $(PIP) install -c constraints.txt torch; \
 	  $(PIP) install -c constraints.txt --no-build-isolation -e '.[cluster,dev]'; \
+	  $(PY) -m memsweep schema > study.schema.json; \
 	fi; \
 	$(PY) -c 'import memsweep, sys, torch; print(f"env: ready: memsweep {memsweep.__version__}, torch {torch.__version__}, Python {sys.version.split()[0]}")'; \
 	echo "$(WANT)" > $(STAMP); \
@@ -111,6 +115,9 @@ test-all: env ## run these, all combinations of parameters, and tests of minutes
 
 drill: env ## inject faults into sweeps and count the lost trials (none): more than an hour; ARGS= for pytest
 	@$(PY) -m pytest -m drill $(ARGS)
+
+drill-long: env ## the drills of minutes alone, which the gate leaves out; ARGS= for pytest
+	@$(PY) -m pytest -m "drill and long" $(ARGS)
 
 campaign: env ## break sweeps at random for HOURS=1 with SEED=7; a line for each round goes to OUT=campaign.jsonl
 	@OMP_NUM_THREADS=1 $(PY) -m tests.campaign --hours $(HOURS) --seed $(SEED) --out $(OUT) $(ARGS)
@@ -130,6 +137,7 @@ format: env ## format the code and repair lint errors that can be repaired
 
 ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@if [ ! -f $(DB) ]; then echo "There is no $(DB) yet: run 'make sweep' first, or name another folder with RESULTS=." >&2; exit 2; fi
+	@$(PY) -c 'import sys; from memsweep.sweep.tracking import moved, uri; moved.mend(uri.default_uri(sys.argv[1]), sys.argv[1])' "$(RESULTS)"
 	@echo "MLflow UI: http://127.0.0.1:$(PORT) (Ctrl-C ends it)"
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
@@ -143,10 +151,12 @@ image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where p
 	  python3 /opt/memsweep/share/requirements.py check-torch $(VARIANT); \
 	echo "image: $(IMAGE) is built ($$((SECONDS - started)) s)"
 
+pin-images: ## write the digests of today into docker/Dockerfile and docker-compose.yml, which name base images by tag
+	@$(PYTHON) docker/pin_images.py
+
 audit: ## list known vulnerabilities of the pinned packages and, if it is built, of the image
 	@if [ ! -x $(AUDIT)/bin/pip-audit ]; then \
-	  rm -rf $(AUDIT); $(PYTHON) -m venv $(AUDIT); \
-	  $(AUDIT)/bin/python -m pip --disable-pip-version-check --no-input -qq install pip-audit==$(AUDIT_VERSION) || { rm -rf $(AUDIT); exit 2; }; fi; \
+	  $(call TOOL,$(AUDIT),audit); fi; \
 	image=(); if docker image inspect $(IMAGE) >/dev/null 2>&1; then image=(docker run --rm --user 0 $(IMAGE) sh -c); fi; \
 	$(PYTHON) docker/audit.py $(AUDIT)/bin/pip-audit constraints.txt "$${image[@]}"
 
@@ -181,8 +191,7 @@ CI_PACKAGES += $(if $(RIG),dockerd=docker.io iptables=iptables mmdebstrap=mmdebs
 ci-deps: ## install system packages for the tests, on Debian or Ubuntu (as root): a browser, a compiler, servers
 	@if [ ! -x $(SWIFT)/bin/swift-proxy-server ]; then \
 	  echo "ci-deps: installing OpenStack Swift, an S3 server, in $(SWIFT)"; \
-	  rm -rf $(SWIFT); $(PYTHON) -m venv $(SWIFT); \
-	  $(SWIFT)/bin/python -m pip --disable-pip-version-check --no-input -qq install swift==$(SWIFT_VERSION) || { rm -rf $(SWIFT); exit 2; }; fi; \
+	  $(call TOOL,$(SWIFT),swift); fi; \
 	echo "ci-deps: $(SWIFT)/bin is there"; \
 	missing=(); \
 	for each in $(CI_PACKAGES); do \

@@ -4,6 +4,9 @@
 both x86-64 and 64-bit Arm: those of PyPI, and those of the indexes that this pip knows besides (set
 ``PIP_EXTRA_INDEX_URL`` to PyTorch's index of CPU builds for torch). Hashes of a pin that has not moved stay. The
 sections follow what needs what, so that the image can install one after the other (``requirements.py list``).
+
+``python docker/lock.py tools`` writes ``audit.lock`` and ``swift.lock`` beside this file: programs that the Makefile
+installs, each in an environment of its own, with all that they need, for each Python that runs memsweep.
 """
 
 from __future__ import annotations
@@ -26,23 +29,30 @@ ROOT = Path(__file__).resolve().parents[1]
 LOCK = ROOT / "requirements.lock"
 PYPI = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
 PYPI["PIP_CONFIG_FILE"] = os.devnull  # what pip asks without any setting
-ARM = [
-    *(f"--platform=manylinux_2_{minor}_aarch64" for minor in (28, 27, 17)),
-    *("--platform=manylinux2014_aarch64", "--python-version=3.11", "--implementation=cp"),
-    *("--abi=cp311", "--abi=abi3", "--abi=none", "--only-binary=:all:"),
-]
+TOOLS = {"audit": "pip-audit==2.10.1", "swift": "swift==2.38.3"}
+PYTHONS = ("3.11", "3.12", "3.13")
 Package = dict[str, Any]
 """What pip reports of a file that it would install."""
 
 
+def wheels_for(machine: str, python: str) -> list[str]:
+    """Words for pip: wheels for this type of processor and this Python, on a Linux with glibc 2.28 or newer."""
+    platforms = [*(f"manylinux_2_{minor}_{machine}" for minor in (28, 27, 17, 5)), f"manylinux2014_{machine}"]
+    abis = [f"cp{python.replace('.', '')}", "abi3", "none"]
+    words = ["--implementation=cp", "--only-binary=:all:", f"--python-version={python}"]
+    return [*words, *(f"--platform={each}" for each in platforms), *(f"--abi={each}" for each in abis)]
+
+
 def report(
-    pins: Iterable[str], words: Iterable[str] = (), environment: Mapping[str, str] = os.environ
+    pins: Iterable[str],
+    words: Iterable[str] = ("--no-deps",),
+    environment: Mapping[str, str] = os.environ,
 ) -> list[Package]:
     """The files that pip would install for some pins."""
     with tempfile.TemporaryDirectory() as folder:
         pinned, told = Path(folder, "pins.txt"), Path(folder, "report.json")
         pinned.write_text("\n".join(pins))
-        command = [sys.executable, "-m", "pip", "-q", "install", "--dry-run", "--ignore-installed", "--no-deps"]
+        command = [sys.executable, "-m", "pip", "-q", "install", "--dry-run", "--ignore-installed"]
         command += ["--no-build-isolation", f"--target={folder}/none", f"--report={told}", "-r", str(pinned), *words]
         subprocess.run(command, check=True, env=environment)
         found: list[Package] = json.loads(told.read_text())["install"]
@@ -105,14 +115,43 @@ def lock(pins: Iterable[str], reports: Iterable[list[Package]], before: str) -> 
         written |= names
         for pin in pins:
             if canonicalize_name(pin.partition("==")[0]) in names:
-                lines.append(" \\\n".join([pin, *(f"    --hash={one}" for one in sorted(known[pin]))]))
+                lines.append(_written({pin: known[pin]}).removesuffix("\n"))
     return "\n".join(lines) + "\n"
 
 
-if __name__ == "__main__":
+def tool_lock(wanted: str) -> str:
+    """The text of a tool's lock file: it and all that it needs, each pinned, with the hashes for each Python."""
+    needed = report([wanted], (), PYPI)
+    pins = sorted(f"{one['metadata']['name']}=={one['metadata']['version']}" for one in needed)
+    pairs = [(machine, python) for machine in ("x86_64", "aarch64") for python in PYTHONS]
+    files = [*needed, *(one for pair in pairs for one in report(pins, ["--no-deps", *wheels_for(*pair)], PYPI))]
+    found: dict[str, set[str]] = {pin: set() for pin in pins}
+    for one in files:
+        pin = f"{one['metadata']['name']}=={one['metadata']['version']}"
+        found[pin].add(f"sha256:{one['download_info']['archive_info']['hashes']['sha256']}")
+    return "# Written by docker/lock.py; not to be edited.\n" + _written(found)
+
+
+def _written(hashes: Mapping[str, Iterable[str]]) -> str:
+    """Pins with their hashes, as pip reads them."""
+    lines = (" \\\n".join([pin, *(f"    --hash={one}" for one in sorted(known))]) for pin, known in hashes.items())
+    return "".join(f"{line}\n" for line in lines)
+
+
+def write_lock() -> None:
+    """Write ``requirements.lock``."""
     pinned = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line and line[0] != "#"]
     here = report(pinned)
     sources = {f"{one['metadata']['name']}" for one in here if not one["download_info"]["url"].endswith(".whl")}
     wheels = [pin for pin in pinned if pin.partition("==")[0] not in sources]
-    found = [here, report(pinned, environment=PYPI), report(wheels, ARM, PYPI)]
+    arm = report(wheels, ["--no-deps", *wheels_for("aarch64", "3.11")], PYPI)
+    found = [here, report(pinned, environment=PYPI), arm]
     LOCK.write_text(lock(pinned, found, LOCK.read_text() if LOCK.exists() else ""))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["tools"]:
+        for name, wanted in TOOLS.items():
+            Path(__file__).with_name(f"{name}.lock").write_text(tool_lock(wanted))
+    else:
+        write_lock()

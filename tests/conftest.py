@@ -4,6 +4,8 @@ A test that needs something from the system carries the marker of that name (``b
 ``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
 ``MEMSWEEP_REQUIRE`` names it (a comma-separated list, set by ``.ci/run``) the same skip is a failure.
 
+A test that leaves anything at the top of the file system, in HOME or in the checkout fails: it has a temporary folder.
+
 A test over all combinations of several parameters runs in `make test` with so many of them that every value of every
 parameter comes once; all others carry the marker ``more``, and `make test-all` runs them too.
 
@@ -166,6 +168,40 @@ def chromium() -> str:
     return requires("browser")
 
 
+_CACHES = {
+    ".cache",
+    ".config",
+    ".hypothesis",
+    ".import_linter_cache",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    "__pycache__",
+}
+"""What programs may leave where a test may leave nothing: matplotlib makes its .config."""
+_AROUND: pytest.StashKey[set[str]] = pytest.StashKey()
+
+
+def _around(root: Path) -> set[str]:
+    """What lies at the top of the file system, in HOME and in the checkout, but for caches."""
+    found = [entry for place in ("/", _HOME, root) for entry in os.scandir(place)]
+    return {entry.path for entry in found if entry.name not in _CACHES}
+
+
+_HOME = os.path.expanduser("~")  # of the user, before a test gives it another
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """After the test's fixtures have ended: nothing may be left outside of its temporary folder."""
+    result = yield
+    before = item.config.stash[_AROUND]
+    now = item.config.stash[_AROUND] = _around(item.config.rootpath)
+    if left := sorted(now - before):
+        pytest.fail(f"while this test ran, there came {', '.join(left)}: use tmp_path", pytrace=False)
+    return result
+
+
 _TALLY: pytest.StashKey[Tally] = pytest.StashKey()
 
 
@@ -204,6 +240,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_AROUND] = _around(config.rootpath)
     if unknown := sorted(_required() - set(_NEEDS)):
         raise pytest.UsageError(
             f"MEMSWEEP_REQUIRE names {', '.join(unknown)}; it may name {', '.join(sorted(_NEEDS))} (commas between)."

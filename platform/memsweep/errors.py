@@ -6,6 +6,7 @@ Every message says what is wrong, what was got, what is allowed and what to do a
 from __future__ import annotations
 
 import difflib
+import enum
 import re
 import shutil
 import textwrap
@@ -13,10 +14,35 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 
+class Exit(enum.IntEnum):
+    """The exit codes of all commands; docs/json.md says what they mean."""
+
+    DONE = 0
+    UNMET = 1  # never an error: the command did its work, and what it found is not as it should be
+    REFUSED = 2
+    LIMIT = 3
+    BLOCKED = 4
+    FAULT = 70  # EX_SOFTWARE of sysexits.h
+    INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
+    UNREAD = 141  # the same for SIGPIPE
+
+
 class MemsweepError(Exception):
     """An error whose message is meant for the person who runs memsweep: shown without a traceback."""
 
-    exit_code = 1
+    exit_code = Exit.REFUSED
+
+
+class BlockedError(MemsweepError):
+    """A disk, memory, a server or another process is in the way: the same command may succeed later."""
+
+    exit_code = Exit.BLOCKED
+
+
+class FaultError(MemsweepError):
+    """An error of memsweep's own code."""
+
+    exit_code = Exit.FAULT
 
 
 class ConfigError(MemsweepError):
@@ -26,8 +52,6 @@ class ConfigError(MemsweepError):
         problems: one sentence each, in the order in which the configuration is read.
     """
 
-    exit_code = 2
-
     def __init__(self, problems: Sequence[str], source: str = "the configuration") -> None:
         self.problems = tuple(problems)
         self.source = source
@@ -36,7 +60,7 @@ class ConfigError(MemsweepError):
         super().__init__("\n".join([head, *(f"  - {problem}" for problem in self.problems)]))
 
 
-class StoreError(MemsweepError):
+class StoreError(BlockedError):
     """A stored result that cannot be read or written as it should be."""
 
 
@@ -59,7 +83,9 @@ class BrokenChainError(MemsweepError):
 class ModuleError(MemsweepError):
     """A user's torch module that cannot be imported, built or run; the message says what to change."""
 
-    exit_code = 2
+
+class TrustError(MemsweepError):
+    """A document names code that nobody here has trusted; nothing of it was imported or called."""
 
 
 class RegistryError(MemsweepError):
@@ -68,13 +94,15 @@ class RegistryError(MemsweepError):
 
 def printable(text: str) -> str:
     """A text without control characters: escapes move a terminal's cursor, half a surrogate pair is no UTF-8."""
+    if text.isprintable():
+        return text
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
 
 
 def filled(text: str, stream: TextIO) -> str:
     """A printable text whose lines, on a terminal, are broken between words; what goes on stands further in.
 
-    Paths, addresses and ``memsweep COMMAND STUDY`` stay in one piece, so that they can be copied.
+    Paths, addresses and ``memsweep COMMAND STUDY --flags`` stay in one piece, so that they can be copied.
     """
     text = printable(text)
     if not stream.isatty():
@@ -83,8 +111,12 @@ def filled(text: str, stream: TextIO) -> str:
     return "\n".join(_broken(line, columns) for line in text.split("\n"))
 
 
+_TYPED = re.compile(r"\bmemsweep [a-z]+ \S+(?: --[a-z-]+(?: (?:'[^']*'|[^\s-]\S*))?)*")
+"""A command with its flags, as a sentence holds it."""
+
+
 def _broken(line: str, columns: int) -> str:
-    whole = re.sub(r"\bmemsweep [a-z]+ \S+", lambda command: command[0].replace(" ", "\xa0"), line)
+    whole = re.sub(_TYPED, lambda command: command[0].replace(" ", "\xa0"), line)
     hanging = " " * (len(line) - len(line.lstrip()) + 2)
     filled = textwrap.fill(whole, columns, subsequent_indent=hanging, break_long_words=False, break_on_hyphens=False)
     return filled.replace("\xa0", " ")

@@ -9,6 +9,9 @@ read; so it passes here first.
 
 from __future__ import annotations
 
+import functools
+import html
+import json
 import os
 import re
 import urllib.parse
@@ -17,15 +20,30 @@ from collections.abc import Iterator, Mapping
 REMOVED = "***"
 
 _SECRET_NAME = re.compile(
-    r"(SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|ACCESS_?KEY|API_?KEY|AUTH(?!_MODE|OR)|_KEY$|_PAT$|_DSN$)", re.I
+    r"""(SECRET|TOKEN(?!IZER)|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|BEARER|COOKIE|CONN(ECTION)?_?STR
+    |ACCESS_?KEY|API_?KEY|AUTH(?!_MODE|OR)|SESSION_?(ID|KEY)$
+    |(?<!COM)(?<!BY)PASS$|(^|_)PASS_
+    |(?<!^)(?<!OLD)PWD$
+    |(^|_)(KEY|KEYS|PAT|DSN|JWT|SAS|CREDS?|PW|PIN|SIG|SIGNATURE|SALT|SESSION|WEBHOOK)$|(^|_)(JWT|SAS|OP_SESSION)_)""",
+    re.I | re.X,
 )
-_HARMLESS_NAME = re.compile(r"_(PATH|FILE|DIR|MODE|SOCK|URL|URI)$", re.I)
+_HARMLESS_NAME = re.compile(r"_(PATH|FILE|DIR|MODE|SOCK|URL|URI)$|^(XDG|DESKTOP|DBUS|GNOME|KDE)_", re.I)
 _SHORTEST = 8  # characters; shorter values of secret variables (yes, 1, none) are found in innocent words
+_LONG_LINE = 16  # characters of a line of a secret that is a secret itself: those of a private key are shown one by one
+
+# Name and value in a connection string (AccountKey=...;), in a query (sig=...&) and in JSON ("private_key": "...").
+_PART = re.compile(
+    r"""[\w-]{0,40}(?:key|passw(?:or)?d|pwd|secret|token|sig|signature)["']?\s{0,3}[=:]\s{0,3}["']?([^;&\s"',]{8,})""",
+    re.I,
+)
 
 # What stands before the host; a password that nobody escaped may hold a slash, as SQLAlchemy takes it, but a number
 # and a slash are a port. The lengths are bounded, for so is the time that a text of any kind may take.
 _CREDENTIALS = re.compile(r"(?<=://)(?:[^/?#\s'\"]{1,300}|[^:/@\s]{0,100}:(?!\d{1,5}/)[^@\s'\"]{1,300})@")
 _PASSWORD = re.compile(r"://[^:/@\s]*:(?!\d{1,5}/)([^@\s]+)@")
+
+_USER_TOKEN = re.compile(r"https?://([^:/@\s]{16,300})@")
+"""A token in the place of a user, as hosts of repositories take it."""
 
 _WEB = ("http", "https")
 
@@ -39,9 +57,9 @@ def secrets_in(environment: Mapping[str, str]) -> dict[str, str]:
     """Variable -> secret: the values of secret variables, and the passwords in the addresses that others hold."""
     found = {}
     for name, value in environment.items():
-        if is_secret_name(name):
+        if is_secret_name(name) and not (value.startswith("/") and os.path.exists(value)):  # where the secret lies
             found[name] = value
-        elif password := _PASSWORD.search(value):
+        elif password := _PASSWORD.search(value) or _USER_TOKEN.search(value):
             found[name] = password[1]
     return {name: secret for name, secret in found.items() if len(secret) >= _SHORTEST}
 
@@ -51,11 +69,20 @@ def without_secrets(text: str) -> str:
 
     The paths of the web addresses in this process's environment count as secrets.
     """
-    secrets = [*secrets_in(os.environ).values(), *_web_paths(os.environ)]
-    known = {form for secret in secrets for form in _forms(secret)}
-    for form in sorted(known, key=len, reverse=True):
-        text = text.replace(form, REMOVED)
-    return _CREDENTIALS.sub(f"{REMOVED}@", text)
+    known = _known(tuple(os.environ.items()))
+    return _CREDENTIALS.sub(f"{REMOVED}@", known.sub(REMOVED, text) if known is not None else text)
+
+
+@functools.lru_cache(maxsize=8)
+def _known(environment: tuple[tuple[str, str], ...]) -> re.Pattern[str] | None:
+    """Finds each secret of an environment in each of its forms; None where there is none."""
+    secrets = secrets_in(dict(environment)).values()
+    parts = [part for _, value in environment for part in _PART.findall(value)]
+    lines = [line.strip() for secret in secrets for line in secret.splitlines() if len(line.strip()) >= _LONG_LINE]
+    every = {*secrets, *parts, *lines, *_web_paths(dict(environment))}
+    forms = {form for secret in every for form in _forms(secret)}
+    longest_first = sorted(forms, key=lambda form: (-len(form), form))
+    return re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
 
 def redacted(uri: str) -> str:
@@ -80,8 +107,10 @@ def _web_paths(environment: Mapping[str, str]) -> list[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """A secret as texts may hold it: plain, with a URL's escapes or without them, and as Python quotes it."""
+    """A secret as texts may hold it: plain, with the escapes of URLs, JSON or HTML, and as Python quotes it."""
     yield secret
     yield urllib.parse.quote(secret, safe="")
     yield urllib.parse.unquote(secret)
     yield repr(secret)[1:-1]
+    yield json.dumps(secret)[1:-1]
+    yield html.escape(secret)

@@ -18,6 +18,7 @@ import inspect
 import logging
 import pkgutil
 import sys
+import traceback
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,8 +51,8 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
 _log = logging.getLogger(__name__)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 _folders: list[Path] = []
-_put_off: list[Path] = []
-"""The workspace of ``discover_when_asked``, until it has been discovered."""
+_put_off: list[bool] = []
+"""Holds something after ``discover_when_asked``, until the rest has been discovered."""
 _of_files: dict[str, list[tuple[str, str, type]]] = {}
 """By module of an imported task file: kind, name and class of each part that it registered."""
 _Part = TypeVar("_Part", bound=type)
@@ -164,7 +165,7 @@ def get(kind: str, name: str) -> Any:
         KeyError: no part of this kind has this name; the message lists the names that exist.
     """
     if name not in _parts[kind] and _put_off:
-        discover(_put_off[0])
+        discover()
     try:
         return _parts[kind][name]
     except KeyError:
@@ -230,22 +231,25 @@ def _task_files(folder: Path) -> list[Path]:
     return sorted([*folder.glob("[!_]*.py"), *folder.glob("[!_.]*/[!_]*.py")])
 
 
-def discover_when_asked(package: str, workspace: Path) -> None:
+def discover_when_asked(package: str) -> None:
     """Import what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
 
-    For commands that need few parts or none: most models and tasks import torch.
+    For commands that read results: most models and tasks import torch, and a workspace's files are not needed. Where
+    they come with the results, they are somebody else's program.
     """
     _import_all(package)
     _import_measures()
     _load_plugins()  # any of them may have a measure, which a report has to know
-    _put_off[:] = [workspace]
+    _put_off[:] = [True]
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     try:
         load()
     except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
-        return [f"{what} was skipped: {type(error).__name__}: {error}"]
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+        return [f"{what} was skipped: {type(error).__name__}: {error} ({place})"]
     return []
 
 

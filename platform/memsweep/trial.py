@@ -28,9 +28,10 @@ from memsweep.learning.loss.convolved import ConvolvedLoss
 from memsweep.learning.parallel.process_group import ProcessGroup
 from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
+from memsweep.learning.state.plain_tensors import WeightsFileError
 from memsweep.learning.state.trained import Trained, TrainedEnsemble, restored, trained_ensemble
 from memsweep.learning.state.warm_start import WarmStart
-from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+from memsweep.learning.state.weights_file import other_kinds, read_weights
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import give_back_freed_memory, keep_freed_memory
@@ -344,7 +345,11 @@ def check_weights(config: TrialConfig) -> None:
         WeightsFileError: it cannot be read, or holds other weights; the message says which.
     """
     try:
-        _tasks_and_ensembles([config], padded=packs(config))
+        _, ensembles = _tasks_and_ensembles([config], padded=packs(config))
+        if config.training.weights_file is not None:
+            own = ensembles[0].weights_of(ensembles[0].initial, 0)
+            if problems := other_kinds(own, read_weights(config.training.weights_file)):
+                raise ValueError("; ".join(problems[:3]))
     except ValueError as error:
         raise WeightsFileError(f"{config.training.weights}: {error}. Give the sizes of the stored model.") from error
 

@@ -19,7 +19,7 @@ from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.recurrence.compiled import compiler
 from memsweep.sweep.planning.plan import identified
-from paths import ROOT
+from paths import ROOT, private
 
 SOURCE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "platform", "tasks", "search_spaces")
 OVERRIDES = (
@@ -84,6 +84,8 @@ def test_a_wheel_runs_from_an_empty_folder_without_a_compiler(quick: Path, tmp_p
     made = wheel(tmp_path / "made", str(quick))
     kernels = [Path(name) for name in zipfile.ZipFile(made).namelist() if name.endswith(".so")]
     assert len(kernels) == len(compiler.REALS) * len(compiler.levels())
+    with zipfile.ZipFile(made) as content:
+        assert not {name: found for name in content.namelist() if (found := private(content.read(name)))}
     assert made.stem.endswith(f"-{sysconfig.get_platform().replace('-', '_')}") == bool(kernels)
     python, empty = install(made, tmp_path / "environment"), tmp_path / "empty"
     empty.mkdir()

@@ -58,7 +58,7 @@ class Case:
     @property
     def is_right(self) -> bool:
         """Whether it ended as a command may end, without a traceback."""
-        return self.code in (0, 1, 2) and "Traceback" not in self.output
+        return self.code in (0, 1, 2, 4) and "Traceback" not in self.output
 
 
 def studies(folder: Path) -> list[Path]:

@@ -1,14 +1,13 @@
 """Hostile inputs: studies, overrides, command lines, results folders, checkpoints, drawn from a seed.
 
 Whatever is put in, memsweep does what it says, or refuses in words; no traceback, and nothing written beside the place
-that it was given. ``python -m tests.campaign.hostile SEED COUNT`` prints what it tried and what was answered wrongly.
+that it was
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import io
 import json
 import os
 import random
@@ -24,11 +23,12 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from test_checkpoints import KEY, TRAINING, Held, content, good, signed, started
 from test_hostile_anything import ANYTHING, TEXTS, WORD
 
-from memsweep.cli import main
 from memsweep.learning.state import checkpoint_file
 from memsweep.learning.state.checkpoint import Checkpoint
 from sweeping import BASE
 from tests.campaign import foreign_values
+from tests.campaign.inputs import aliases, factories, full_output, verbatim
+from tests.campaign.inputs.answers import answered
 from tests.campaign.places import ROOT
 
 Sort = Callable[[random.Random, Path], None]
@@ -78,7 +78,7 @@ def command_line(luck: random.Random, folder: Path) -> None:
         word = luck.choice(_FLAGS) if strategy is None else _typed(strategy, luck.randrange(2**32))
         words.append(str(word).replace("\0", ""))  # no program can be given a zero
     words += ["--results", str(folder / "results"), "--workspace", str(folder)]
-    _answered(words, {0, 1, 2})
+    answered(words)
     made = [path.name for path in folder.iterdir()]
     if set(made) - {"results"}:
         raise AssertionError(f"{words} made {made}")
@@ -94,7 +94,7 @@ def _finished_study() -> Path:
         _finished = Path(tempfile.mkdtemp(prefix="campaign.hostile."))
         (_finished / "small.yaml").write_text(f"{BASE}grid: {{model.width: [2, 3]}}\n")
         words = ["sweep", str(_finished / "small.yaml"), "--inline", "--results", str(_finished / "results")]
-        _answered([*words, "--workspace", str(ROOT)], {0})
+        answered([*words, "--workspace", str(ROOT)], frozenset({0}))
     return _finished / "results" / "small"
 
 
@@ -111,7 +111,7 @@ def results_folder(luck: random.Random, folder: Path) -> None:
             data = _damaged(data, luck)
         path.write_bytes(data)
     verb = luck.choice(["status", "status", "status", "report"])
-    _answered([verb, "small", "--results", str(folder / "results")], {0, 1, 2})
+    answered([verb, "small", "--results", str(folder / "results")])
 
 
 _VALUES: list[Any] = [
@@ -190,7 +190,7 @@ def stored_value(luck: random.Random, folder: Path) -> None:
 _QUICK = [command in ("status", "plan") for command in foreign_values.COMMANDS]
 
 
-SORTS: dict[str, tuple[Sort, int]] = {
+SORTS: dict[str, tuple[Sort, float]] = {
     "studies": (study, 6),
     "overrides": (overrides, 4),
     "command lines": (command_line, 4),
@@ -198,37 +198,25 @@ SORTS: dict[str, tuple[Sort, int]] = {
     "checkpoints": (checkpoint, 8),
     "checkpoints with a foreign value": (checkpoint_value, 4),
     "stored files with a foreign value": (stored_value, 1),
+    "alias bombs": (aliases.alias_bomb, 1),
+    "module factories in studies": (factories.factory_in_a_study, 1),
+    "module factories in results": (factories.factory_in_results, 0.5),
+    "verbs repeated verbatim": (verbatim.repeated, 0.2),
+    "full standard outputs": (full_output.full_output, 0.2),
 }
 """What is tried, and how often beside the others."""
 
 
-def _answered(words: list[str], codes: set[int]) -> str:
-    """Run a command in this process; it ends with one of the codes, and prints no traceback."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        try:
-            code = main(words)
-        except SystemExit as error:  # argparse
-            code = error.code if isinstance(error.code, int) else 1
-    text = said.getvalue()
-    asked = {"-v", "--verbose"} & set(words)  # for the traceback of a refusal
-    if code not in codes or ("Traceback (most recent call last)" in text and not asked):
-        raise AssertionError(f"memsweep {words!r} ended with {code}: {text[-3000:]}")
-    if {"\x1b", "\x07"} & set(text):
-        raise AssertionError(f"memsweep {words!r} printed control characters: {text[-3000:]!r}")
-    return text
-
-
-def run(number: int, count: int) -> tuple[dict[str, int], list[str]]:
-    """Try so many inputs of a seed.
+def run(number: int, count: int, only: str = "") -> tuple[dict[str, int], list[str]]:
+    """Try so many inputs of a seed, of the sorts with these words.
 
     Returns:
         How many of each sort, and what was answered wrongly, in words.
     """
     luck, tried, problems = random.Random(number), dict.fromkeys(SORTS, 0), list[str]()
-    before = os.getcwd()
+    before, wanted = os.getcwd(), [name for name in SORTS if only in name]
     for place in range(count):
-        name = luck.choices(list(SORTS), [weight for _, weight in SORTS.values()])[0]
+        name = luck.choices(wanted, [SORTS[name][1] for name in wanted])[0]
         own = random.Random(f"{number} {place}")
         with tempfile.TemporaryDirectory(prefix="campaign.hostile.") as folder:
             try:
@@ -239,8 +227,9 @@ def run(number: int, count: int) -> tuple[dict[str, int], list[str]]:
         os.chdir(before)
     for made in [_finished, *(place.parent for place in _studies[:1])]:
         shutil.rmtree(made, ignore_errors=True) if made is not None else None
+    factories.forget()
     return tried, problems
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]))) + "\n")
+    sys.stdout.write(json.dumps(run(int(sys.argv[1]), int(sys.argv[2]), " ".join(sys.argv[3:]))) + "\n")

@@ -27,7 +27,7 @@ TRIES = 6
 """Commands after which a study must be done, when nothing hits them."""
 UNFELT = 12.0
 """Seconds for which a fault goes on that nothing has met yet."""
-_CODES = (0, 1, 2, 3, 130)
+_CODES = (0, 1, 2, 3, 4, 130)
 """What a command that was not killed may end with."""
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")
@@ -196,6 +196,7 @@ class Play:
         """Look at how a command has ended."""
         if told := unexpected_tracebacks(command):
             self.problems.append(f"{command.words[0]} printed a traceback: {told[0][:3000]}")
+        self.problems += filter(None, [promise() for promise in self.site.promises])
         if command.code not in _CODES and not killed and not self._may_crash(command):
             self.problems.append(f"{command.words[0]} ended with code {command.code}: {command.said[-1500:]}")
         with suppress(TooLongError):

@@ -76,6 +76,8 @@ class Site:
         process: the command that runs, or ran last; on a host, what waits for it here.
         ended: all commands that have ended.
         overrides: what ``memsweep sweep`` is given more.
+        promises: what must hold after each command; each gives what does not, in words, or nothing.
+        output: where the standard output of one command goes, in place of its log.
         words, log: of the command that runs, or ran last, and what it writes.
     """
 
@@ -89,6 +91,8 @@ class Site:
     process: subprocess.Popen[bytes] | None = None
     ended: list[Command] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
+    promises: list[Callable[[], str]] = field(default_factory=list)
+    output: Path | None = None
     words: tuple[str, ...] = ()
     log: Path = Path()
     _logs: int = 0
@@ -151,7 +155,7 @@ class Site:
                 cwd=self.cwd,
                 env=environment(**self._environment()),
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=log if self.output is None else self.output.open("wb"),
                 stderr=log,
                 start_new_session=True,
             )
@@ -285,7 +289,7 @@ class Site:
     def heal(self) -> None:
         """End every fault that lasts."""
         self.bench.heal()
-        self.environment, self.cwd, self.overrides = {}, self.folder, []
+        self.environment, self.cwd, self.overrides, self.output = {}, self.folder, [], None
         (self.folder / "poison").unlink(missing_ok=True)
         if self.scenario.hosts:
             self.bench.heal_hosts()

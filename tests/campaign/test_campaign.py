@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,13 @@ def test_a_table_is_read_again_and_added_to_other_campaigns(tmp_path: Path) -> N
     assert ledger.counts([two], [document]) == {"a": 3, "b": 1, "all": 4}
     document.write_text(ledger.table([two], [document]))
     assert ledger.rows([], [document]) == both
+
+
+def test_the_documented_table_leaves_no_round_out() -> None:
+    found = ledger.rows([], [ROOT / "docs" / "durability.md"])
+    summed = sum((row for kind, row in found.items() if kind != "all"), ledger.Row())
+    assert replace(found["all"], median=None) == replace(summed, median=None)
+    assert summed.unequal == found["rounds with a problem, kinds not kept"].injected
 
 
 @pytest.mark.parametrize("content", [b"SQLite format 3\0" + bytes(4096), b"no database"])
@@ -164,11 +172,12 @@ def test_a_search_with_a_failed_suggestion_is_held_against_one_in_which_it_fails
 
 
 @pytest.mark.drill
-def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", [State.FAILED, State.QUEUED])  # QUEUED: their driver was killed meanwhile
+def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path, state: State) -> None:
     with Bench(tmp_path) as bench, Site.make(tmp_path / "site", QUIET, bench) as site:
         references = References(tmp_path / "references", bench)
         name = min(references.of("grid").names)
-        Journal(site.location, {name: TrialStatus(State.FAILED, "", GIVE_UP_AFTER, "failed: it was killed")})
+        Journal(site.location, {name: TrialStatus(state, "", GIVE_UP_AFTER, "failed: it was killed")})
         one = play.Play(Round(1, 0, QUIET, ()), site, references, references.of("grid"), random.Random(0))
         one.run()
         assert one.problems == []

@@ -103,7 +103,7 @@ def test_a_text_is_broken_between_words_and_what_is_copied_stays_whole(monkeypat
     assert first == "  stopped in"
     assert (others[0].strip(), others[-1]) == (path, "end")
     assert all(line.startswith("    ") and len(line) <= COLUMNS for line in others[1:-1])
-    assert any(command in line for line in others)
+    assert any(f"{command} --inline" in line for line in others)
     assert filled(text, io.StringIO()) == text
 
 
@@ -113,7 +113,8 @@ def test_an_ending_fits_and_addresses_stand_on_lines_of_their_own(monkeypatch: p
     tracking = (f"sqlite:////{'folder/' * 9}mlflow.db", "1", f"/#/experiments/1/runs?searchFilter={'x' * 90}")
     summary = RunSummary(interrupted=True, limit="4 trials of this run have a result (--max-trials 4)")
     console.print_ending(
-        Ending(3, "quickstart", 9, 0, 5, summary, None, 3.0, tracking, "", inline=True), Location.at(Path("results"))
+        Ending(3, "quickstart", 9, 0, 5, summary, None, 3.0, tracking, "", True, "memsweep resume quickstart"),
+        Location.at(Path("results")),
     )
     wide = [line for line in terminal.getvalue().splitlines() if cell_len(line) > COLUMNS]
     assert [re.split(r"  +", line.strip())[-1].split()[0] for line in wide] == [

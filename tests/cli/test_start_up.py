@@ -31,9 +31,9 @@ print("code", code, "imported", *[name for name in {HEAVY} if name in sys.module
         (("plan", "quickstrat"), 2, "Did you mean 'quickstart'?"),
         (("sweep", "quickstart", "training.steps==="), 2, "cannot be read"),
         (("sweep", "wrong.yaml"), 2, "is not valid YAML in line 3"),
-        (("resume", "quickstrat"), 1, "there are no results of a study 'quickstrat'"),
-        (("report", "quickstrat"), 1, "there are no results of a study 'quickstrat'"),
-        (("status", "quickstrat"), 1, "there are no results of a study 'quickstrat'"),
+        (("resume", "quickstrat"), 2, "there are no results of a study 'quickstrat'"),
+        (("report", "quickstrat"), 2, "there are no results of a study 'quickstrat'"),
+        (("status", "quickstrat"), 2, "there are no results of a study 'quickstrat'"),
     ],
 )
 def test_lists_and_refusals_import_nothing_that_computes(

@@ -137,7 +137,7 @@ def test_trained_weights_are_looked_at(nets: Path, capsys: pytest.CaptureFixture
         (["my_nets:MinGRU", "--width", "4", "layers=2"], "is written arguments.layers=..."),
         (["my_nets:MinGRU", "--width", "4", "arguments.depth=2"], "has no argument 'depth'"),
         (["lru", "widht=4"], "widht"),
-        (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "cannot be loaded"),
+        (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "cannot be read"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence(

@@ -29,7 +29,7 @@ def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest
 def test_an_error_shows_foreign_text_without_its_control_characters(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    assert main(["status", "\x1b[2Jstudy", "--results", str(tmp_path), *words]) == 1
+    assert main(["status", "\x1b[2Jstudy", "--results", str(tmp_path), *words]) == 2
     shown = capsys.readouterr().err
     assert "study" in shown
     assert "\x1b" not in shown

@@ -53,7 +53,7 @@ def test_studies_are_compared_within_80_columns_and_as_files(
     losses = pd.read_csv(folder / "losses.csv").set_index("study")
     assert losses["loss_ratio"]["a second one"] == pytest.approx(0.5)
     assert "Settings that differ" in (folder / "index.html").read_text()
-    assert main(["report", "first", "a second one", "--out", "results"]) == 1
+    assert main(["report", "first", "a second one", "--out", "results"]) == 2
     assert "nothing was written there" in capsys.readouterr().err
     assert sorted(path.name for path in results.iterdir()) == [folder_name("a second one"), "first"]
 
@@ -63,7 +63,7 @@ def test_a_printed_table_is_all_that_is_printed(results: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.startswith("% \\usepackage")
     assert main(["report", "first", "a second one", "--table", "losses"]) == 0
     assert "| A  first |" in capsys.readouterr().out
-    assert main(["report", "first", "--table", "losse"]) == 1
+    assert main(["report", "first", "--table", "losse"]) == 2
     assert "Tables with rows: verdicts, slopes" in capsys.readouterr().err
     assert not (results / "first" / "report").exists()
 
@@ -73,7 +73,7 @@ def test_flags_that_would_do_nothing_are_refused_at_once(results: Path, capsys: 
     told = capsys.readouterr().err
     assert "--out is for a comparison" in told
     assert "add --table NAME" in told
-    assert main(["report", "first", "first"]) == 1
+    assert main(["report", "first", "first"]) == 2
     assert "cannot be compared with itself" in capsys.readouterr().err
     assert [path.name for path in results.parent.iterdir()] == ["results"]
 

@@ -127,7 +127,7 @@ def test_resume_with_other_code_is_refused(results: Path, capsys: pytest.Capture
         plan["trials"][0]["identity"] = "f" * 32
         path.write_text(json.dumps(sealed(plan)))
     before = snapshot(results)
-    assert verb("resume", results, STUDY, "--inline") == 1
+    assert verb("resume", results, STUDY, "--inline") == 2
     assert "1 of the 4 trials of 'small' have another identity" in capsys.readouterr().err
     assert snapshot(results) == before
 
@@ -140,7 +140,7 @@ def test_a_damaged_plan_is_read_from_its_copy(results: Path, capsys: pytest.Capt
         assert "4 trials: 4 done" in capsys.readouterr().out
     for damaged in ("plan.json", "plan.copy.json"):
         (results / STUDY / damaged).write_text("")
-    assert verb("resume", results, STUDY, "--inline") == 1
+    assert verb("resume", results, STUDY, "--inline") == 4
     assert "run the study file once more" in capsys.readouterr().err
 
 
@@ -162,7 +162,9 @@ def test_extend_adds_the_seeds_that_are_missing_and_no_others(
     ours = replicas[(replicas["width"] == 2) & (replicas["horizon"] == 8)].sort_values("seed")
     theirs = tables(alone)["replicas"].sort_values("seed")
     assert ours["error"].tolist() == theirs["error"].tolist()
-    assert verb("extend", results, str(study), "training.seeds=5", "--inline") == 1
+    assert verb("extend", results, str(study), "training.seeds=5", "--inline") == 0
+    assert "8 trials: 8 done, nothing to run" in capsys.readouterr().out
+    assert verb("extend", results, str(study), "--inline") == 2
     assert "nothing to add" in capsys.readouterr().err
 
 
@@ -222,6 +224,20 @@ def test_what_failed_three_times_in_one_way_is_left_alone_until_forced(
     assert read_statuses(store.location)[bad].failures == 0
 
 
+def test_what_was_given_up_when_its_driver_died_is_forced_by_the_command_that_is_named(
+    results: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = Store(results / STUDY)
+    bad = min(store.identities())
+    store.set_aside(bad)
+    given_up = TrialStatus(State.QUEUED, "", GIVE_UP_AFTER, "failed: the worker process died")
+    Journal(store.location, read_statuses(store.location) | {bad: given_up})
+    assert verb("retry", results, STUDY, "--inline") == 1
+    assert "memsweep retry small --force" in capsys.readouterr().out
+    assert verb("retry", results, STUDY, "--force", "--inline") == 0
+    assert store.has(bad)
+
+
 @pytest.mark.more
 def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = Store(results / STUDY)
@@ -231,7 +247,7 @@ def test_retry_runs_what_failed_and_nothing_else(results: Path, capsys: pytest.C
     rows = read_statuses(store.location)
     Journal(store.location, rows | {failed: TrialStatus(State.FAILED, "", 1, "x"), waiting: TrialStatus(State.QUEUED)})
     assert verb("retry", results, STUDY, "--inline") == 0
-    assert "1 to run in 1 pack, 1 not now (memsweep resume small)" in capsys.readouterr().out
+    assert "1 to run in 1 pack, 1 not now (memsweep resume small" in capsys.readouterr().out
     assert (store.has(failed), store.has(waiting)) == (True, False)
     _, (parent,), _ = runs_of(results)
     assert parent.info.status == "KILLED"  # not all rows have ended
@@ -257,7 +273,7 @@ def test_status_counts_rows_as_a_new_driver_would_find_them(results: Path, capsy
         told = capsys.readouterr().out
         assert "1 running" in told
         assert "running: process" in told
-        assert verb("resume", results, STUDY, "--inline") == 1
+        assert verb("resume", results, STUDY, "--inline") == 4
         assert "another driver is at work" in capsys.readouterr().err
     shutil.rmtree(results / STUDY / "lease")
     assert snapshot(results) == before
@@ -281,7 +297,7 @@ def test_status_watches_until_nobody_runs_the_study(
     assert len(naps) == 2
     assert shown.count("running: process") == 1  # what has not changed is not printed again
     assert shown.rstrip().endswith("not running")
-    assert verb("status", results, STUDY, "--watch", "--json") == 1
+    assert verb("status", results, STUDY, "--watch", "--json") == 2
     assert "leave one of them out" in capsys.readouterr().err
 
 
@@ -289,7 +305,7 @@ def test_an_unknown_study_is_refused_with_those_that_are_there(
     results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("resume", "retry", "status", "report", "sync"):
-        assert verb(name, results, "smal") == 1
+        assert verb(name, results, "smal") == 2
         assert "no results of a study 'smal'" in (told := capsys.readouterr().err)
         assert "Did you mean 'small'?" in told
     assert not (results / "smal").exists()

@@ -50,7 +50,7 @@ def test_the_list_names_what_the_command_takes(place: Path, capsys: pytest.Captu
 def test_a_file_that_is_there_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "taken.safetensors"
     out.write_text("mine")
-    assert run(place, "weights", "mine", "model.width=2", "--seed", "0", str(out)) == 1
+    assert run(place, "weights", "mine", "model.width=2", "--seed", "0", str(out)) == 2
     assert out.read_text() == "mine"
     assert "is there already, and stays" in capsys.readouterr().err
 
@@ -108,9 +108,9 @@ def test_a_study_that_kept_nothing_is_not_measured(tmp_path: Path, capsys: pytes
     assert run(tmp_path, "sweep", str(tmp_path / "bare.yaml"), "--inline") == 0
     assert not (tmp_path / "results" / "bare" / "weights").exists()
     assert stored_plan(Store(tmp_path / "results" / "bare")).keep == "none"
-    assert run(tmp_path, "measure", "bare", "perturbation.norm=entrywise") == 1
+    assert run(tmp_path, "measure", "bare", "perturbation.norm=entrywise") == 2
     assert "none of the 1 trials of 'bare' has stored weights that fit" in capsys.readouterr().err
-    assert run(tmp_path, "weights", "bare", str(tmp_path / "out.safetensors"), "--seed", "0") == 1
+    assert run(tmp_path, "weights", "bare", str(tmp_path / "out.safetensors"), "--seed", "0") == 4
     assert "were not kept (keep: none)" in capsys.readouterr().err
     assert run(tmp_path, "plan", str(tmp_path / "bare.yaml"), "keep=some") == 2
     assert "keep: must be one of none, weights" in capsys.readouterr().err

@@ -21,6 +21,7 @@ EXAMPLE = ROOT / ".env.example"
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
 ONE_SHOT = "s3-bucket"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]
+DIGEST = r"(?:@sha256:[0-9a-f]{64})?"  # from make pin-images
 SECRET = re.compile(r"^(\w*(?:TOKEN|PASSWORD|SECRET\w*|KEY))$")
 
 
@@ -86,8 +87,8 @@ def test_images_are_pinned_to_a_version() -> None:
     images = {service["image"] for service in SERVICES.values()}
     assert len(images) == 3
     for image in images - {"${MEMSWEEP_IMAGE:-memsweep:cpu}"}:
-        assert re.fullmatch(r"\$\{\w+_IMAGE:-[\w/]+:v?\d+\.\d+[\w.-]*\}", image), image
-    assert re.search(r"^ARG PYTHON_IMAGE=python:3\.11\.\d+-slim-\w+$", DOCKERFILE, re.MULTILINE)
+        assert re.fullmatch(rf"\$\{{\w+_IMAGE:-[\w/]+:v?\d+\.\d+[\w.-]*{DIGEST}\}}", image), image
+    assert re.search(rf"^ARG PYTHON_IMAGE=python:3\.11\.\d+-slim-\w+{DIGEST}$", DOCKERFILE, re.MULTILINE)
     assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
     assert not re.search(r"^#\s*syntax\s*=", DOCKERFILE, re.MULTILINE)
 

@@ -94,7 +94,7 @@ def submit_to_resume(cluster: Cluster, workspace: Path) -> str:
     told = cluster.inside(
         sys.executable, "-m", "memsweep", *words, env=cluster.client(PYTHONPATH=str(ROOT / "platform"))
     )
-    found = re.search(r"^job: (\S+) at ", told, re.MULTILINE)
+    found = re.search(r"ray job logs -f (\S+) ", told)
     assert found, told
     return found[1]
 

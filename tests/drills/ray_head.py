@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,7 +67,12 @@ class RayHead:
 
 @contextlib.contextmanager
 def ray_head(
-    *, token: str = "", cpus: int = 2, python: Path | None = None, env: Mapping[str, str] | None = None
+    *,
+    token: str = "",
+    cpus: int = 2,
+    python: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    autoscaling: Callable[[str], Path] | None = None,
 ) -> Iterator[RayHead]:
     """Start a head and stop it, with every process that it started.
 
@@ -76,6 +81,7 @@ def ray_head(
         cpus: what it offers.
         python: the interpreter of the environment that it runs in (None: this one, with the engine of this checkout).
         env: more of its environment, which its jobs inherit.
+        autoscaling: writes what its autoscaler is told, given the head's address (None: it starts no nodes).
     """
     mark = f"memsweep-head-{uuid.uuid4().hex}"
     folder = Path(tempfile.mkdtemp(prefix="h", dir="/tmp"))  # short: sockets lie below it
@@ -91,7 +97,7 @@ def ray_head(
         **(env or {}),
     }
     if python is None:
-        environment["PYTHONPATH"] = str(ROOT / "platform")
+        environment["PYTHONPATH"] = (env or {}).get("PYTHONPATH", str(ROOT / "platform"))
     command = [str(chosen), "-m", "ray.scripts.scripts", "start", "--head", "--block", "--disable-usage-stats"]
     command += ["--node-ip-address=127.0.0.1", "--dashboard-host=127.0.0.1", "--include-dashboard=true"]
     command += [
@@ -102,11 +108,13 @@ def ray_head(
         f"--temp-dir={folder}",
     ]
     command += [f"--{name}={port}" for name, port in ports.items()]
+    found = RayHead(f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}", token, folder, mark)
+    if autoscaling is not None:
+        command.append(f"--autoscaling-config={autoscaling(found.cluster)}")
     with (folder / "start.log").open("wb") as log:
         head = subprocess.Popen(
             command, env=environment, cwd=folder, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
-    found = RayHead(f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}", token, folder, mark)
     try:
         try:
             wait_for(lambda: _answers(found), head.poll, seconds=60)

@@ -15,6 +15,7 @@ from ray_head import RayHead, ray_head
 
 from drill_study import STUDY, Drill, Outcome, study_text
 from memsweep.sweep.store.lease import holder
+from plain_shell import PRIVATE_FILES, SECRET
 from processes import wait_for
 from sweeping import end, environment, start
 from tally import Tally
@@ -80,6 +81,10 @@ def test_a_study_is_left_alone_stopped_and_finished(
     head: RayHead, drill: Drill, undisturbed: Outcome, tally: Tally
 ) -> None:
     drill.slow()
+    for name in PRIVATE_FILES:
+        (drill.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (drill.folder / name).write_text(SECRET)
+    (drill.folder / "etc").symlink_to("/etc")
     place = ["--results", str(drill.results)]
     process = start("submit", STUDY, *place, cwd=drill.folder, env=shell(head))
     try:
@@ -98,8 +103,20 @@ def test_a_study_is_left_alone_stopped_and_finished(
     asked = len(drill.asked())
     wait_for(lambda: len(drill.asked()) > asked + 5, seconds=PATIENCE)  # it does go on
     assert holder(drill.store.location) is not None
+    again = start("submit", STUDY, *place, cwd=drill.folder, env=shell(head))
+    try:
+        line = next(text for text in again.stdout or () if "runs already" in text)
+        again.send_signal(signal.SIGINT)
+        again.communicate(timeout=30)
+    finally:
+        end(again)
+    assert name in line, "the same command follows the job that runs"
     wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)  # the first pack
     before = drill.now()
+    (there,) = (path for path in head.folder.rglob("working_dir_files/_ray_pkg_*") if path.is_dir())
+    taken = {path.relative_to(there).as_posix() for path in there.rglob("*") if path.suffix not in ("", ".pyc")}
+    assert taken == {"tasks/watched.py", f"search_spaces/{STUDY}.yaml"}
+    assert SECRET not in "".join(path.read_text(errors="replace") for path in there.rglob("*") if path.is_file())
 
     head.stop(name)
     log = ray(head, "job", "logs", "-f", name, cwd=drill.folder).stdout
@@ -162,7 +179,7 @@ def test_no_secret_is_in_what_a_job_server_tells(head: RayHead) -> None:
         assert secret not in told
     ours = [job for job in jobs if job["metadata"].get("study")]
     assert {job["metadata"]["verb"] for job in ours} == {"sweep", "resume"}
-    assert all(set(job["runtime_env"]) == {"working_dir", "py_modules", "excludes"} for job in ours)
+    assert all(set(job["runtime_env"]) == {"working_dir", "py_modules"} for job in ours)
 
 
 def test_another_token_is_refused(head: RayHead, drill: Drill) -> None:
@@ -188,7 +205,7 @@ def test_rays_own_way_of_stopping_loses_nothing_that_was_finished(
     with ray_head(env={"MEMSWEEP_TEST_DRILL": str(drill.folder)}) as head:
         code, log = submitted(head, drill, STUDY, "--detach", *place)
         assert code == 0, log
-        name = log.partition("job: ")[2].split()[0]
+        name = log.partition("ray job logs -f ")[2].split()[0]
         wait_for(lambda: len(drill.whole()) >= 2, seconds=PATIENCE)
         before = drill.now()
         head.stop(name)

@@ -105,7 +105,7 @@ def test_tables_are_those_of_the_report(swept: tuple[ms.Results, str], place: Pa
         ours = pd.read_csv(io.StringIO(results.table(name).to_csv(index=False)))
         pd.testing.assert_frame_equal(ours, pd.read_csv(folder / f"{name}.csv"))
     pd.testing.assert_frame_equal(results.curves, pd.read_parquet(folder / "curves.parquet"))
-    read = ms.results(place / "results" / "own", workspace=place)
+    read = ms.results(place / "results" / "own")
     for name in ("verdicts", "slopes", "losses", "radii", "curves", "history", "replicas", "memory", "trials"):
         pd.testing.assert_frame_equal(getattr(read, name), results.table(name))
     stored = pd.read_parquet(place / "results" / "own" / "history")
@@ -209,7 +209,7 @@ def test_a_comparison_is_that_of_the_command(
     swept: tuple[ms.Results, str], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = ms.measure("own", "perturbation.starts=2", "name=more", workspace=place, **place_of(place))
-    found = ms.compare(swept[0], "more", results=place / "results", workspace=place)
+    found = ms.compare(swept[0], "more", results=place / "results")
     assert found.names == ("own", "more")
     assert main(["report", "own", "more", "--results", str(place / "results"), "--workspace", str(place)]) == 0
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
@@ -218,7 +218,7 @@ def test_a_comparison_is_that_of_the_command(
     assert "perturbation.starts" in found.settings.to_csv()
     assert found.figure()._repr_png_().startswith(b"\x89PNG")
     with pytest.raises(ms.MemsweepError, match="given twice"):
-        ms.compare(other, place / "results" / "more", workspace=place)
+        ms.compare(other, place / "results" / "more")
     with pytest.raises(ms.MemsweepError, match="same criteria"):
         ms.compare(swept[0], other.judge(slope_limit=-0.3))
 

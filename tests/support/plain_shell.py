@@ -12,6 +12,20 @@ from sweeping import BASE
 
 SECRET = "qZ7f-not-to-be-seen-Xp31"
 
+PRIVATE_FILES = (
+    *("id_rsa", "server.key", "cert.p12", "cert.pem", ".netrc", ".envrc", ".env", "prod.env", "secrets.yaml"),
+    *(".git-credentials", ".git/config", ".kube/config", ".docker/config.json", ".aws/credentials", ".ssh/id_ed25519"),
+    *(
+        ".config/gcloud/credentials.json",
+        "service-account.json",
+        ".azure/tokens.json",
+        ".npmrc",
+        ".pypirc",
+        "x.tfstate",
+    ),
+)
+"""Where people keep secrets in the folder of a project."""
+
 
 def clear_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No settings of Ray or memsweep in the environment."""

@@ -15,10 +15,12 @@ from torch import Tensor
 
 from memsweep.audit.finding import Finding, Status, finding, not_measured, show
 from memsweep.audit.subject import SINGLE, WIDE, Subject, affordable, first
+from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import listed
 from memsweep.models import contracts
+from memsweep.models.base import Model
 from memsweep.models.contracts import default_dtype
-from memsweep.models.module.factory import described
+from memsweep.models.training_mode import in_training
 
 _GRADIENT_LENGTH = 128
 _NAMED = 3
@@ -73,7 +75,7 @@ def _problem(subject: Subject, batch: int, length: int, sizes: set[int]) -> str 
             answer = subject(inputs, dtype)
             break
         except Exception as error:  # foreign code may raise anything
-            why = f"it fails: {described(error)[:250]}"
+            why = f"it fails: {in_one_line(error)[:250]}"
     else:
         return why
     if answer.ndim != 3 or tuple(answer.shape[:2]) != (batch, length):
@@ -92,14 +94,37 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     (again,) = contracts.determinism(lambda given: subject(given, dtype, module), inputs, others)
     changed = [name for name, value in module.state_dict().items() if not _same(value, before[name])]
     alike = _same(subject(inputs, dtype, subject.fresh(dtype)), subject(inputs, dtype, subject.fresh(dtype)))
-    numbers = {"difference": again.size, "changed_by_a_call": changed, "equal_when_built_again": alike}
-    faults = [f"It {again.words}."] if again.size else []
+    kept, in_training_words = _in_training(subject, inputs)
+    numbers = {
+        "difference": again.size,
+        "changed_by_a_call": changed,
+        "equal_when_built_again": alike,
+        "training": kept,
+    }
+    faults = [f"It {again.words}."] if again.size else in_training_words
     if changed:
         faults.append(f"A call changes {listed(changed, _NAMED)}, in eval mode and without gradients.")
     if not faults and not alike:
         faults.append("Built again from the same seed it gives other outputs: its weights come from elsewhere, too.")
     well = "The same bits from call to call; a call changes no weight and no buffer."
     return finding("determinism", well, numbers, faults=faults)
+
+
+def _in_training(subject: Subject, inputs: Tensor) -> tuple[float | None, list[str]]:
+    """How far equal calls in training are apart, and what is wrong there; None where it does not run."""
+    dtype = subject.reference
+    module = subject.fresh(dtype)
+
+    def run(given: Tensor) -> Tensor:
+        if isinstance(module, Model) and module.training:
+            module.start_step([0], 0)
+        return subject(given, dtype, module)
+
+    try:
+        found = in_training(module, run, inputs)
+    except Exception as error:  # foreign code may raise anything
+        return None, [f"In training mode it fails: {in_one_line(error)[:250]}."]
+    return found.kept, [f"It {found.breach}."] if found.breach else []
 
 
 def _same(one: Tensor, other: Tensor) -> bool:

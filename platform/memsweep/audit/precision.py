@@ -7,8 +7,8 @@ from torch import Tensor
 
 from memsweep.audit.finding import Curve, Finding, finding, show
 from memsweep.audit.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable
+from memsweep.config.load.foreign import in_one_line
 from memsweep.models.module.anatomy import to_dtype
-from memsweep.models.module.factory import described
 
 _TOO_MUCH = {SINGLE: 1e-4, HALF: 0.3}
 """Relative errors from which a precision is worth a word."""
@@ -42,7 +42,7 @@ def precision(subject: Subject, seconds: float) -> Finding:
                 try:
                     error = _error(subject(regimes[regime], dtype), exact)
                 except Exception as failure:  # foreign code may raise anything
-                    fails[NAMES[dtype]] = described(failure)[:150]
+                    fails[NAMES[dtype]] = in_one_line(failure)[:150]
                     continue
                 rounded = _error(_rounded(subject, regimes[regime], dtype), exact)
                 entry = table.setdefault(NAMES[dtype], {}).setdefault(regime, {"error": [], "rounded_once": []})

@@ -15,7 +15,7 @@ from memsweep.audit.forms import forms
 from memsweep.audit.memory import capacity, gradient, memory_function
 from memsweep.audit.precision import precision
 from memsweep.audit.subject import Subject
-from memsweep.models.module.factory import described
+from memsweep.config.load.foreign import in_one_line
 
 Check = Callable[[Subject, float], Finding]
 
@@ -92,7 +92,7 @@ def _checked(subject: Subject, seconds: float, told: Callable[[str], None]) -> I
             try:
                 found = check(subject, share * seconds)
             except Exception as error:  # foreign code may raise anything, and the other checks go on
-                found = not_measured(name, f"{described(error)[:250]}.")
+                found = not_measured(name, f"{in_one_line(error)[:250]}.")
         yield found, time.monotonic() - start
         broken = broken or (name == "shapes" and found.status is Status.FAULT)
         random = random or (name == "determinism" and found.status is Status.FAULT)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shutil
 import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from memsweep.cli.arguments import STUDY_VERBS, WrongCommandLine, parse
+from memsweep.cli.guard import (
+    as_meant,
+    check_words,
+    guarded_output,
+    occupy_standard_streams,
+    output_error,
+    reader_left,
+    traceback_text,
+)
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
-from memsweep.errors import MemsweepError, filled, listed, printable
+from memsweep.errors import Exit, filled, listed, printable
+from memsweep.gate import each_text, let_through, streams
+from memsweep.redaction import without_secrets
 
-INTERRUPTED, BROKEN_PIPE = 130, 141  # what a shell reports for a program that SIGINT or SIGPIPE ended
 _MOST_NAMED = 5
 
 
@@ -29,51 +37,90 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: the words after the program's name (None: the process's own).
 
     Returns:
-        The exit code: 0 done, 1 some trials failed, 2 a configuration or command line that cannot run, 3 stopped at
-        a limit, 130 stopped.
+        The exit code, one of ``memsweep.errors.Exit``.
+
+    Raises:
+        SystemExit: help was asked for (0), or a word is wrong (2).
     """
+    closed = occupy_standard_streams()
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    with guarded_output() as output, streams():
+        try:
+            code = _run(words, closed=closed)
+            output.flush()
+        except BrokenPipeError:
+            output.discard()
+            return Exit.UNREAD
+        except SystemExit:
+            output.flush()
+            if output.error is None:
+                raise
+            code = Exit.DONE
+        except KeyboardInterrupt:  # while the answer is printed
+            code = Exit.INTERRUPTED
+        except Exception as error:
+            code = _failed(error, verbose="--verbose" in words).code
+        if output.error is not None:
+            unprinted = output_error(output.error)
+            sys.stderr.write(f"{filled(str(unprinted), sys.stderr)}\n")
+            code = code or unprinted.exit_code
+        return int(code)
+
+
+def _run(words: list[str], *, closed: bool) -> int:
+    """Parses the words, runs the command, and prints its answer."""
+    json = "--json" in words
+    args = argparse.Namespace(command="", verbose=bool({"-v", "--verbose"} & {*words}))
     try:
+        check_words(words, closed=closed)
         args = parse(
-            argv,
+            words,
             {"list": _list, "describe": _describe, "schema": _schema, "init": _init, "data": _data, "audit": _command}
             | dict.fromkeys(STUDY_VERBS, _command),
         )
     except WrongCommandLine as error:
-        if "--json" in (sys.argv[1:] if argv is None else argv):
-            _print_document(error.command, 2, error_document(error.told))
-        raise
-    json = getattr(args, "json", False)
-    try:
-        answer = _answer(args, json)
         if json:
-            _print_document(args.command, answer.code, answer.document)
-        elif answer.text:
-            sys.stdout.write(f"{answer.text}\n")
-        sys.stdout.flush()
-        return answer.code
-    except BrokenPipeError:
-        # The reader has left (memsweep list tasks | head -1); without this Python would complain once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+            _print_document(error.command, Exit.REFUSED, error_document(error.told))
+        raise
+    except Exception as error:
+        answer = _failed(error, verbose=args.verbose)
+    else:
+        json = getattr(args, "json", False)
+        answer = _answer(args, json)
+    if json:
+        _print_document(args.command, answer.code, answer.document)
+    elif answer.text:
+        sys.stdout.write(f"{answer.text}\n")
+    return answer.code
 
 
 def _answer(args: argparse.Namespace, json: bool) -> Answer:
-    """Run a command; an error that is meant for the person becomes its answer."""
+    """Run a command; whatever ends it becomes its answer."""
     try:
         with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
             answer: Answer = args.run(args)
             return answer
-    except MemsweepError as error:
-        told = traceback.format_exc().rstrip("\n") if args.verbose else str(error)
-        sys.stderr.write(f"{printable(told) if args.verbose else filled(told, sys.stderr)}\n")
-        return Answer(error_document(error), error.exit_code)
     except KeyboardInterrupt as error:
-        return Answer(error_document(error), INTERRUPTED)
+        sys.stderr.write(
+            filled("interrupted: what is stored stays. Run the same command again to go on.\n", sys.stderr)
+        )
+        return Answer(error_document(error), Exit.INTERRUPTED)
+    except (Exception, SystemExit) as error:
+        # rich ends the process by SystemExit where a reader has left
+        if isinstance(error, BrokenPipeError | SystemExit) and reader_left():
+            raise BrokenPipeError from error
+        return _failed(error, verbose=args.verbose)
+
+
+def _failed(error: BaseException, *, verbose: bool) -> Answer:
+    """Says an error on standard error; it is the command's answer."""
+    meant = as_meant(error)
+    sys.stderr.write(f"{printable(traceback_text(error)) if verbose else filled(str(meant), sys.stderr)}\n")
+    return Answer(error_document(meant), meant.exit_code)
 
 
 def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
-    sys.stdout.write(f"{to_json(verb, code, document)}\n")
-    sys.stdout.flush()
+    let_through(sys.stdout, f"{to_json(verb, code, each_text(document, without_secrets))}\n")
 
 
 def _command(args: argparse.Namespace) -> Answer:

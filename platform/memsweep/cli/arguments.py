@@ -21,7 +21,10 @@ from memsweep.errors import ConfigError, did_you_mean, filled
 from memsweep.report.formats import FIGURES, TABLES
 from memsweep.studies import default_results
 
-STUDY_VERBS = ("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure")
+STUDY_VERBS = (
+    *("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure"),
+    "upgrade",
+)
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
@@ -268,6 +271,10 @@ _LAUNCH: tuple[_Option, ...] = (
         | {"default": lambda: bool(os.environ.get("MEMSWEEP_NO_PAGE")), "help": "no live page ($MEMSWEEP_NO_PAGE)"},
     ),
 )
+_TRUST: _Option = (
+    "--trust",
+    _FLAG | {"help": "code that the study or the stored plan names may run, here and later (see SECURITY.md)"},
+)
 _NO_REUSE: _Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
 _SUBMIT: tuple[_Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
@@ -283,6 +290,7 @@ _SUBMIT: tuple[_Option, ...] = (
     ),
     ("--runtime-env", {"metavar": "FILE", "help": "Ray's runtime environment (deploy/runtime_env.yaml)"}),
     ("--no-reuse", _FLAG | {"help": "as for sweep"}),
+    _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
@@ -292,20 +300,23 @@ _SUBMIT: tuple[_Option, ...] = (
 _OPTIONS: dict[str, tuple[_Option, ...]] = {
     "plan": (
         *_STUDY_FILE,
+        _TRUST,
         _NO_REUSE,
         ("--all", _FLAG | {"help": "list every trial, where they are many"}),
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
     ),
     "sweep": (
         *_STUDY_FILE,
+        _TRUST,
         _NO_REUSE,
         ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
         *_LAUNCH,
     ),
-    "resume": (*_STORED, *_LAUNCH),
-    "extend": (*_STUDY_FILE, *_LAUNCH),
+    "resume": (*_STORED, _TRUST, *_LAUNCH),
+    "extend": (*_STUDY_FILE, _TRUST, *_LAUNCH),
     "retry": (
         *_STORED,
+        _TRUST,
         *_LAUNCH,
         ("--force", _FLAG | {"help": "also trials that failed three times in the same way"}),
     ),
@@ -332,6 +343,7 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("--weights", {"metavar": "FILE", "help": "its weights: safetensors, or what torch.save wrote"}),
         ("--task", {"metavar": "NAME", "help": "the task on which it is measured"}),
         *_PLACES,
+        _TRUST,
         *_LAUNCH,
     ),
     "weights": (
@@ -339,6 +351,10 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("words", {"metavar": "TRIAL|OUT.safetensors", **_SEVERAL, "help": "which trial, and where its weights go"}),
         *_PLACES,
         ("--seed", {"metavar": "N", "type": int, "help": "which model of the trial (needed where it has several)"}),
+    ),
+    "upgrade": (
+        ("folder", {"metavar": "RESULTS", "help": "the folder of the results, or s3://bucket/x"}),
+        ("--dry-run", _FLAG | {"help": "say what would be rewritten, and write nothing"}),
     ),
     "submit": _SUBMIT,
     "init": (("folder", {"metavar": "FOLDER", "help": "where the project goes: a new folder, or an empty one"}),),
@@ -357,7 +373,15 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ),
         ("--width", {"metavar": "N", "type": _count, "help": "passed as the argument 'width' (the callable's own)"}),
         ("--horizon", {"metavar": "N", "type": _count, "default": 1024, "help": "longest sequence, steps (1024)"}),
-        ("--inputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an input; number of ids (1)"}),
+        (
+            "--inputs",
+            {
+                "metavar": "N",
+                "type": _count,
+                "default": 1,
+                "help": "size of an input; number of ids (1)",
+            },
+        ),
         ("--outputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an output (1)"}),
         ("--tokens", _FLAG | {"help": "the module reads ids [B, T] of 0 ... inputs-1, not numbers [B, T, inputs]"}),
         ("--weights", {"metavar": "FILE", "help": "trained weights: a safetensors file, or what torch.save wrote"}),
@@ -390,7 +414,15 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
             {"metavar": "FIELD=VALUE", **_SEVERAL, "help": "of FILE:CLASS: fields of the model, as in a study"},
         ),
         ("--width", {"metavar": "N", "type": _count, "default": 8, "help": "of FILE:CLASS: its width (8)"}),
-        ("--inputs", {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an input (2)"}),
+        (
+            "--inputs",
+            {
+                "metavar": "N",
+                "type": _count,
+                "default": 2,
+                "help": "of FILE:CLASS: size of an input; number of ids (2)",
+            },
+        ),
         (
             "--outputs",
             {"metavar": "N", "type": _count, "default": 2, "help": "of FILE:CLASS: size of an output (2)"},

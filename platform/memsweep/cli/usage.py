@@ -88,7 +88,7 @@ examples:
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
         "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"
         "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
-        "limit with work left, 130 stopped.",
+        "limit with work left, 4 a disk, a cluster or another process is in the way, 130 stopped.",
         f"""\
 examples:
   memsweep sweep quickstart
@@ -213,7 +213,8 @@ TRIAL is the beginning of a trial's identity, or values of its fields (model.wid
 study has one trial. For a model with a parameterization the raw weights are stored, from which it makes its rates.
 A file that is there already is not overwritten. In Python:
   from safetensors.torch import load_file
-  my_module.load_state_dict(load_file("out.safetensors"))""",
+  my_module.load_state_dict(load_file("out.safetensors"))
+complex128, which the format lacks, stands in a file as [..., 2]: docs/weights.md shows how to load it.""",
         """\
 examples:
   memsweep weights quickstart
@@ -221,11 +222,25 @@ examples:
   memsweep weights quickstart 1a2b3c --seed 0 out.safetensors
   memsweep weights quickstart --results s3://bucket/results 1a2b3c --seed 0 out.safetensors""",
     ),
+    "upgrade": Text(
+        "rewrite stored results in the form of this version",
+        """\
+Rewrite what an earlier version stored, in a folder of results or in a bucket, once. It is never needed: this version
+reads the older form, too. A result is rewritten whole or not at all, no number changes, and no identity. Interrupted,
+the same command goes on. A memsweep that does not know the new form then refuses these results in a sentence.
+Exit code: 0 all is in the form of this version, 1 some results cannot be read, and stay as they are.""",
+        """\
+examples:
+  memsweep upgrade results --dry-run
+  memsweep upgrade results
+  memsweep upgrade s3://bucket/results""",
+    ),
     "submit": Text(
         "run a study as a job of a Ray cluster, and follow it",
         """\
-Check the study, upload this workspace and this engine to the cluster (what .gitignore and .rayignore leave out stays
-here; at most 100 MiB), start memsweep there, and follow its log. Nothing is uploaded where the study is wrong.
+Check the study, upload this engine and what the study needs of this workspace, start memsweep there, and follow its
+log. The study, tasks, modules that they import and declared data files go along, and what .memsweepinclude names (one
+pattern in a line); the list is printed before. Nothing is uploaded where the study is wrong.
 
 The engine that checked the study here is the one that runs there, so that what memsweep plan says holds. The nodes
 need its libraries: an image of memsweep has them; any other Ray cluster installs them with --runtime-env
@@ -258,7 +273,8 @@ examples:
         "A module may declare, as methods: decay(x) -> [B, T, channels] or decay() -> [channels], the factors by\n"
         "which its states shrink at each step; step(x_t, state) -> (y_t, state), its step form (the first state is\n"
         "None, or initial_state(batch)). torch's own form, forward(x, state) -> (y, state), is found by itself.\n"
-        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made.",
+        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made or the page not be written (this is\n"
+        "looked at first), 4 the page could not be written at the end; the findings are printed.",
         """\
 examples:
   memsweep audit my_nets:MinGRU --width 64 --horizon 4096

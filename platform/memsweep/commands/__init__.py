@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.load.foreign import users_faults
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,4 +19,4 @@ _TOGETHER = {
 
 def command(verb: str) -> Callable[..., Any]:
     """The function that runs a verb; imports its module alone, so that no verb waits for the libraries of another."""
-    return getattr(import_module(f"{__name__}.{_TOGETHER.get(verb, verb)}"), verb)
+    return users_faults()(getattr(import_module(f"{__name__}.{_TOGETHER.get(verb, verb)}"), verb))

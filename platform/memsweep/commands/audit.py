@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.commands.module import SOURCE, model_fields, module_fields
+from memsweep.commands.outputs import check_file, write_file
 from memsweep.documents import Answer
-from memsweep.errors import ConfigError, MemsweepError, did_you_mean, one_of
+from memsweep.errors import ConfigError, Exit, StorageError, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -27,12 +28,18 @@ def audit(args: argparse.Namespace) -> Answer:
     from memsweep.config.core.merge import leaves
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
+    page = args.page
+    if not page and not args.json:
+        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    if page:
+        check_file(Path(page), "--page FILE")
     registry.discover(Path(args.workspace))
     fields = module_fields if ":" in args.module else model_fields
     given = fields(args.overrides, Path(args.workspace))
     build = _builder(args, given)
     build()  # a module that cannot be built is refused in a sentence before anything is measured
-    subject = Subject(build, args.inputs, args.horizon, tokens=args.tokens, device=args.device)
+    tokens = args.tokens or given.get("tokens") is True
+    subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device)
     told: Callable[[str], None] | None = None
     if sys.stderr.isatty():
         told = lambda check: print(f"\r\x1b[K{check} ...", end="", file=sys.stderr)  # noqa: E731
@@ -44,26 +51,21 @@ def audit(args: argparse.Namespace) -> Answer:
         "horizon": args.horizon,
         "inputs": args.inputs,
         "outputs": args.outputs,
-        **({"tokens": True} if args.tokens else {}),
+        **({"tokens": True} if tokens else {}),
         "seed": args.seed,
         **({"weights": args.weights} if args.weights else {}),
         **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},
     }
     about = About(args.module, settings)
-    page, text = args.page, audit_text(result, about)
-    if not page and not args.json:
-        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    text, code = audit_text(result, about), Exit.UNMET if result.status is Status.FAULT else Exit.DONE
     if page:
-        _write(Path(page), audit_page(result, about))
-        text += f"\npage: {console.shown(Path(page))}"
-    return Answer(audit_document(result, about), 1 if result.status is Status.FAULT else 0, text)
-
-
-def _write(page: Path, text: str) -> None:
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise MemsweepError(f"the page {page} cannot be written: {error.strerror}. Give another: --page.") from error
+        try:
+            write_file(Path(page), audit_page(result, about).encode())
+            text += f"\npage: {console.shown(Path(page))}"
+        except StorageError as error:  # the findings are worth more than the page
+            console.say_sentence(str(error), file=sys.stderr)
+            code = code or Exit.BLOCKED
+    return Answer(audit_document(result, about), code, text)
 
 
 def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn.Module]:
@@ -115,12 +117,20 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
 
 
 def _load(module: nn.Module, file: Path) -> None:
-    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+    from memsweep.learning.state.plain_tensors import WeightsFileError
+    from memsweep.learning.state.weights_file import other_kinds, read_weights
+    from memsweep.models.module.model import under_names
 
+    own = module.state_dict()
+    state = under_names(own, read_weights(file))
     try:
-        module.load_state_dict(read_weights(file))
-    except (WeightsFileError, RuntimeError) as error:
-        raise MemsweepError(
-            f"the weights in {file} cannot be loaded into the module: {' '.join(str(error).split())[:300]}. Give a "
-            "safetensors file, or one that torch.save(module.state_dict(), ...) wrote, of a module of the same sizes."
-        ) from error
+        problems = other_kinds(own, state)[:3]
+        if not problems:
+            module.load_state_dict(state)
+    except RuntimeError as error:  # names and shapes that are not the module's
+        problems = [" ".join(str(error).split())[:300]]
+    if problems:
+        raise WeightsFileError(
+            f"the weights in {file} cannot be loaded into the module: {'; '.join(problems)}. Give a safetensors file, "
+            "or one that torch.save(module.state_dict(), ...) wrote, of a module of the same sizes."
+        )

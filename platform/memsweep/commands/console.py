@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from memsweep import builtin
 from memsweep.errors import counted, filled, printable
 from memsweep.studies.wording import failures, stopped
+from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:
     from memsweep.report import ReportPaths
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
     from memsweep.sweep.worker.timing import Profile
 
 
+CARRIED = "trusted"
+"""The key of a job's metadata with what its submitter has trusted: hashes, with spaces between."""
+
+
 def say(text: str, file: TextIO | None = None) -> None:
     """Prints a text that may hold names, paths and errors of others, without their control characters."""
     print(printable(text), file=file)
@@ -29,6 +35,24 @@ def say(text: str, file: TextIO | None = None) -> None:
 def say_sentence(text: str, file: TextIO | None = None) -> None:
     """Prints a sentence as ``filled`` does."""
     print(filled(text, file or sys.stdout), file=file)
+
+
+def trust_of(args: argparse.Namespace) -> Trust:
+    """The person's word for code that a document names: --trust, or what they trusted before they submitted a job.
+
+    Without it, on a terminal, they are asked.
+    """
+    from memsweep.sweep.worker.job_environment import in_job, job_metadata
+
+    at_a_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    ask = _trusts if at_a_terminal and not args.json and not in_job() else None
+    return Trust(args.trust, ask, frozenset(job_metadata(CARRIED).split()))
+
+
+def _trusts(question: str) -> bool:
+    say_sentence(question, file=sys.stderr)
+    print("Have you read that code, and shall it run, now and later? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:

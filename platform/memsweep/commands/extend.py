@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from typing import Any
 
 from memsweep.config.schema.chain import predecessor
@@ -14,26 +15,31 @@ from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.identity import identifying
 
 
-def extend_grid(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[TrialConfig] = ()) -> SweepConfig:
     """Joins the trials of the stored study and those of the wider one that they do not cover.
 
     More seeds become trials of their own with the seeds that are missing, so that no seed is trained twice; the
     report pools the seeds of one cell.
 
+    Args:
+        stored: the study of the stored plan.
+        wider: the study that is asked for.
+        before: trials that earlier extensions added. Whoever asks for them again goes on with the stored plan.
+
     Raises:
         MemsweepError: nothing is added, or an added trial asks for seeds on both sides of stored ones.
     """
-    covered: dict[str, set[int]] = {}
-    for row in stored.rows:
-        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
+    covered = _covered(stored.rows)
     added = [new for row in wider.rows if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
-    if not added:
+    own = _covered(before)
+    again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in wider.rows)
+    if not added and not again:
         raise MemsweepError(
             f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} trials already. Name more values "
             "(model.width=2,4,16), or more seeds (training.seeds=10)."
         )
     rows = {*stored.rows, *added}
-    if any((before := predecessor(row)) is not None and before not in rows for row in added):
+    if any((chained := predecessor(row)) is not None and chained not in rows for row in added):
         raise MemsweepError(
             "the trials to be added would take their chained value from trials that do not exist: more values of the "
             f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
@@ -41,8 +47,13 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
     return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=_wider_grid(stored, wider))
 
 
-def extend_search(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
+def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = False) -> SweepConfig:
     """Joins the search of the stored study with more suggestions, more cells, or other confirmations.
+
+    Args:
+        stored: the study of the stored plan.
+        wider: the study that is asked for.
+        extended: an earlier extension made the stored search what it is. Whoever asks for it again goes on with it.
 
     Raises:
         MemsweepError: nothing is added, or the search itself is another one, which would start again.
@@ -60,7 +71,8 @@ def extend_search(stored: SweepConfig, wider: SweepConfig) -> SweepConfig:
             "grid can be extended. Run it as a sweep (memsweep sweep); trials that both have are reused."
         )
     added = [row for row in wider.rows if row not in stored.rows]
-    if not added and trials == before.settings.trials and wider.confirm == stored.confirm:
+    again = extended and after == before and {*wider.rows} == {*stored.rows}
+    if not added and not again and trials == before.settings.trials and wider.confirm == stored.confirm:
         raise MemsweepError(
             f"nothing to add: the search of {stored.name!r} has {trials} suggestions in each of its cells already. "
             "Name more (search.trials=40), more values of an axis (model.width=2,4,16), or more confirmations "
@@ -87,6 +99,14 @@ def _without_seeds(row: TrialConfig) -> str:
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
     return json.dumps(data | {"training": training}, sort_keys=True)
+
+
+def _covered(rows: Collection[TrialConfig]) -> dict[str, set[int]]:
+    """Trial without its seeds -> the seeds that it has."""
+    covered: dict[str, set[int]] = {}
+    for row in rows:
+        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
+    return covered
 
 
 def _seeds(row: TrialConfig) -> range:

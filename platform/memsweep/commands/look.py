@@ -14,6 +14,7 @@ from memsweep import registry
 from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError, filled
+from memsweep.gate import display
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
@@ -31,7 +32,7 @@ def plan(args: argparse.Namespace) -> Answer:
     """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
     from memsweep.config.load.study import load_study
 
-    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     results = Location.at(args.results)
 
     # behind the refusals of a study, which do not wait for them
@@ -74,15 +75,17 @@ def status(args: argparse.Namespace) -> Answer:
 
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
-    shown = ""
+    shown, store = "", find_study(args.study, Location.at(args.results))
     while True:
-        document = _status(args)
+        document = _status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                print_status(document)
+                print_status(document, store.location.parent)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
-                print(CLEAR + text if args.watch and sys.stdout.isatty() else text, end="", flush=True)
+                if args.watch and sys.stdout.isatty():
+                    display(sys.stdout).write(CLEAR)
+                print(text, end="", flush=True)
                 shown = text
         if not args.watch or document["running"] is None:
             return Answer(document)
@@ -92,13 +95,12 @@ def status(args: argparse.Namespace) -> Answer:
             return Answer(document)
 
 
-def _status(args: argparse.Namespace) -> StatusDocument:
+def _status(store: Store) -> StatusDocument:
     from memsweep.commands.answers.status import status_document
     from memsweep.search import history
     from memsweep.sweep.store.journal import read_statuses, recovered_statuses
     from memsweep.sweep.store.lease import holder
 
-    store = find_study(args.study, Location.at(args.results))
     made = stored_plan(store)
     stored = store.identities() & made.rows.keys()
     damaged, failures = store.faults(stored), store.failures()
@@ -117,7 +119,7 @@ def sync(args: argparse.Namespace) -> Answer:
     from memsweep.sweep.tracking import sync as bring_up
 
     store = find_study(args.study, Location.at(args.results))
-    registry.discover(Path(args.workspace))
+    registry.discover_when_asked("memsweep.models.parameterizations")  # whose slopes the report shows
     made = stored_plan(store)
     with hold_lease(store.location, lambda: None):
         ended, report = _ending(store, made), reports.build(store.location)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memsweep.commands import console
 from memsweep.commands.verbs import run
 from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
@@ -89,7 +90,7 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
     """Measures the stored weights of a study with other settings of the perturbation."""
     store = find_study(study, Location.at(args.results))
     args.discover(Path(args.workspace))
-    request, left_out = measurement(store, words, Path(args.workspace))
+    request, left_out = measurement(store, words, Path(args.workspace), console.trust_of(args))
     if left_out:
         print(left_out, file=sys.stderr)
     return run(request, args, store.location.parent)

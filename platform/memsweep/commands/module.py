@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
 from memsweep.documents.keys.parts import DescribedItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
@@ -15,6 +16,7 @@ from memsweep.errors import ConfigError, did_you_mean, one_of
 SOURCE = "the command line"
 
 
+@users_faults()
 def describe_module(args: argparse.Namespace) -> Answer:
     """The parameters and roles of ``args.name``, and the findings of the checks before a study.
 
@@ -26,12 +28,13 @@ def describe_module(args: argparse.Namespace) -> Answer:
     from memsweep.config.describe import wrapped
     from memsweep.models.base import Signature
     from memsweep.models.module.anatomy import anatomy, findings
-    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.config import EMBEDDING, ModuleConfig
     from memsweep.models.module.roles import table
 
     given = module_fields(args.overrides, args.workspace)
     config = config_from(ModuleConfig, {"factory": args.name, "width": args.width, **given}, SOURCE)
-    signature = Signature(args.inputs, args.outputs, args.horizon)
+    symbols = args.inputs - EMBEDDING if config.tokens else args.inputs  # --inputs is what the module gets
+    signature = Signature(symbols, args.outputs, args.horizon)
     about, found = anatomy(config, signature), findings(config, signature)
     item: DescribedItem = {
         "kind": "module",
@@ -45,6 +48,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
                 "role": str(each.role.part.value),
                 "reason": each.reason,
                 "guessed": each.guessed,
+                "frozen": each.frozen,
             }
             for each in about.tensors
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,9 @@ from memsweep import registry
 from memsweep import report as reports
 from memsweep.commands import console
 from memsweep.commands.answers.run import report_item, rows_of
+from memsweep.commands.outputs import check_folder
 from memsweep.documents import Answer
-from memsweep.errors import ConfigError, MemsweepError, did_you_mean
+from memsweep.errors import ConfigError, Exit, MemsweepError, StorageError, did_you_mean
 from memsweep.report.formats import TABLES
 from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
@@ -30,7 +32,7 @@ def report(args: argparse.Namespace) -> Answer:
     place, *others = _places([args.study, *args.others], Location.at(args.results))
     criteria = _criteria(args)
     # A report asks parameterizations for their theoretical slopes. Those of memsweep need no torch.
-    registry.discover_when_asked("memsweep.models.parameterizations", Path(args.workspace))
+    registry.discover_when_asked("memsweep.models.parameterizations")
     if others:
         return _compare(args, [place, *others], criteria)
     if args.table:
@@ -38,9 +40,14 @@ def report(args: argparse.Namespace) -> Answer:
 
         contents = reports.judge(place, criteria)
         return _table(tables_of(contents).named, contents, args)
-    paths = reports.build(place, criteria=criteria, formats=args.figures)
+    code = Exit.DONE
+    try:
+        paths = reports.build(place, criteria=criteria, formats=args.figures)
+    except StorageError as error:  # a folder that cannot be written can be read
+        paths, code = reports.build(place, criteria=criteria, formats=args.figures, apart=True), error.exit_code
+        console.say_sentence(f"{error} The report is kept apart, on this machine.", file=sys.stderr)
     text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
-    return Answer(_document(paths.contents, report=report_item(paths)), text=text)
+    return Answer(_document(paths.contents, report=report_item(paths)), code, text)
 
 
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
@@ -48,6 +55,8 @@ def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Cri
     from memsweep.report.rows.comparison import comparison_tables, sentences
     from memsweep.studies.comparison import compared
 
+    if args.out:
+        check_folder(Path(args.out), "--out FOLDER")
     studies = [reports.judge(place, criteria) for place in places]
     comparison = compared(list(zip(places, studies, strict=True)))
     tables = comparison_tables(comparison)

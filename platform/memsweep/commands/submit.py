@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
+from memsweep.commands import console
 from memsweep.documents import Answer
-from memsweep.sweep.driver.limits import LIMIT_REACHED
+from memsweep.errors import Exit, MemsweepError, TrustError
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
+from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
+from memsweep.sweep.submit.upload import Upload
+from memsweep.trust.kept import known
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -24,28 +28,32 @@ if TYPE_CHECKING:
 
 _WITH_STUDY_FILE = ("sweep", "extend")
 """Commands that read a study file; the others read the stored plan."""
-INTERRUPTED = 130
 
 
 def submit(args: argparse.Namespace) -> Answer:
     """Runs a command as a job of a Ray cluster; the exit code is the job's, unless the job goes on alone."""
     address = server_address(args.address)
-    job = checked_job(args)
+    job, upload = checked_job(args)
     server = JobServer(address)
-    print(", ".join(f"{key}: {value}" for key, value in job.metadata.items()))
-    print(f"upload: {job.runtime_env['working_dir']} and the engine, for the job {job.name}", flush=True)
-    server.submit(job)
-    about = {"job": job.name, "address": address, "metadata": dict(job.metadata)}
+    console.say(", ".join(f"{key}: {value}" for key, value in job.metadata.items() if key != console.CARRIED))
+    if name := server.running(job):
+        console.say(f"this command runs already, as the job {name}: nothing is uploaded")
+    else:
+        name = job.name
+        console.say("\n".join([*upload.lines(), f"job: {name}"]))
+        sys.stdout.flush()
+        server.submit(job, upload)
+    about = {"job": name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
     if args.detach:
-        text = _next_commands(server, job.name)
+        text = _next_commands(server, name)
         return Answer({**about, "status": "SUBMITTED", "message": None}, text=text)
-    code, state = _follow(server, job.name, quiet=args.wait)
+    code, state = _follow(server, name, quiet=args.wait)
     status, message = ("SUBMITTED", None) if state is None else (str(state.status.value), state.message)
     return Answer({**about, "status": status, "message": message}, code)
 
 
-def checked_job(args: argparse.Namespace) -> Job:
-    """The job of a command line, after the checks that need no server.
+def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
+    """The job of a command line and its files, after the checks that need no server.
 
     Raises:
         ConfigError: the study is wrong.
@@ -54,78 +62,113 @@ def checked_job(args: argparse.Namespace) -> Job:
     from memsweep import __version__
     from memsweep.sweep.worker.provenance import code_revision
 
-    workspace, study = Path(args.workspace).resolve(), args.study
+    workspace, words = Path(args.workspace).resolve(), _words(args)
+    given = _read_runtime_env(args.runtime_env) if args.runtime_env else {}
+    env = runtime_env(workspace, given)
+    Job("", shlex.join([args.study, *words]), env)  # refuses secrets before the study's problems can quote them
+    metadata = {"study": args.study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
+    selection, study = Selection(workspace), args.study
+    if args.do in _WITH_STUDY_FILE:
+        study = _select_study(args, selection, words, metadata)
+    else:
+        if args.do == "measure":
+            from memsweep.studies.measurement import settings
+
+            settings(args.overrides, workspace)
+        _select(selection, _stored_trials(args, workspace, selection), words)
+    selection.add_installation(given)
+    if trusted := known(metadata["study"]):
+        metadata[console.CARRIED] = " ".join(sorted(trusted))
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
+    name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
+    job = Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
+    return job, Upload(workspace, selection.files, engine_files(), tuple(selection.notes))
+
+
+def _words(args: argparse.Namespace) -> list[str]:
+    """The words of the job's command behind its study."""
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    words += [flag for flag, on in (("--no-reuse", args.no_reuse), ("--force", args.force)) if on]
+    flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
+    words += [flag for flag, on in flags if on]
     for name in ("hours", "trials", "failures"):
         if (limit := getattr(args, f"max_{name}")) is not None:
             words += [f"--max-{name}", str(limit)]
-    env = runtime_env(workspace, _read_runtime_env(args.runtime_env) if args.runtime_env else {})
-    Job("", shlex.join([study, *words]), env)  # refuses secrets before the study's problems can quote them
-    metadata = {"study": study, "verb": args.do, "memsweep": __version__, "revision": code_revision(workspace)}
-    if args.do in _WITH_STUDY_FILE:
-        from memsweep.config.load import study_files
-        from memsweep.config.load.study import load_study
-
-        loaded = load_study(study, args.overrides, workspace, args.discover)
-        metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
-        file = study_files.find(study, workspace).resolve()
-        if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
-            study = file.stem
-        else:
-            _check_uploaded(file, workspace, "search_spaces/ there")
-            study = file.relative_to(workspace).as_posix() if study.endswith((".yaml", ".yml")) else study
-        _check_files(loaded.rows, workspace)
-    elif args.do == "measure":
-        from memsweep.studies.measurement import settings
-
-        settings(args.overrides, workspace)
-    plain = re.sub(r"[^A-Za-z0-9]+", "-", metadata["study"]).strip("-")[:40] or "study"  # for a URL and a shell
-    name = f"memsweep-{plain}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
-    return Job(name, shlex.join(["python", "-m", "memsweep", args.do, study, *words]), env, metadata)
+    return words
 
 
-def _check_uploaded(file: Path, workspace: Path, place: str) -> None:
-    if not file.is_relative_to(workspace):
-        raise SubmissionError(
-            f"{file} lies outside of the workspace {workspace}, which is the folder that is uploaded. Copy it into "
-            f"{place}, or give another folder with --workspace."
+def _select_study(
+    args: argparse.Namespace, selection: Selection, words: Sequence[str], metadata: dict[str, str]
+) -> str:
+    """Checks a study and selects its files; the study as the job's command names it.
+
+    Args:
+        args, words: of the command line.
+        selection: gets the files.
+        metadata: gets the study's name and the number of its trials.
+    """
+    from memsweep.config.load import study_files
+    from memsweep.config.load.study import load_study
+    from memsweep.studies.locations import remember_plan
+
+    loaded = load_study(args.study, args.overrides, selection.root, args.discover, console.trust_of(args))
+    remember_plan(loaded.name, loaded.rows, loaded.search)
+    metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
+    file, study = study_files.find(args.study, selection.root), str(args.study)
+    if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
+        study = file.stem
+    else:
+        selection.add_study(file)
+        study = file.relative_to(selection.root).as_posix() if study.endswith((".yaml", ".yml")) else study
+    _select(selection, loaded.rows, [file.read_text("utf-8"), *words])
+    return study
+
+
+def _select(selection: Selection, trials: Sequence[TrialConfig], words: Sequence[str]) -> None:
+    selection.add_code(trials)
+    selection.add_data(trials, words)
+    selection.add_included()
+
+
+def _stored_trials(args: argparse.Namespace, workspace: Path, selection: Selection) -> Sequence[TrialConfig]:
+    """The trials of a stored plan, where it can be read from here; else those of the workspace's study of that name.
+
+    Raises:
+        TrustError: the plan, or the study, names code that this user has neither planned nor trusted.
+    """
+    from memsweep.config.load.study import load_study
+    from memsweep.studies.locations import find_study, plan_to_run
+    from memsweep.sweep.store.filesystem import Location
+
+    trust = console.trust_of(args)
+    try:
+        if args.results:
+            args.discover(workspace)
+            return plan_to_run(find_study(args.study, Location.at(args.results)), trust).sweep().rows
+    except TrustError:
+        raise
+    except MemsweepError:
+        pass
+    try:
+        return load_study(args.study, (), workspace, args.discover, trust).rows
+    except TrustError:
+        raise
+    except MemsweepError:
+        selection.notes.append(
+            f"the stored plan of {args.study} cannot be read from here: modules and data files that it names are "
+            f"uploaded where {INCLUDE} names them"
         )
-
-
-def _check_files(trials: Sequence[TrialConfig], workspace: Path) -> None:
-    """The users' files that these trials read, modules and weights, must be found in the uploaded folder."""
-    from memsweep.models.module.config import ModuleConfig
-    from memsweep.models.module.factory import resolve
-
-    for target in dict.fromkeys(trial.model.factory for trial in trials if isinstance(trial.model, ModuleConfig)):
-        factory = resolve(target)
-        if factory.own and factory.file is not None:
-            _check_uploaded(factory.file, workspace, "that folder")
-        if Path(target.partition(":")[0]).is_absolute():
-            raise _elsewhere("model.factory", target)
-    for training in dict.fromkeys(trial.training for trial in trials):
-        if (file := training.weights_file) is None:
-            continue
-        if not Path(training.weights).is_absolute():  # an absolute path may lie where all nodes see it
-            _check_uploaded(file.resolve(), workspace, "that folder")
-        elif file.resolve().is_relative_to(workspace):
-            raise _elsewhere("training.weights", training.weights)
-
-
-def _elsewhere(field: str, path: str) -> SubmissionError:
-    return SubmissionError(
-        f"{field} is {path!r}: the cluster has the workspace under another path. Write the file's path relative to the "
-        "workspace."
-    )
+        return ()
 
 
 def _read_runtime_env(file: str) -> dict[str, Any]:
     import yaml  # type: ignore[import-untyped]
 
+    from memsweep.config.load.bounded import StudyFileError, read_yaml
+
     try:
-        return dict(yaml.safe_load(Path(file).read_text("utf-8")))
-    except (OSError, ValueError, TypeError, yaml.YAMLError) as error:
+        with Path(file).open(encoding="utf-8") as stream:
+            return dict(read_yaml(stream))
+    except (OSError, ValueError, TypeError, yaml.YAMLError, StudyFileError) as error:
         raise SubmissionError(
             f"the runtime environment {file} cannot be read: {' '.join(str(error).split())}. A YAML mapping of Ray's "
             "fields (pip, env_vars) is expected."
@@ -138,18 +181,17 @@ def _follow(server: JobServer, name: str, *, quiet: bool) -> tuple[int, JobDetai
         state = server.follow(name, lambda text: None if quiet else print(text, end="", flush=True))
     except KeyboardInterrupt:
         print(f"\ndetached: the job goes on.\n{_next_commands(server, name)}")
-        return INTERRUPTED, None
+        return Exit.INTERRUPTED, None
     return report_end(state, name, quiet=quiet), state
 
 
 def report_end(state: JobDetails, name: str, *, quiet: bool) -> int:
     """Prints how a job ended; returns its exit code."""
     status, code = str(state.status.value), state.driver_exit_code
-    if status == "STOPPED" or code == LIMIT_REACHED:
-        stopped = "stopped at a limit" if code == LIMIT_REACHED else "stopped"
-        study = (state.metadata or {}).get("study", "STUDY")
-        print(f"{name}: {stopped}; finished results are kept. Go on: memsweep submit {study} --do resume")
-        return code if code == LIMIT_REACHED else INTERRUPTED
+    if status == "STOPPED" or code == Exit.LIMIT:
+        stopped = "stopped at a limit" if code == Exit.LIMIT else "stopped"
+        print(f"{name}: {stopped}; finished results are kept. Submit the same command again to go on.")
+        return code if code == Exit.LIMIT else Exit.INTERRUPTED
     if status == "SUCCEEDED":
         print(f"{name}: done")
         return 0

@@ -15,7 +15,7 @@ from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
 from memsweep.studies.extension import added, more_steps
-from memsweep.studies.locations import Place, find_study, names_folder, shown_page, stored_plan
+from memsweep.studies.locations import Place, find_study, names_folder, plan_to_run, shown_page
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
-    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     request = Request(
         study,
         _trials(study),
@@ -59,7 +59,8 @@ def retry(args: argparse.Namespace) -> Answer:
     study = _unchanged(plan)
     statuses, stored = read_statuses(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
-    failed = {name for name, status in statuses.items() if status.state in ended_badly} | store.failures().keys()
+    badly = {name for name, status in statuses.items() if status.state in ended_badly or status.given_up}
+    failed = badly | store.failures().keys()
     only = frozenset(failed - stored)
     request = Request(study, _trials(study), only, retry_all=args.force, tracking=plan.tracking, plan=plan)
     return run(request, args, store.location.parent)
@@ -67,11 +68,15 @@ def retry(args: argparse.Namespace) -> Answer:
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
-    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover)
+    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     results = Location.at(args.results)
-    plan = stored_plan(find_study(wider.name, results))
+    plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)
     before = _unchanged(plan)
-    study = extend_search(before, wider) if before.search or wider.search else extend_grid(before, wider)
+    if before.search or wider.search:
+        study = extend_search(before, wider, extended=bool(plan.extended))
+    else:
+        earlier = [row for name, row in zip(plan.rows, before.rows, strict=True) if name in plan.extended]
+        study = extend_grid(before, wider, earlier)
     trials = _trials(study)
     if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
         console.say_sentence(note)
@@ -99,7 +104,7 @@ def _trials(study: SweepConfig) -> tuple[PlannedTrial, ...]:
 def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
     store = find_study(args.study, Location.at(args.results))
     args.discover(Path(args.workspace))
-    plan = stored_plan(store)
+    plan = plan_to_run(store, console.trust_of(args))
     if store.location.name != folder_name(plan.study):
         raise MemsweepError(
             f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "
@@ -123,6 +128,6 @@ def _unchanged(plan: StoredPlan) -> SweepConfig:
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"memsweep sweep {plan.study} (memsweep plan says which results it can reuse)."
+            f"memsweep sweep {shlex.quote(plan.study)} (memsweep plan says which results it can reuse)."
         )
     return study

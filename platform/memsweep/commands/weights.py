@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memsweep.commands.outputs import check_file, write_file
 from memsweep.documents import Answer
 from memsweep.documents.keys.files import StoredWeightsItem, WrittenItem
 from memsweep.errors import MemsweepError
@@ -31,6 +30,7 @@ def weights(args: argparse.Namespace) -> Answer:
         return _list(store, words)
     if len(files) > 1:
         raise MemsweepError(f"weights go to one file, got {len(files)}: {', '.join(files)}. Run the command for each.")
+    check_file(Path(files[0]), f"another name that ends in {_SUFFIX}")
     found = read(store.location, words, args.seed)
     _write(Path(files[0]), found.to_bytes())
     written: WrittenItem = {
@@ -87,16 +87,9 @@ def _line(trial: StoredWeightsItem) -> str:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Create a file; one that is there already stays."""
+    """Create a file; another one that is there already stays."""
     try:
-        with path.open("xb") as file:
-            try:
-                file.write(data)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-                raise
+        write_file(path, data, new=True)
     except FileExistsError:
-        raise MemsweepError(f"{path} is there already, and stays. Give another name, or delete it.") from None
-    except OSError as error:
-        raise MemsweepError(f"{path} cannot be written: {error.strerror or error}. Give another place.") from error
+        if path.read_bytes() != data:  # else an earlier command, which was stopped, has written it
+            raise MemsweepError(f"{path} is there already, and stays. Give another name, or delete it.") from None

@@ -1,6 +1,7 @@
 """The JSON Schema of the study file, for editors: made of the configuration dataclasses and what is registered.
 
 It knows keys, types, limits, choices and meanings. Rules about several fields are those of ``memsweep plan`` alone.
+It is the same on every machine: a default that is a path here, such as the data folder, is left to the meaning.
 """
 
 from __future__ import annotations
@@ -131,7 +132,10 @@ class _Study:
         free = inner == {"type": "string"} or kind is not None
         options = options if free else [*options, _REFERENCE]
         made: Schema = {"description": field.metadata.get("doc") or "", "anyOf": options}
-        if value is not dataclasses.MISSING and (plain := plain_default(value, kind, below)) is not None:
+        of_machine = isinstance(value, str) and field.default_factory is not dataclasses.MISSING
+        if value is dataclasses.MISSING or of_machine:
+            return made
+        if (plain := plain_default(value, kind, below)) is not None:
             made["default"] = list(plain) if isinstance(plain, tuple) else plain
         return made
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin, time_scales
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
@@ -186,6 +187,8 @@ def _step(
     _add_penalty_gradient(learner, gradient, settings_at(training, step))
     update(learner, loss, gradient, step, training)
     _update_statistics(learner, weights)
+    if freezes_weights(learner.ensemble.model):  # weight decay moved them
+        learner.weights = torch.where(frozen_entries(learner.ensemble), weights, learner.weights)
 
 
 def _update_statistics(learner: Learner, before: Tensor) -> None:
@@ -285,6 +288,8 @@ def _measure_sharpness(
     for learner in (each for each in learners if each.sharpness.is_due(step)):
         ensemble, weights, live = learner.ensemble, learner.weights, learner.live
         moving = ensemble.exists & ~ensemble.select(Part.STATISTIC) & live.unsqueeze(-1)
+        if freezes_weights(ensemble.model):
+            moving &= ~frozen_entries(ensemble)
 
         def gradient(at: Tensor, learner: Learner = learner) -> Tensor:
             return learner.gradients_at(task_loss, data, at)

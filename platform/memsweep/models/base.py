@@ -331,6 +331,12 @@ class Model(nn.Module, ABC):
                 "is set here, cannot go on from the states of the window before. Models that can: "
                 f"{models_where(lambda model, usual: model.traits(usual).carries_states)}"
             )
+        for name in ("jacobians", "state_of", "weights_from"):  # called with the weights of one replica of a pack
+            if cls.traits(config).pack_fields and getattr(cls, name) is not vars(Model)[name]:
+                yield (
+                    f"the model {config.name} defines {name}, which is called for one replica, and the model of a pack "
+                    "is one of all replicas: leave Traits.pack_fields empty"
+                )
         if 0 < training.micro_batch < training.batch_size and cls.traits(config).whole_batch:
             yield (
                 f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "

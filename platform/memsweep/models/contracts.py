@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 SECONDS = 10.0
-"""After which no further check begins."""
+"""Of the processor, after which no further check begins."""
 TOLERANCES: Mapping[torch.dtype, float] = {
     torch.float64: 1e-7,
     torch.float32: 2e-3,
@@ -119,11 +119,11 @@ def breaches(run: Run, inputs: Tensor) -> Iterator[Difference]:
         run: in float64 where the model knows no other precision of its own.
         inputs: two sequences or more.
     """
-    start = time.monotonic()
     with torch.no_grad(), default_dtype(torch.float64):
         tolerance = TOLERANCES[lowest_precision(run, inputs)]
+        start = time.process_time()  # on a busy machine, too, a fault is found
         for check in CHECKS:
-            if time.monotonic() - start > SECONDS:
+            if time.process_time() - start > SECONDS:
                 return
             found = [each for each in check(run, inputs, inputs.flip(0)) if each.size > tolerance]
             if found:

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from memsweep import registry
+from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import one_of
 from memsweep.models.contracts import breaches
 from memsweep.models.signature import Signature, signature_of
+from memsweep.models.training_mode import in_training
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -69,7 +72,20 @@ def _contract_problems(model: Any, config: Any, signature: Signature) -> tuple[s
             outputs = built(inputs)
         if list(outputs.shape) != wanted:
             return (f"{name} gave outputs of shape {list(outputs.shape)} for inputs of shape {list(shape)}: {wanted}",)
-        return tuple(f"{name} {breach.words}" for breach in breaches(built, inputs))
+        found = [breach.words for breach in breaches(built, inputs)]
+        found += filter(None, [in_training(built, _in_its_mode(built), inputs).breach])
+        return tuple(f"{name} {words}" for words in found)
     except Exception as error:  # any fault of foreign code
-        text = " ".join(str(error).split()).rstrip(".")
-        return (f"{name} failed on inputs of shape {list(shape)}: {type(error).__name__}: {text}",)
+        return (f"{name} failed on inputs of shape {list(shape)}: {in_one_line(error)}",)
+
+
+def _in_its_mode(model: Any) -> Callable[[Tensor], Tensor]:
+    """The model's outputs; in training, with the random numbers of one seed and step."""
+
+    def run(inputs: Tensor) -> Tensor:
+        if model.training:
+            model.start_step([0], 0)
+        outputs: Tensor = model(inputs)
+        return outputs
+
+    return run

@@ -12,6 +12,7 @@ from memsweep.data.folder import data_folder
 from memsweep.documents import Answer
 from memsweep.documents.keys.files import DataDocument
 from memsweep.errors import ConfigError, did_you_mean, one_of
+from memsweep.gate import display, gated
 from memsweep.project.download import FetchError, Progress
 from memsweep.project.fetch import DOWNLOADS, fetch, forget_downloads
 from memsweep.project.published import DATA_SETS, GROUPS, PublishedFile
@@ -112,8 +113,10 @@ def _shown(file: PublishedFile) -> Iterator[Progress]:
     from rich.progress import DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     columns = (TextColumn("{task.description}"), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(file.name, total=file.size or None)
+    with Progress(
+        *columns, console=Console(file=display(sys.stderr)), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task(gated(file.name), total=file.size or None)
         yield lambda done, whole: bar.update(task, completed=done, total=whole or None)
 
 

@@ -1,13 +1,20 @@
-"""Downloads a published file: resumed where it was cut off, checked, and there under its name only when it is whole."""
+"""Downloads a published file: resumed where it was cut off, checked, and there under its name only when it is whole.
+
+A server may send anything. So a download ends at the first byte beyond the size that is known of the file, at a pace
+that would last for days, and at an address that is no web address.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.project.published import PublishedFile
 
 if TYPE_CHECKING:
@@ -15,12 +22,27 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20  # bytes read at a time
 _PATIENCE = 60.0  # seconds without a byte after which a connection is given up
+_SLOWEST = 1024.0  # bytes a second, over the same time
+_SPARE = 1.5  # of a size that is known only about
+_MOST = 1 << 34  # bytes of a file of which no size is known
 Progress = Callable[[int, int], None]
 """Called with the bytes so far and the bytes of the whole file (0: unknown)."""
 
 
-class FetchError(MemsweepError):
+class FetchError(BlockedError):
     """Published data that could not be fetched; what is on disk is as it was."""
+
+
+class _BadAnswerError(Exception):
+    """A server's answer that is not taken; the message is the end of a line.
+
+    Attributes:
+        keep: what came is right, and another try goes on from there.
+    """
+
+    def __init__(self, message: str, *, keep: bool = False) -> None:
+        super().__init__(message)
+        self.keep = keep
 
 
 def download(file: PublishedFile, target: Path, expected: str, source: str, progress: Progress) -> str:
@@ -67,9 +89,12 @@ def _from_any_address(file: PublishedFile, target: Path, progress: Progress) -> 
     failures = []
     for address in file.addresses:
         try:
-            _from(address, target, progress)
-            return
-        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            return _from(address, target, _most(file), progress)
+        except _BadAnswerError as error:
+            for rest in () if error.keep else _parts(target):
+                rest.unlink(missing_ok=True)
+            failures.append(f"  - {address}: {error}")
+        except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
             failures.append(f"  - {address}: {_reason(error)}")
     raise FetchError(
         "\n".join(
@@ -97,31 +122,44 @@ def _reason(error: Exception) -> str:
     return f"cannot be reached ({type(error).__name__})"
 
 
-def _from(address: str, target: Path, progress: Progress) -> None:
+def _most(file: PublishedFile) -> int:
+    """Bytes after which a download cannot be this file."""
+    if file.digest and file.size:
+        return file.size
+    return int(_SPARE * file.size) or _MOST
+
+
+def _parts(target: Path) -> tuple[Path, Path]:
+    """What lies beside an unfinished download: the bytes so far, and the server's mark of the file."""
+    return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.etag")
+
+
+def _from(address: str, target: Path, most: int, progress: Progress) -> None:
     """Download from one address; goes on with the part that is there, where the server has the same file."""
     import requests
 
-    part, mark = target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.etag")
+    part, mark = _parts(target)
     done = part.stat().st_size if part.is_file() and mark.is_file() else 0
     headers = {"Accept-Encoding": "identity"}
     if done:
         headers |= {"Range": f"bytes={done}-", "If-Range": mark.read_text("utf-8")}
-    with requests.get(address, headers=headers, stream=True, timeout=_PATIENCE) as response:
-        if response.status_code == requests.codes.requested_range_not_satisfiable:
+    with requests.get(address, headers=headers, stream=True, timeout=_PATIENCE, hooks={"response": _stay}) as response:
+        if done and response.status_code == requests.codes.requested_range_not_satisfiable:
             mark.unlink()
-            return _from(address, target, progress)
+            return _from(address, target, most, progress)
         response.raise_for_status()
-        if response.status_code != requests.codes.partial_content:
-            done = 0
-        whole = _size(response, done)
+        done = _begin(response, done)
+        whole = _size(response, done, most)
         tag = response.headers.get("ETag", "")
         mark.unlink(missing_ok=True)
         if tag and not tag.startswith("W/"):  # only a strong tag says that the bytes are the same
             mark.write_text(tag, "utf-8")
         with part.open("ab" if done else "wb") as out:
-            for block in response.raw.stream(_BLOCK, decode_content=False):
-                out.write(block)
+            for block in _blocks(response.raw):
                 done += len(block)
+                if done > most:
+                    raise _BadAnswerError(f"it sends more than the {most:,} bytes of the file")
+                out.write(block)
                 progress(done, whole)
     if whole and done != whole:
         raise requests.exceptions.ChunkedEncodingError(f"{done} of {whole} bytes")
@@ -129,6 +167,47 @@ def _from(address: str, target: Path, progress: Progress) -> None:
     part.replace(target)
 
 
-def _size(response: requests.Response, done: int) -> int:
+def _stay(response: requests.Response, **_: Any) -> None:
+    """Refuses a redirect to what is no web address, and from an encrypted one to one that is not."""
+    if not response.is_redirect:
+        return
+    there, scheme = response.headers["Location"], ""
+    with contextlib.suppress(ValueError):
+        scheme = urllib.parse.urlsplit(urllib.parse.urljoin(response.url, there)).scheme
+    allowed = ("https",) if response.url.startswith("https") else ("http", "https")
+    if scheme not in allowed:
+        raise _BadAnswerError(f"it leads to {there!r}, and only {' and '.join(allowed)} addresses are followed")
+
+
+def _begin(response: requests.Response, done: int) -> int:
+    """From which byte on the answer is; ``done`` where the server goes on, as it was asked to."""
+    if response.status_code != 206:
+        return 0
+    given = response.headers.get("Content-Range", "")
+    if given and not given.startswith(f"bytes {done}-"):
+        raise _BadAnswerError(f"it was asked for the bytes from {done} on and sends {given!r}")
+    return done
+
+
+def _size(response: requests.Response, done: int, most: int) -> int:
     """Bytes of the whole file; 0 where the server does not say."""
-    return done + int(response.headers.get("Content-Length") or -done)
+    given = response.headers.get("Content-Length")
+    if given is None:
+        return 0
+    if not (given.isascii() and given.isdigit()):
+        raise _BadAnswerError(f"it says Content-Length: {given!r}, which is no number of bytes")
+    if (whole := done + int(given[:20])) > most:
+        raise _BadAnswerError(f"it announces {whole:,} bytes, and the file has {most:,} at most")
+    return whole
+
+
+def _blocks(raw: Any) -> Iterator[bytes]:
+    """What comes, as it comes, from an answer that is neither cut off nor slower than a download may be."""
+    since, got = time.monotonic(), 0
+    while block := raw.read1(_BLOCK, decode_content=False):
+        yield block
+        got += len(block)
+        if (seconds := time.monotonic() - since) >= _PATIENCE:
+            if got < _SLOWEST * seconds:
+                raise _BadAnswerError(f"it is too slow: {got:,} bytes in {seconds:.0f} s", keep=True)
+            since, got = time.monotonic(), 0

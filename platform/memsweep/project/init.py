@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -24,26 +25,27 @@ _HIDDEN = {"gitignore": ".gitignore"}
 class ProjectError(MemsweepError):
     """A folder that cannot become a project."""
 
-    exit_code = 2
-
 
 def init(args: argparse.Namespace) -> Answer:
-    """Makes a project in a new or empty folder.
+    """Makes a project in a new or empty folder, or in one that a stopped command has begun to fill.
 
     Raises:
-        ProjectError: the folder is not empty, cannot be written, or has a name that no Python package can have.
+        ProjectError: the folder holds something else, cannot be written, or has a name that no Python package can have.
     """
     from jinja2 import StrictUndefined, Template
 
     folder = Path(args.folder)
-    name, written = _package_name(folder), list[str]()
+    name = _package_name(folder)
+    content = {
+        path: Template(text, undefined=StrictUndefined, keep_trailing_newline=True).render(name=name, study=STUDY)
+        for path, text in _template(files("memsweep.project") / "template", folder)
+    }
     try:
-        _make_empty(folder)
-        for path, text in _template(files("memsweep.project") / "template", folder):
-            template = Template(text, undefined=StrictUndefined, keep_trailing_newline=True)
+        _check_empty(folder, content)
+        for path, text in content.items():
             path.parent.mkdir(exist_ok=True)
-            path.write_text(template.render(name=name, study=STUDY), encoding="utf-8")
-            written.append(path.relative_to(folder).as_posix())
+            _partial(path).write_text(text, encoding="utf-8")
+            os.replace(_partial(path), path)
     except OSError as error:
         raise ProjectError(f"{error.filename or folder} cannot be written: {error.strerror or error}.") from None
     text = filled(
@@ -51,7 +53,15 @@ def init(args: argparse.Namespace) -> Answer:
         f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}",
         sys.stdout,
     )
-    return Answer({"folder": str(folder), "package": name, "study": STUDY, "files": sorted(written)}, text=text)
+    return Answer(
+        {
+            "folder": str(folder),
+            "package": name,
+            "study": STUDY,
+            "files": sorted(path.relative_to(folder).as_posix() for path in content),
+        },
+        text=text,
+    )
 
 
 def _package_name(folder: Path) -> str:
@@ -65,16 +75,23 @@ def _package_name(folder: Path) -> str:
     return name
 
 
-def _make_empty(folder: Path) -> None:
+def _check_empty(folder: Path, content: Mapping[Path, str]) -> None:
+    """Makes the folder; refuses one with a file that is none of the project's, or has another content."""
     if folder.exists() and not folder.is_dir():
         raise ProjectError(f"{folder} is a file: name a folder that does not exist yet, or an empty one.")
     folder.mkdir(parents=True, exist_ok=True)
-    if content := sorted(path.name for path in folder.iterdir()):
-        more = f" and {len(content) - 1} more" if len(content) > 1 else ""
+    allowed = {*map(_partial, content), *(path.parent for path in content)}
+    same = (path for path, text in content.items() if path.is_file() and path.read_bytes() == text.encode())
+    if strange := sorted({*folder.rglob("*")} - allowed.union(same)):
+        first, more = strange[0].relative_to(folder), f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         raise ProjectError(
-            f"{folder} is not empty (it holds {content[0]}{more}), and nothing is overwritten: name a folder that does "
+            f"{folder} is not empty (it holds {first}{more}), and nothing is overwritten: name a folder that does "
             "not exist yet, or an empty one."
         )
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
 
 
 def _template(source: Traversable, target: Path) -> Iterator[tuple[Path, str]]:

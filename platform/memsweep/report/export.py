@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any, TextIO
 
 import pandas as pd
 
+from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.numbers import clean
@@ -111,12 +113,14 @@ def write_csv(table: pd.DataFrame, path: Path | TextIO, *, headings: bool = True
     Text that begins with ``= + - @``, a tab or a carriage return would be run as a formula: it gets a leading
     apostrophe. Numbers stay numbers: infinities are ``inf`` and ``-inf``, and an empty cell is a null.
     """
-    safe = table.astype(object).map(_as_text).rename(columns=_as_text)
+    as_text = functools.cache(_as_text)  # most cells of a column hold one of a few texts
+    safe = table.astype(object).map(lambda cell: as_text(cell) if isinstance(cell, str) else cell)
+    safe = safe.rename(columns=lambda name: as_text(str(name)))
     safe.to_csv(path, index=False, header=headings, encoding="utf-8", lineterminator="\n")
 
 
-def _as_text(cell: Any) -> Any:
-    if not isinstance(cell, str):
-        return cell
+def _as_text(cell: str) -> str:
     text = "'" + cell if cell.startswith(_FORMULA_STARTS) else cell
-    return text.replace("\r\n", "\n").replace("\r", "\n")  # a bare carriage return would end the row for many readers
+    return gated(
+        text.replace("\r\n", "\n").replace("\r", "\n")
+    )  # a bare carriage return would end the row for many readers

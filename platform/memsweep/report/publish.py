@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from memsweep.sweep.store.filesystem import Location, storage_errors
 
 JUDGED = "judged"
 """The folder of reports by other criteria."""
+_DRAFT, _STALE_SECONDS = ".report-", 86_400.0
 _ROWS = 50_000  # of a measured table that get their settings at once
 _MOST_DRAWN = 1  # picture of a gallery, 12 panels, where no formats are asked for: the page draws every condition
 
@@ -56,10 +58,12 @@ def publish(
     """
     home = (None if apart else place.local) or _copies(place)
     with storage_errors("write", home):
-        draft = Path(tempfile.mkdtemp(prefix=".report-", dir=home))
+        _forget_drafts(home)
+        draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=home))
     try:
-        _write(draft, contents, tables, formats)
         name = folder_of(contents.criteria)
+        with storage_errors("write", home / name):
+            _write(draft, contents, tables, formats)
         with storage_errors("write", place / name):
             draft.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
             if place.local is None and not apart:
@@ -148,6 +152,14 @@ def _in_parts(table: pd.DataFrame, trials: pd.DataFrame) -> Iterator[pd.DataFram
     settings = typed(trials)
     for at in range(0, max(len(table), 1), _ROWS):
         yield with_settings(table.iloc[at : at + _ROWS], settings)
+
+
+def _forget_drafts(home: Path) -> None:
+    """Removes the drafts of reports whose process was killed: those on which nobody has worked for a day."""
+    for draft in home.glob(f"{_DRAFT}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - draft.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(draft, ignore_errors=True)
 
 
 def _copies(place: Location) -> Path:

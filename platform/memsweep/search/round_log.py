@@ -16,12 +16,13 @@ from typing import Any
 from memsweep.errors import StoreError
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.record import MEND, from_json, of_schema, sealed, to_json
+from memsweep.sweep.store.record import MEND, from_json, of_form, sealed, to_json
 from memsweep.sweep.store.retry import through_outages
 from memsweep.sweep.store.shape import require
+from memsweep.sweep.store.versions import Form
 
 FOLDER = "search"
-_SCHEMA = 4
+_FORM = Form[dict[str, Any]](4)
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,12 @@ class RoundLog:
             StoreError: the storage cannot be written.
         """
         name = self._name(number)
-        data = {"schema": _SCHEMA, "search": self.key, "round": number, **json.loads(json.dumps(content.to_json()))}
+        data = {
+            "schema": _FORM.version,
+            "search": self.key,
+            "round": number,
+            **json.loads(json.dumps(content.to_json())),
+        }
         through_outages(lambda: self._replace(name, to_json(sealed(data), "a round of the search")))
 
     def _replace(self, name: str, data: bytes) -> None:
@@ -155,7 +161,7 @@ class RoundLog:
 
 
 def _round(data: bytes, key: str, number: int, where: str) -> Round:
-    content = of_schema(from_json(data, where), _SCHEMA, where)
+    content = of_form(_FORM, from_json(data, where), where)
     try:
         # first rounds follow from no observations, so nothing else tells those of two searches apart
         if (content["search"], content["round"]) != (key, number):

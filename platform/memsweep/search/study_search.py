@@ -151,7 +151,7 @@ class StudySearch:
             return
         observations = self._observations(running, lost)
         # a round without stages was the last one, but the study may have got more suggestions since
-        holds = bool(known.stages) and known.follows(observations)
+        holds = bool(known.stages) and known.follows(observations) and self._suggested(known)
         search.observe(observations, known.closed if holds else None)
         made = known if holds else search.next_round()
         trials = [trial for stage in made.stages if (trial := self._stage_trial(running, stage)) is not None]
@@ -174,6 +174,16 @@ class StudySearch:
         search.begin(content)
         running.stages, running.trials = made.stages, trials
         self.searched += trials
+
+    def _suggested(self, known: Round) -> bool:
+        """Whether a round sets what is searched alone, to what may be suggested: a log may come from elsewhere."""
+        space = self.search.space
+        return all(
+            path in space
+            and (isinstance(value, int | float) if space[path].is_numeric else space[path].contains(value))
+            for stage in known.stages
+            for path, value in stage.values.items()
+        )
 
     def _observations(self, running: _Running, lost: Collection[int]) -> tuple[Observation, ...]:
         steps = self._sweep.rows[running.cell].training.steps

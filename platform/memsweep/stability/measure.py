@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import TrialConfig, mixes_models
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import Trained, TrainedEnsemble
@@ -119,18 +119,22 @@ def with_table(
 ) -> dict[int, tuple[int, Measurement]]:
     """The measurements of an ensemble's replicas, with another table, or with more rows of one that they have.
 
-    Computed replica by replica, so that no number depends on the other replicas.
+    Computed replica by replica, so that no number depends on the other replicas. The model of a pack is one of all its
+    rows, and means nothing for the weights of one: a replica comes with the model of its own config.
 
     Args:
         measured: as of ``measure``.
         pack: the trained replicas.
         table: its name; a failure is reported under it.
-        rows: of one replica: from the model, its stacked weights ``[1, ...]``, and its row. It is not called for a
-            replica that diverged.
+        rows: of one replica: from its model, that model's stacked weights ``[1, ...]``, and its row in the pack. It is
+            not called for a replica that diverged.
     """
     named, found = pack.ensemble.layout.named(pack.weights), dict[int, tuple[int, Measurement]]()
 
     def of(own: Weights, row: int) -> list[Mapping[str, Any]]:
+        if mixes_models(pack.ensemble.replicas[row].model):
+            return list(rows(pack.ensemble.part([row], 1).model, own, row))
+        # all rows have one config, and their model is that of each
         return list(rows(pack.ensemble.model, own, row))
 
     for row, (trial, measurement) in measured.items():

@@ -73,6 +73,7 @@ class Measure(ABC):
         table: name of the table of its rows.
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
+        version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
         needs_derivatives: by the inputs, which a model of ids does not have.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
             ``memsweep.report.values.section.Section`` of a study that has rows of the table.
@@ -81,6 +82,8 @@ class Measure(ABC):
     Config: ClassVar[type]
     table: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
+    version: ClassVar[int] = 1
+    migrations: ClassVar[Mapping[int, Any]] = {}
     needs_derivatives: ClassVar[bool] = False
     section: ClassVar[str]
 
@@ -122,9 +125,3 @@ def with_optional(measured: Measured, subject: Subject) -> Measured:
         measure: Measure = registry.get(registry.MEASURE, asked.name)(asked, subject)
         measured = measure.extended(measured)
     return measured
-
-
-def tables() -> dict[str, Mapping[str, str]]:
-    """Name of each registered measure's table -> its columns, as of ``Measure``."""
-    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
-    return {measure.table: measure.columns for measure in measures}

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from memsweep.models.module.factory import described
+from memsweep.config.load.foreign import described
 
 _Measured = TypeVar("_Measured")
 

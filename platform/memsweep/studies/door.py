@@ -11,7 +11,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.study import SweepConfig
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
@@ -21,13 +21,14 @@ from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
 from memsweep.studies.results import Results
-from memsweep.studies.run import INTERRUPTED, Run
+from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.studies.wording import failures, stopped
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.limits import Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
+from memsweep.trust.gate import Trust
 
 Study = str | Path | Mapping[str, Any]
 """A name in search_spaces/, the path of a YAML file, or what such a file would say, as a dict with a ``name``."""
@@ -50,6 +51,7 @@ def sweep(
     max_failures: int | None = None,
     no_reuse: bool = False,
     progress: bool = True,
+    trust: bool = False,
 ) -> Results:
     """Run a study as ``memsweep sweep`` does: plan, train, measure, judge, report. What is stored is not run again.
 
@@ -64,6 +66,7 @@ def sweep(
         max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
         no_reuse: recompute every trial.
         progress: write lines of progress to standard output.
+        trust: what a study file from elsewhere names may be called (SECURITY.md). A dict, and overrides, need no word.
 
     Returns:
         The results. Trials that failed are in ``.missing``, and a warning names them.
@@ -74,7 +77,7 @@ def sweep(
         MemsweepError: the results cannot be written, or the storage or the cluster went away.
         KeyboardInterrupt: after Ctrl-C; what is finished is kept, and the same call goes on.
     """
-    loaded = _load(study, overrides, workspace)
+    loaded = _load(study, overrides, workspace, trust)
     where = Location.at(default_results() if results is None else results)
     limits = Limits(max_hours, max_trials, max_failures)
     place = _place(where, workspace, Launch(inline, address), limits, results)
@@ -90,6 +93,7 @@ def measure(
     inline: bool | None = None,
     address: str | None = None,
     progress: bool = True,
+    trust: bool = False,
 ) -> Results:
     """Measure the stored weights of a study with other settings of the perturbation, and train nothing.
 
@@ -97,6 +101,7 @@ def measure(
         study: its name, or the folder or ``s3://`` address of its results.
         overrides: of ``perturbation.*`` (``{"perturbation.norm": "entrywise"}``), and ``name``; others as of ``sweep``.
         results, workspace, inline, address, progress: as of ``sweep``.
+        trust: what the stored plan names may be called, though another user planned it.
 
     Returns:
         The results of a study of its own, beside the other.
@@ -107,7 +112,7 @@ def measure(
     """
     _discover(workspace)
     store = find_study(str(study), Location.at(default_results() if results is None else results))
-    request, left_out = measurement(store, words_of(overrides), Path(workspace))
+    request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
     if left_out:
         warnings.warn(left_out, stacklevel=2)
     named = (results or "", Path(study).parent)
@@ -120,6 +125,7 @@ def plan(
     results: str | Path | None = None,
     workspace: str | Path = ".",
     no_reuse: bool = False,
+    trust: bool = False,
 ) -> Preview:
     """Say what ``sweep`` would do, and write nothing. Arguments as of ``sweep``.
 
@@ -131,53 +137,50 @@ def plan(
         ConfigError: the study cannot run; with all that is wrong.
         StoreError: the storage cannot be read.
     """
-    loaded = _load(study, overrides, workspace)
+    loaded = _load(study, overrides, workspace, trust)
     return preview(loaded, Location.at(default_results() if results is None else results), no_reuse=no_reuse)
 
 
-def results(study: str | Path, *, results: str | Path | None = None, workspace: str | Path = ".") -> Results:
-    """Read the stored results of a study; nothing is run or written.
+def results(study: str | Path, *, results: str | Path | None = None) -> Results:
+    """Read the stored results of a study; nothing is run or written, and no file of a workspace is imported.
 
     Args:
         study: its name, or the folder or ``s3://`` address of its results: ``results/quickstart``.
         results: the folder of all results, for a name (None: $MEMSWEEP_RESULTS, else ``results``).
-        workspace: folder of tasks/: of tasks and models of one's own.
 
     Raises:
         MemsweepError: there are none; the message names the studies that there are.
         StoreError: the plan is damaged, or the storage cannot be read. A damaged result is in ``.missing``.
     """
-    return _read(study, results, workspace)
+    return _read(study, results)
 
 
-def compare(
-    *studies: Results | str | Path, results: str | Path | None = None, workspace: str | Path = "."
-) -> Comparison:
+def compare(*studies: Results | str | Path, results: str | Path | None = None) -> Comparison:
     """Compare stored studies side by side, as ``memsweep report A B`` does; nothing is run or written.
 
     Args:
         studies: two or more; the first is the reference. Results, or what ``results`` takes.
-        results, workspace: as of ``results``.
+        results: as of ``results``.
 
     Raises:
         MemsweepError: there are fewer than two, one is given twice, or they were judged by different criteria; others
             as of ``results``.
     """
-    found = [each if isinstance(each, Results) else _read(each, results, workspace) for each in studies]
+    found = [each if isinstance(each, Results) else _read(each, results) for each in studies]
     return Comparison(compared([(Location.at(each.location), each.contents) for each in found]))
 
 
-def _read(study: str | Path, results: str | Path | None, workspace: str | Path) -> Results:
-    _discover(workspace)
+def _read(study: str | Path, results: str | Path | None) -> Results:
+    registry.discover_when_asked("memsweep.models.parameterizations")
     store = find_study(str(study), Location.at(default_results() if results is None else results))
     return Results(store.location, analyse(read_study(store.location)))
 
 
-def _load(study: Study, overrides: tuple[Overrides, ...], workspace: str | Path) -> SweepConfig:
+def _load(study: Study, overrides: tuple[Overrides, ...], workspace: str | Path, trust: bool) -> SweepConfig:
     _discover(workspace)
     words = words_of(overrides)
     if not isinstance(study, Mapping):
-        return load_study(str(study), words, Path(workspace))
+        return load_study(str(study), words, Path(workspace), trust=Trust(trust))
     if "name" not in study and not any(word.startswith("name=") for word in words):
         raise ConfigError(["name: is missing. Its results go to a folder of that name: {'name': 'mine', ...}."], _DICT)
     return study_of(plain(study), words, Path(workspace), "", _DICT)
@@ -203,10 +206,10 @@ def _run(request: Request, place: Place, progress: bool) -> Results:
         warnings.filterwarnings("ignore", message="IProgress not found")
         ending = run.execute()
     why = stopped(ending)
-    if ending.code == INTERRUPTED:
+    if ending.code == Exit.INTERRUPTED:
         raise KeyboardInterrupt(why)
     if ending.report is None or ending.summary.lost or ending.summary.outage:
-        raise MemsweepError(why)
+        raise BlockedError(why)
     found = Results(store_of(place.results, ending.study).location, ending.report.contents)
     failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
     for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):

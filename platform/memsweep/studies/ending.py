@@ -12,7 +12,8 @@ from memsweep.redaction import redacted
 from memsweep.report.formats import PAGE, REPORT
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.shape import mismatch
-from memsweep.sweep.tracking.uri import is_whole, tracking_uri
+from memsweep.sweep.tracking.moved import is_here
+from memsweep.sweep.tracking.uri import default_uri, is_whole, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.report import ReportPaths
@@ -41,6 +42,7 @@ class Ending:
         tracking: where MLflow has the runs; None where the storage is away.
         complaint: what MLflow lacks, in words; empty where it lacks nothing.
         inline: it ran in this process, without Ray.
+        resume: the command that goes on, as it works when it is typed.
     """
 
     code: int
@@ -54,6 +56,7 @@ class Ending:
     tracking: Tracking | None
     complaint: str
     inline: bool
+    resume: str
 
 
 class _Note(TypedDict):
@@ -65,9 +68,13 @@ class _Note(TypedDict):
     page: str
 
 
-def note(tracking: Tracking) -> dict[str, _Note]:
-    """What goes into the plan's provenance when the report holds all results, and MLflow all runs."""
+def note(tracking: Tracking, results: Location) -> dict[str, _Note]:
+    """What goes into the plan's provenance when the report holds all results, and MLflow all runs.
+
+    The database of the results folder has an empty address: the folder may be moved.
+    """
     uri, experiment, page = tracking
+    uri = "" if uri == redacted(default_uri(results)) else uri
     return {_COMPLETE: {"version": __version__, "uri": uri, "experiment": experiment or "", "page": page}}
 
 
@@ -87,6 +94,7 @@ def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Tra
     if mismatch(found, _Note):
         return None
     uri = tracking_uri(None, results)
-    same = found["version"] == __version__ and found["uri"] == redacted(uri) and is_whole(uri)
-    there = same and (folder / REPORT / PAGE).is_file()
-    return (found["uri"], found["experiment"], found["page"]) if there else None
+    noted_uri = found["uri"] or redacted(default_uri(results))
+    same = found["version"] == __version__ and noted_uri == redacted(uri) and is_whole(uri)
+    there = same and (found["uri"] != "" or is_here(results)) and (folder / REPORT / PAGE).is_file()
+    return (noted_uri, found["experiment"], found["page"]) if there else None

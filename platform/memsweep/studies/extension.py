@@ -31,8 +31,13 @@ def added(before: StoredPlan, trials: Collection[PlannedTrial]) -> tuple[str, ..
     return tuple(dict.fromkeys([*before.extended, *new]))
 
 
-def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig) -> None:
+def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -> None:
     """Refuses a plan that lacks what ``extend`` added to the one before it.
+
+    Args:
+        before: the stored plan.
+        sweep: the study that would replace it.
+        resume: the command that runs the whole stored plan.
 
     Raises:
         ConfigError: with what would be dropped, and what to do.
@@ -42,7 +47,7 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig) -> None:
     raise ConfigError(
         [
             f"memsweep extend added {lost} to this study, and this sweep lacks them: it would take them out of the "
-            f"plan and of the report (their results stay). To run the whole plan: memsweep resume {before.study}. To "
+            f"plan and of the report (their results stay). To run the whole plan: {resume}. To "
             "drop them: the same command with --drop-extended. To keep both: give this sweep another name, name=..."
         ],
         f"study {before.study!r}",

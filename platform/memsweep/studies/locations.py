@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.search.domains import domain_to_plain
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.redaction import redacted
 from memsweep.sweep.driver.launch import Launch
@@ -14,12 +19,15 @@ from memsweep.sweep.driver.limits import Limits
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store, folder_name
+from memsweep.trust.gate import Trust, admit_plan, remember
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.search import Search
+    from memsweep.config.schema.trial import TrialConfig
 
 
 class LostResultsError(MemsweepError):
     """Results would go to a folder where they would be lost."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -113,13 +121,11 @@ def refuse_lost(place: Place) -> None:
                 f"results would go to {folder}, a folder of the job {job_name()} on one node, which the cluster "
                 f"deletes with the job. {_INSTEAD} Nothing has been started."
             )
-    elif launch.address is not None and not launch.inline and not place.named:
-        count = count_nodes(launch.address)
-        if count > 1:
-            raise LostResultsError(
-                f"results would go to {folder}, which is another folder on each of the cluster's {count} nodes. "
-                f"{_INSTEAD} Nothing has been started."
-            )
+    elif launch.address is not None and not launch.inline and not place.named and count_nodes(launch.address) > 1:
+        raise LostResultsError(
+            f"results would go to {folder}, which is another folder on each node that the cluster has or can have. "
+            f"{_INSTEAD} Nothing has been started."
+        )
 
 
 _INSTEAD = (
@@ -165,6 +171,41 @@ def different(places: list[Location]) -> list[Location]:
     if twice := [place.uri for place in places if places.count(place) > 1]:
         raise MemsweepError(f"a study cannot be compared with itself: {twice[0]} is given twice. Give two studies.")
     return places
+
+
+def plan_to_run(store: Store, trust: Trust, also: Iterable[TrialConfig] = ()) -> StoredPlan:
+    """The stored plan of a study that is to be continued, extended or measured: what it names may be called.
+
+    Args:
+        store: the study's results.
+        trust: the person's word for code that the plan names.
+        also: trials that they have trusted already, those of a study file.
+
+    Raises:
+        MemsweepError: there is none, or it is damaged.
+        TrustError: it names code that this user has neither planned nor trusted.
+    """
+    plan = stored_plan(store)
+    models = [config["model"] for config in [*plan.rows.values(), *plan.cells]]
+    admitted = _with_space(_models(also), plan.search)
+    admit_plan(_with_space(models, plan.search), plan.study, str(store.location), trust, admitted)
+    return plan
+
+
+def remember_plan(study: str, trials: Iterable[TrialConfig], search: Search | None) -> None:
+    """Notes that this user planned these trials of a study."""
+    remember(_with_space(_models(trials), search), study)
+
+
+def _models(trials: Iterable[TrialConfig]) -> list[Any]:
+    return [to_dict(model) for model in dict.fromkeys(trial.model for trial in trials)]
+
+
+def _with_space(models: Iterable[Any], search: Search | None) -> list[Any]:
+    """Sections in which code may be named, each once: most trials share one; what is searched of it decides, too."""
+    space = {path: domain_to_plain(domain) for path, domain in (search.space if search else {}).items()}
+    searched = {"searched": space} if any(path.startswith("model") for path in space) else {}
+    return list({json.dumps(model, sort_keys=True): {**model, **searched} for model in models}.values())
 
 
 def stored_plan(store: Store) -> StoredPlan:

@@ -15,24 +15,26 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.studies.locations import store_of, stored_plan
+from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.planning.trained import with_stored_training
 from memsweep.sweep.store.results import Store
+from memsweep.trust.gate import NONE, Trust
 
 SECTION, NAME = "perturbation", "name"
 """What a measurement may set."""
 
 
-def measurement(store: Store, words: Sequence[str], workspace: Path) -> tuple[Request, str]:
+def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trust = NONE) -> tuple[Request, str]:
     """What is to be run.
 
     Args:
         store: the results of the study whose weights are measured.
         words: overrides of ``perturbation.*``, and of the measurement's name.
         workspace: folder that holds tasks/.
+        trust: the person's word for code that the plan names.
 
     Returns:
         And a sentence on the trials that are left out; empty where none is.
@@ -40,9 +42,10 @@ def measurement(store: Store, words: Sequence[str], workspace: Path) -> tuple[Re
     Raises:
         ConfigError: a word is no setting of a measurement, or a setting is wrong.
         MemsweepError: no trial has stored weights that fit.
+        TrustError: the plan names code that this user has neither planned nor trusted.
     """
-    plan, results = stored_plan(store), store.location.parent
     changes = settings(words, workspace)
+    plan, results = plan_to_run(store, trust), store.location.parent
     values = dict(changes.values)
     name = str(values.pop(NAME, " ".join([plan.study, *(words or ["measured again"])])))
     sweep = SweepConfig(

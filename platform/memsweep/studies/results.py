@@ -12,7 +12,6 @@ from memsweep.report.read.settings import typed, with_settings
 from memsweep.report.read.weights import weights
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
-from memsweep.stability.optional import tables
 from memsweep.stability.verdict.judgement import Criteria
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.tables import (
@@ -22,6 +21,7 @@ from memsweep.sweep.store.tables import (
     METRICS,
     REPLICAS,
     SHARPNESS,
+    of_measures,
 )
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Results:
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         """The table of a measure, by its name: a row per trial, seed, and what the measure's columns say."""
-        if name.startswith("_") or name not in tables():
+        if name.startswith("_") or name not in of_measures():
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return self.table(name)
 
@@ -150,7 +150,7 @@ class Results:
     @property
     def names(self) -> list[str]:
         """Of all tables: those that are properties, and those of what the study has besides (winners, claims, ...)."""
-        return list(dict.fromkeys([*_WRITTEN, "radii", "trials", *_MEASURED, *tables(), *self._tables().named]))
+        return list(dict.fromkeys([*_WRITTEN, "radii", "trials", *_MEASURED, *of_measures(), *self._tables().named]))
 
     def table(self, name: str) -> pd.DataFrame:
         """A table by its name.
@@ -170,7 +170,7 @@ class Results:
             return with_settings(radii_table(contents.findings), trials)
         if name == CURVES:  # of a search, its winners alone are measured for the verdict
             return with_settings(contents.measured.tables[name], trials)
-        if name in (*_MEASURED, *tables()):
+        if name in (*_MEASURED, *of_measures()):
             return with_settings(contents.study.tables[name], trials)
         found = self._exported()
         if name not in found:

@@ -11,13 +11,13 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TextIO
 
-from memsweep.errors import MemsweepError, StoreError
+from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, note, noted
 from memsweep.studies.extension import refuse_to_drop
-from memsweep.studies.locations import Place, join_cluster, refuse_lost, store_of, stored_plan
+from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
-from memsweep.studies.wording import differences
+from memsweep.studies.wording import differences, typed
 from memsweep.sweep.driver.progress_view import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 
@@ -33,8 +33,9 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.tracking import Tracker
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells use it."""
+
+_ANEW = "anew"
+"""The key in the provenance of the plan of a study that is being recomputed, until it is complete."""
 
 
 class Run:
@@ -56,6 +57,7 @@ class Run:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
         self._stream = stream if stream is not None else sys.stdout
         self._workspace = place.workspace.resolve()
+        self._resume = typed("resume", request.sweep.name, place.results, workspace=place.workspace)
         self._lease_lost = False
 
     def execute(self) -> Ending:
@@ -81,9 +83,9 @@ class Run:
                 if not self._lease_lost:
                     raise
         if self._lease_lost or ended is None:
-            raise MemsweepError(
+            raise BlockedError(
                 "this process was silent for so long that another one took its sweep over. What it had finished is "
-                f"stored; see: memsweep status {self._sweep.name}"
+                f"stored; see: {typed('status', self._sweep.name, self._results)}"
             )
         return ended
 
@@ -131,8 +133,7 @@ class Run:
         page, sweep = self._place.page, self._sweep
         self._page = LivePage(self._store.location, sweep.name, sweep.description, serve=page.serve, write=page.write)
         if self._page.address:
-            self._stream.write(f"page: {self._page.address}\n")
-            self._stream.flush()
+            write_line(self._stream, f"page: {self._page.address}")
         return self._page
 
     def _check(self) -> None:
@@ -144,8 +145,11 @@ class Run:
 
         launch = join_cluster(self._place.launch)
         self._place = replace(self._place, launch=launch)
+        resources = self._sweep.resources
         if launch.address is None:
-            slots(self._sweep.resources, [this_machine(self._sweep.resources)])
+            # one process computes the parts of all workers, one after the other
+            here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
+            slots(here, [this_machine(here)])
         refuse_lost(self._place)
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)
@@ -165,24 +169,27 @@ class Run:
         request, store = self._request, self._store
         take_over(store)
         if request.plan is not None and request.plan.serial != stored_plan(store).serial:
-            raise MemsweepError(
+            raise BlockedError(
                 "another command has changed the plan of this study just now. Run the same command again."
             )
         before = request.plan or plan_to_replace(store.location)
         if request.plan is None and not request.drop_extended:
-            refuse_to_drop(before, self._sweep)
+            refuse_to_drop(before, self._sweep, self._resume)
         self._extended = request.extended if request.extended is not None else _kept(before, self._sweep)
         statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
+        if before is not None and _goes_on_anew(request, before):
+            self._request = request = replace(request, no_reuse=True, begun=True)
         kind: type[Trials] = GridTrials if self._sweep.search is None else SearchTrials
         with phase("planning the trials", self._stream):
             self._trials = kind(request, store, self._results, failed_often)
-        for line in differences(self._trials, statuses):
+        for line in differences(self._trials, statuses, self._place):
             write_line(self._stream, line)
         self._choose_process()
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
+        self._provenance |= {_ANEW: True} if request.no_reuse else {}
         new = {
             "params": _sweep_params(self._sweep),
             "tags": {"code_revision": revision},
@@ -191,6 +198,7 @@ class Run:
         self._tracking = request.tracking or new
         self._complete = self._found_complete(before)
         if self._complete is None:
+            self._trials.restart()
             self._write_plan()
             self._trials.prepare_folder()
 
@@ -233,6 +241,8 @@ class Run:
         from memsweep.sweep.store.retry import through_outages
 
         location, plan = self._store.location, self._trials.plan
+        sweep, trials = plan.sweep, [trial.config for trial in plan.trials]
+        remember_plan(sweep.name, [*trials, *sweep.rows], sweep.search)
         through_outages(lambda: write_plan(location, plan, self._provenance, self._tracking, self._extended))
 
     def _open_tracker(self) -> None:
@@ -331,7 +341,6 @@ class Run:
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
         from memsweep.report.by_trial import verdicts_of
-        from memsweep.sweep.driver.limits import LIMIT_REACHED
 
         trials, tracker = self._trials, self._tracker
         ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})
@@ -341,13 +350,14 @@ class Run:
         tracker.log_report(paths.folder)
         complaint = tracker.finish(ended)
         if ended == "done" and not complaint:
-            self._provenance |= note((tracker.uri, tracker.experiment_id, tracker.page))
+            self._provenance.pop(_ANEW, None)
+            self._provenance |= note((tracker.uri, tracker.experiment_id, tracker.page), self._results)
             self._write_plan()
         code = 1 if summary.lost or summary.failed or trials.gave_up else 0
         if summary.limit:
-            code = LIMIT_REACHED
+            code = Exit.LIMIT
         elif summary.interrupted and not summary.lost:
-            code = INTERRUPTED
+            code = Exit.INTERRUPTED
         return self._ending(
             code, summary, paths, seconds, (tracker.uri, tracker.experiment_id, tracker.page), complaint
         )
@@ -364,12 +374,34 @@ class Run:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
         left = len(names - stored - summary.finished.keys() - summary.failed.keys())
         name, inline = self._sweep.name, bool(self._place.launch.inline)
-        return Ending(code, name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint, inline)
+        return Ending(
+            code,
+            name,
+            len(names),
+            len(stored),
+            left,
+            summary,
+            paths,
+            seconds,
+            tracking,
+            complaint,
+            inline,
+            self._resume,
+        )
 
 
 def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
     """What the plan before this one had from ``extend``, as far as the study still has it."""
     return before.extended if before is not None and (before.search is None) == (sweep.search is None) else ()
+
+
+def _goes_on_anew(request: Request, before: StoredPlan) -> bool:
+    """Whether a run that recomputes everything was stopped, and this one goes on with it."""
+    if not before.provenance.get(_ANEW):
+        return False
+    sweep, names = request.sweep, {trial.identity for trial in request.trials}
+    same = names == before.rows.keys() if sweep.search is None else sweep.search == before.search
+    return request.plan is not None or (request.no_reuse and same)
 
 
 def _varied(sweep: SweepConfig) -> list[str]:

@@ -29,6 +29,7 @@ class Request:
         only: identities to run; None for all that have no result.
         retry_all: also run trials that failed in the same way too often.
         no_reuse: recompute everything.
+        begun: with ``no_reuse``: an earlier command, which was stopped, has begun with it; this one goes on.
         tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
         plan: the stored plan that the command continues; None where it needs none.
         measures: train nothing: every trial's trained weights are stored.
@@ -44,6 +45,7 @@ class Request:
     only: frozenset[str] | None = None
     retry_all: bool = False
     no_reuse: bool = False
+    begun: bool = False
     tracking: Mapping[str, Any] | None = None
     plan: StoredPlan | None = None
     measures: bool = False
@@ -81,8 +83,10 @@ class GridTrials:
     complete = True
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
-        self._store, self._no_reuse = store, request.no_reuse
-        self.reuse = Reuse() if request.no_reuse else find_reusable(request.trials, store, results)
+        self._store, self._anew = store, request.no_reuse and not request.begun
+        self.reuse = Reuse()
+        if not self._anew:
+            self.reuse = find_reusable(request.trials, store, None if request.no_reuse else results)
         missing = frozenset(trial.identity for trial in request.trials) - self.reuse.all
         self.gave_up = failed_often & missing
         postponed = request.postponed(request.trials)
@@ -101,13 +105,16 @@ class GridTrials:
         """Every trial so far."""
         return self.plan.trials
 
-    def prepare_folder(self) -> None:
-        """Brings the study's folder in line with the plan: copies reused results, sets aside what is recomputed."""
-        self.reuse.apply(self._store)
-        if self._no_reuse:
+    def restart(self) -> None:
+        """Sets aside what is recomputed, before the plan says that this has begun."""
+        if self._anew:
             for identity in self._store.identities() & {trial.identity for trial in self.plan.trials}:
                 self._store.set_aside(identity)
             self._store.forget_checkpoints()
+
+    def prepare_folder(self) -> None:
+        """Brings the study's folder in line with the plan: copies reused results, sets damaged ones aside."""
+        self.reuse.apply(self._store)
 
     def next_plan(self, failed: Collection[str]) -> Plan | None:
         """No plan follows the one of a grid."""
@@ -140,10 +147,11 @@ class SearchTrials:
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
         from memsweep.search.study_search import StudySearch
 
-        self._sweep, self._store, self._results, self._no_reuse = request.sweep, store, results, request.no_reuse
+        self._sweep, self._store, self._anew = request.sweep, store, request.no_reuse and not request.begun
+        self._results = None if request.no_reuse else results
         self._checked: set[str] = set()
         self.reuse = Reuse()
-        if request.no_reuse:
+        if self._anew:
             _restart_search(store)
         self._search = StudySearch(request.sweep, store, same_code=request.plan is not None)
         self._advance(failed_often)
@@ -164,6 +172,9 @@ class SearchTrials:
     @property
     def complete(self) -> bool:
         return self._search.ended
+
+    def restart(self) -> None:
+        """Nothing is left to do: the search has started again before its first round."""
 
     def prepare_folder(self) -> None:
         """Nothing is left to do: each round prepared its results, because the next round follows from them."""
@@ -187,7 +198,7 @@ class SearchTrials:
         while self._search.advance(failed):
             new = [trial for trial in self._search.current_trials if trial.identity not in self._checked]
             self._checked |= {trial.identity for trial in new}
-            reuse = Reuse() if self._no_reuse else find_reusable(new, self._store, self._results)
+            reuse = Reuse() if self._anew else find_reusable(new, self._store, self._results)
             reuse.apply(self._store)
             self.reuse |= reuse
         missing = {trial.identity for trial in self._search.current_trials} - self.reuse.all - set(failed)

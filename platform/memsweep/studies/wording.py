@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.errors import counted
+from memsweep.studies import default_results
+from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     from memsweep.studies.ending import Ending
+    from memsweep.studies.locations import Place
     from memsweep.studies.trials import Trials
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.store.journal import TrialStatus
@@ -20,9 +24,20 @@ def first_line(text: str) -> str:
     return (text.splitlines() or [""])[0][:300]
 
 
-def word(study: str) -> str:
-    """A study's name as one word of a shell."""
-    return shlex.quote(study)
+def typed(verb: str, study: str, results: Location, *flags: str, workspace: Path | None = None) -> str:
+    """A command as it works when it is typed in this folder: with what is not the default.
+
+    Args:
+        verb: of the command.
+        study: its name.
+        results: the folder of all studies.
+        flags: more words.
+        workspace: folder of tasks/, for a command that needs it.
+    """
+    words = ["memsweep", verb, study, *flags]
+    words += [] if results == Location.at(default_results()) else ["--results", results.uri]
+    words += [] if workspace is None or workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
+    return shlex.join(words)
 
 
 def _going_on(plan: Plan) -> int:
@@ -35,20 +50,21 @@ def only_measured(plan: Plan) -> int:
     return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
 
 
-def differences(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Iterator[str]:
+def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
     """What a run is about to do, compared with the journal of the study; to be said before it does it."""
     from memsweep.sweep.store.journal import State
 
     plan, reuse = trials.plan, trials.reuse
     planned = {trial.identity for trial in plan.trials}
-    study = word(plan.sweep.name)
+    study = plan.sweep.name
+    resume = typed("resume", study, place.results, workspace=place.workspace)
     left = sum(len(pack.trials) for pack in plan.packs)
     parts = [f"{len(reuse.here)} done"] if reuse.here else []
     parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
     parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
     parts += [f"{measured} of them only measured, from stored weights"] if (measured := only_measured(plan)) else []
     parts += [f"{going_on} of them go on from a kept state"] if (going_on := _going_on(plan)) else []
-    parts += [f"{trials.postponed} not now (memsweep resume {study})"] if trials.postponed else []
+    parts += [f"{trials.postponed} not now ({resume})"] if trials.postponed else []
     yield f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}"
     new = len(planned - statuses.keys()) if statuses else 0
     removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
@@ -67,15 +83,15 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus]) -> Iterator
     for name in sorted(trials.gave_up):
         yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
     if trials.gave_up:
-        yield f"  to try anyway: memsweep retry {study} --force"
+        yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
 
 
 def stopped(ending: Ending) -> str:
     """What stopped a run before its end, how many trials are left, and how to go on; empty where nothing did."""
-    study, summary, left = word(ending.study), ending.summary, counted(ending.left, "trial")
-    kept = f"what is finished is kept. Run the same command again to go on, or: memsweep resume {study}"
+    summary, left = ending.summary, counted(ending.left, "trial")
+    kept = f"what is finished is kept. Run the same command again to go on, or: {ending.resume}"
     if summary.outage:
-        again = f"run the same command again, or: memsweep resume {study}"
+        again = f"run the same command again, or: {ending.resume}"
         return f"stopped: {summary.outage}. {left} left; when it is mended, {again}"
     if summary.lost:
         return f"{summary.lost}; {kept}"

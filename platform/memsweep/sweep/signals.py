@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_PAUSE = 0.05  # seconds until an interrupt that Python has dropped comes again
 
 
 @contextmanager
@@ -17,9 +21,36 @@ def terminate_like_ctrl_c() -> Iterator[None]:
         return
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        yield
+        with _dropped_interrupts_again():
+            yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _dropped_interrupts_again() -> Iterator[None]:
+    """While it lasts, an interrupt that Python drops comes again, as SIGTERM.
+
+    Python prints an exception in a finalizer or in a weak reference's callback and goes on: a run that was told to end
+    in such a moment (its import system has such callbacks) would not end.
+    """
+    before, timers = sys.unraisablehook, list[threading.Timer]()
+
+    def hook(dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            timers.append(threading.Timer(_PAUSE, os.kill, (os.getpid(), signal.SIGTERM)))
+            timers[-1].daemon = True
+            timers[-1].start()
+        else:
+            before(dropped)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+        for timer in timers:
+            timer.join()  # so that its signal comes while the handler is installed
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

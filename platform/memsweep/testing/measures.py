@@ -94,7 +94,7 @@ class MeasureSuite:
         assert len(rows), "a trained model has no rows"
         assert set(rows) == {"horizon", "width", "seed", *self.part().columns}
         data = table_files.to_parquet(self.part().table, rows.assign(identity="a"), "a")
-        again = table_files.from_parquet(self.part().table, data, "a", "a file").to_pandas()
+        again = table_files.from_parquet(self.part().table, data, "a", "a file", self.part().version).to_pandas()
         assert again.drop(columns="identity").equals(rows[[*again.columns.drop("identity")]].reset_index(drop=True))
 
     def test_a_replica_has_the_same_rows_alone_and_in_a_pack_of_others(self) -> None:

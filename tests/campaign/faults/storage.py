@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import time
 from pathlib import Path
 
+from memsweep.sweep.planning.plan_file import read_plan
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
 from tests.campaign.scenarios import CHECKPOINT_EVERY, Scenario
-from tests.campaign.site import Site
+from tests.campaign.site import Site, TooLongError
 
 
 class _Disk(Fault):
@@ -39,13 +41,43 @@ class Full(_Mounted):
     name = "disk full"
 
     def inject(self, site: Site, luck: random.Random) -> bool:
-        with contextlib.suppress(OSError), (Path(site.results) / "filler").open("wb", buffering=0) as filler:
-            while True:
-                filler.write(bytes(2**16))
+        self._fill(site, luck)
         return self.now(site)
+
+    def _fill(self, site: Site, luck: random.Random) -> None:
+        """Leave no room, or a little: then the first writes succeed, and a later one, of any file, is cut off."""
+        filler, left = Path(site.results) / "filler", luck.choice([0, int(2 ** luck.uniform(0.0, 21.0))])
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as out:
+            while True:
+                out.write(bytes(2**16))
+        with contextlib.suppress(OSError):
+            os.truncate(filler, max(0, filler.stat().st_size - left))
+        self.how = f"{left} bytes left"
 
     def heal(self, site: Site) -> None:
         (Path(site.results) / "filler").unlink(missing_ok=True)
+
+
+class FullAtTheEnd(Full):
+    """The last result is stored, and then the disk is full: for tables, figures, the page, MLflow, the journal."""
+
+    name = "disk full at a write of the end"
+    ends, alone, seconds = True, True, (4.0, 12.0)
+
+    def inject(self, site: Site, luck: random.Random) -> bool:
+        site.quick()
+        before = read_plan(site.location)
+        while site.running and before is not None and not before.rows.keys() <= site.store.identities():
+            time.sleep(0.01)
+            before = read_plan(site.location)  # that of a search grows
+        time.sleep(luck.choice([0.0, luck.uniform(0.0, 10.0)]))
+        self._fill(site, luck)
+        return site.running
+
+    def heal(self, site: Site) -> None:
+        with contextlib.suppress(TooLongError):
+            site.until(lambda: not site.running, "the command ends", 180.0)
+        super().heal(site)
 
 
 class ReadOnly(_Mounted):
@@ -105,4 +137,4 @@ class Forbidden(_Disk):
                 folder.chmod(0o755)
 
 
-KINDS = (Full, ReadOnly, Forbidden)
+KINDS = (Full, FullAtTheEnd, ReadOnly, Forbidden)

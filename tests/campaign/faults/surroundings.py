@@ -41,6 +41,19 @@ class NoHome(_Around):
         site.environment |= {"HOME": str(home), "XDG_CACHE_HOME": str(home / "cache"), "XDG_CONFIG_HOME": str(home)}
 
 
+class OutputFull(_Around):
+    """What the command prints goes to a full disk; its work is done all the same."""
+
+    name = "standard output full"
+
+    @classmethod
+    def applies(cls, scenario: Scenario, bench: Bench) -> bool:
+        return not scenario.hosts
+
+    def prepare(self, site: Site, luck: random.Random) -> None:
+        site.output = Path("/dev/full")
+
+
 class TemporaryFull(_Around):
     """The temporary folder, a file system of its own, has no room left when the command starts."""
 
@@ -67,4 +80,4 @@ class TemporaryFull(_Around):
                 Path(folder).rmdir()
 
 
-KINDS = (OtherFolder, NoHome, TemporaryFull)
+KINDS = (OtherFolder, NoHome, OutputFull, TemporaryFull)

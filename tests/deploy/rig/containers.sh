@@ -16,7 +16,7 @@
 # holds everything.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-top=$(cd "$here/../.." && pwd)
+top=$(cd "$here/../../.." && pwd)
 place=${MEMSWEEP_RIG_DIR:-/var/tmp/memsweep-rig}
 space=memsweep-$(printf %s "$place" | cksum | cut -d' ' -f1)
 client=/usr/bin/docker   # Debian's; another may come first on PATH

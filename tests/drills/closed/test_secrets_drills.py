@@ -94,7 +94,7 @@ def test_a_database_that_cannot_be_opened_keeps_the_password_of_its_address(
 def test_a_bucket_that_refuses_the_key_is_told_without_it(site: Path, s3_server: S3Server) -> None:
     endpoint = s3_server.environment()["AWS_ENDPOINT_URL"]
     ended = sweep(site, "--inline", "--results", "s3://studies/none", AWS_ENDPOINT_URL=endpoint)
-    assert ended.returncode == 1
+    assert ended.returncode == 4
     assert "refuses to write" in ended.stderr, ended.stderr
     check(ended, site)
 
@@ -102,5 +102,5 @@ def test_a_bucket_that_refuses_the_key_is_told_without_it(site: Path, s3_server:
 def test_a_bucket_behind_an_address_with_a_password_is_told_without_it(site: Path) -> None:
     endpoint = f"http://ada:{PASSWORD}@127.0.0.1:{free_port()}"
     ended = sweep(site, "--inline", "--results", "s3://studies/none", AWS_ENDPOINT_URL=endpoint)
-    assert ended.returncode == 1
+    assert ended.returncode == 4
     check(ended, site)

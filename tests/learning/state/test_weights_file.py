@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +18,17 @@ from safetensors.torch import save_file
 
 from engine import trial
 from memsweep import registry
+from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.errors import ConfigError
-from memsweep.learning.state.weights_file import WeightsFileError, from_bytes, read_weights, to_bytes
+from memsweep.learning.ensemble.replicas import Replica, build
+from memsweep.learning.state.plain_tensors import WeightsFileError
+from memsweep.learning.state.weights_file import from_bytes, read_weights, to_bytes
+from memsweep.models.base import Signature
+from memsweep.models.module.anatomy import build_module, to_dtype
+from memsweep.models.module.model import Module, under_names
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.trial import check_weights, run_trial
 from paths import ROOT
@@ -73,6 +82,111 @@ def test_what_is_no_state_dict_is_refused_and_no_code_of_a_file_runs(tmp_path: P
     place.write_bytes(to_bytes(STATE)[:-3])
     with pytest.raises(WeightsFileError, match="neither safetensors"):
         read_weights(place)
+
+
+def one(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"gate.weight": tensor, "gate.bias": STATE["gate.bias"]}
+
+
+WEIGHT = STATE["gate.weight"]
+READ: dict[str, Callable[[], Any]] = {
+    "parameters": lambda: one(torch.nn.Parameter(WEIGHT)),
+    "sparse coo": lambda: one(WEIGHT.to_sparse()),
+    "sparse csr": lambda: one(WEIGHT.to_sparse_csr()),
+    "a view": lambda: one(WEIGHT.repeat(2, 2)[:3, :2]),
+    "wrapped": lambda: {"state_dict": {f"module.{name}": torch.nn.Parameter(value) for name, value in STATE.items()}},
+}
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "meta": (lambda: one(WEIGHT.to("meta")), "gate.weight has a shape and no numbers"),
+    "nested tensor": (lambda: one(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])), "is a nested tensor"),
+    "whole numbers": (lambda: one(WEIGHT.to(torch.int64)), "gate.weight is int64, and the model's is float"),
+    "booleans": (lambda: one(WEIGHT > 0), "gate.weight is bool"),
+    "complex": (lambda: one(WEIGHT.to(torch.complex64)), "gate.weight"),
+    "another shape": (lambda: one(WEIGHT[:2]), r"gate.weight has the shape \[2, 2\]"),
+    "nested dicts": (lambda: {"a": {"b": STATE}}, "with the keys a, not a state dict"),
+    "deeper": (lambda: {"model": {"state_dict": STATE}}, "with the keys state_dict, not a state dict"),
+    "mixed": (lambda: {**STATE, "epoch": 3}, "not a state dict of tensors by name"),
+    "numbers as names": (lambda: {0: WEIGHT}, "not a state dict"),
+    "nothing": (lambda: {}, "not a state dict"),
+    "a list": (lambda: [WEIGHT], "holds a list"),
+    "a tensor": (lambda: WEIGHT, "holds a Tensor"),
+    "None": (lambda: None, "holds a NoneType"),
+    "a module": (lambda: torch.nn.Linear(2, 3), "without running its code"),
+}
+NET = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.gate = nn.Linear(2, width)
+    def forward(self, x):
+        return torch.cumsum(x.expand(-1, -1, 2) @ self.gate.weight.T + self.gate.bias, 1)[..., :1]
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("nets") / "net_of_one_gate.py"
+    file.write_text(NET)
+    return f"{file}:Net"
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("kind", READ)
+def test_tensors_of_all_kinds_are_read_as_the_numbers_that_they_are(kind: str, tmp_path: Path) -> None:
+    torch.save(READ[kind](), tmp_path / "w.pt")
+    assert same(read_weights(tmp_path / "w.pt"), STATE)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch on its own reader of quantized tensors
+def test_quantized_tensors_are_read_as_what_they_stand_for(tmp_path: Path) -> None:
+    quantized = torch.quantize_per_tensor(WEIGHT, 0.01, 0, torch.qint8)
+    torch.save(one(quantized), tmp_path / "w.pt")
+    assert same(read_weights(tmp_path / "w.pt"), one(quantized.dequantize()))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch: nested tensors are a prototype
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_read_gets_one_sentence_and_a_document(
+    kind: str, net: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content, told = REFUSED[kind]
+    torch.save(content(), tmp_path / "w.pt")
+    words = ["measure", "--factory", net, "--task", "linear_functional", "--weights", str(tmp_path / "w.pt"), "--json"]
+    sizes = ["model.width=3", "task.horizon=4", "perturbation.balls=[all]"]
+    places = ["--workspace", str(tmp_path), "--results", str(tmp_path / "results")]
+    assert main([*words, *sizes, *places]) == 2
+    out, err = capsys.readouterr()
+    assert re.search(told, err), err
+    assert "Traceback" not in err
+    assert json.loads(out)["exit_code"] == 2
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_module_whose_names_begin_like_a_wrappers_gets_its_own() -> None:
+    own = {"net.gate.weight": WEIGHT, "net.gate.bias": STATE["gate.bias"]}
+    assert same(under_names(own, STATE), own)
+    assert same(under_names(own, own), own)
+    assert same(under_names(own, {"other": WEIGHT}), {"other": WEIGHT})
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_snippet_of_the_docs_loads_weights_of_all_kinds(
+    dtype: torch.dtype, odd: TrialConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signature = Signature(1, 1, 10)
+    (ensemble,) = build(Module, [Replica(0, odd.model, 1, 0.01)], signature, dtype, None)
+    weights = ensemble.weights_of(ensemble.initial, 0)
+    assert weights["rates"].dtype == dtype.to_complex()
+    (tmp_path / "out.safetensors").write_bytes(to_bytes(weights))
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "weights.md").read_text()
+    snippet = next(code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "out.safetensors" in code)
+    my_module = build_module(odd.model, signature, 7)
+    to_dtype(my_module, dtype)
+    exec(snippet, {"my_module": my_module})
+    assert same(my_module.state_dict(), weights)
 
 
 def test_complex_numbers_of_double_precision_come_back() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -17,6 +19,7 @@ from memsweep.models.base import Model, Signature
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.module.anatomy import anatomy, findings
 from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.factory import resolve
 from memsweep.models.module.model import vmap_refusal
 from paths import ROOT, TESTS
 
@@ -71,7 +74,7 @@ def test_a_fault_is_refused_and_nothing_else(tmp_path: Path, fault: dict[str, ob
 def test_a_module_without_fault_is_not_refused(tmp_path: Path) -> None:
     assert found(tmp_path) == ""
     assert found(tmp_path, two_ways=True, causal=False) == ""
-    assert found(tmp_path, last="y.detach()") == ""
+    assert "no gradient reaches any parameter" in found(tmp_path, last="y.detach()")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +133,7 @@ def test_ids_on_a_task_of_numbers_are_refused_with_all_other_problems(
         "task: {name: linear_functional, horizon: 8}\nperturbation: {balls: []}\nresources: {workers: -1}\n"
         f"model: {{name: module, factory: '{NETS}/torch_rnn.py:TokenGRU', tokens: true, width: 4}}\n"
     )
-    assert main(["sweep", "ids", "--inline", "--workspace", str(tmp_path)]) == 2
+    assert main(["sweep", "ids", "--inline", "--trust", "--workspace", str(tmp_path)]) == 2
     told = capsys.readouterr().err
     assert "the inputs of this task are numbers, not symbols, and model.tokens is true" in told
     assert "resources.workers" in told
@@ -169,3 +172,74 @@ def test_a_study_tells_the_fault_of_a_module_once_and_those_of_two_modules_both(
         load_study(str(tmp_path / "study.yaml"), (), tmp_path)
     named = [problem.removeprefix("model: ").split(" gives a sequence")[0] for problem in caught.value.problems]
     assert named == factories
+
+
+KEEPING = {
+    "state in training": ("self.kept = h.detach() if self.training else None", "self.kept if self.training else None"),
+    "state of training in evaluation": (
+        "self.kept = h.detach() if self.training else self.kept",
+        "None if self.training else self.kept",
+    ),
+    "count of calls": ("self.calls += self.training", "h0 * self.calls"),
+    "generator of its own": ("pass", "torch.randn(h0.shape, generator=self.draws) if self.training else None"),
+    "nothing": ("self.kept = h.detach()", "None"),
+}
+STATEFUL = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.rnn, self.head = nn.GRU(inputs, width, batch_first=True), nn.Linear(width, outputs)
+        self.kept, self.calls, self.draws = None, 0, torch.Generator()
+    def forward(self, x):
+        h0 = torch.ones(1, len(x), self.rnn.hidden_size, dtype=x.dtype)
+        y, h = self.rnn(x, {start})
+        {end}
+        return self.head(nn.functional.dropout(y, 0.2, self.training))
+"""
+
+
+@pytest.mark.parametrize("kind", KEEPING)
+def test_a_state_that_is_kept_in_training_is_refused_by_studies_and_audits(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    end, start = KEEPING[kind]
+    (tmp_path / "stateful.py").write_text(STATEFUL.format(start=start, end=end))
+    factory = f"{tmp_path}/stateful.py:Net"
+    told = "; ".join(findings(ModuleConfig(factory=factory, width=4), SIZES).refusals)
+    assert ("once it was called in training" in told) == (kind != "nothing"), told
+    main(["audit", factory, "--width", "4", "--horizon", "8", "--seconds", "0.01", "--json"])
+    assert ("once it was called in training" in capsys.readouterr().out) == (kind != "nothing")
+
+
+@pytest.mark.parametrize("name", ["package:Net", "package.inner:Net", "file:Net", "file.py:Net", "other_name:Net"])
+def test_a_linked_package_or_file_is_found_again_by_its_own_name(name: str, tmp_path: Path) -> None:
+    real, workspace = tmp_path / "real" / "package", tmp_path / "workspace"
+    real.mkdir(parents=True)
+    workspace.mkdir()
+    (real / "__init__.py").write_text("from .inner import Net\n")
+    (real / "inner.py").write_text(STATEFUL.format(start="None", end="pass"))
+    for link, target in (("package", real), ("other_name", real), ("file.py", real / "inner.py")):
+        (workspace / link).symlink_to(target)
+    target = f"{workspace}/{name}" if ".py" in name else name
+    first = resolve(target, [workspace])
+    assert resolve(target, [workspace]).make is first.make
+    (real / "inner.py").write_text(STATEFUL.format(start="None", end="pass  # edited"))
+    assert resolve(target, [workspace]).make is not first.make
+
+
+def test_describe_and_audit_count_ids_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    factory = f"{NETS}/torch_rnn.py:TokenGRU"
+    assert main(["describe", factory, "--inputs", "10", "tokens=true", "--json"]) == 0
+    (item,) = json.loads(capsys.readouterr().out)["described"]
+    assert item["tensors"][0]["shape"] == [10, 8]
+    sizes = ("--inputs", "10", "--width", "8", "--horizon", "4", "--seconds", "0.01", "--json")
+    counts = []
+    for flag in ("--tokens", "tokens=true"):
+        main(["audit", factory, *sizes, flag])
+        found = json.loads(capsys.readouterr().out)
+        counts.append(found["findings"][0]["numbers"]["parameters"])
+        assert found["settings"]["tokens"] is True
+    readout = 8 + 1  # of describe's two outputs, an audit has one
+    assert counts == [sum(math.prod(each["shape"]) for each in item["tensors"]) - readout] * 2

@@ -173,6 +173,6 @@ class Wrong(nn.Module):
 )
 def test_outputs_of_another_shape_are_refused(how: str, message: str) -> None:
     with pytest.raises(ModuleError, match=message):
-        checked_outputs("nets:Wrong", Wrong(how), probe_inputs(SIZES, tokens=False), 2)
+        checked_outputs("nets:Wrong", Wrong(how).eval(), probe_inputs(SIZES, tokens=False), 2)
     with pytest.raises(ModuleError, match=r"failed on ids of shape \[2, 6\]: RuntimeError.*model.tokens"):
-        checked_outputs("nets:Wrong", Wrong(how), probe_inputs(SIZES, tokens=True), 2)
+        checked_outputs("nets:Wrong", Wrong(how).eval(), probe_inputs(SIZES, tokens=True), 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -150,16 +151,43 @@ def test_a_page_that_is_written_says_that_it_is_incomplete(tmp_path: Path) -> No
     assert "connect-src" not in page
 
 
-def test_a_page_that_dies_is_not_noticed(tmp_path: Path) -> None:
+def opened(address: str, request: bytes) -> socket.socket:
+    """A connection to the page's port that has said so much."""
+    connection = socket.create_connection(("127.0.0.1", int(address.split(":")[2].partition("/")[0])), timeout=30)
+    connection.sendall(request)
+    return connection
+
+
+def test_the_process_starts_for_nobody_but_a_reader_who_knows_the_address(tmp_path: Path) -> None:
+    """Whoever connects without the token costs the sweep a closed connection; a silent one holds up no reader."""
     with LivePage(Location.at(tmp_path), "none", "", serve=True, write=False) as page:
-        page.update(fraction=0.5)
-        assert page._process is None  # nobody has looked
-        with socket.create_connection(("127.0.0.1", int(page.address.split(":")[2].partition("/")[0]))):
-            while page._process is None:
-                time.sleep(0.01)
+        path = "/" + page.address.split("/")[3]
+        right = f"GET {path}/ HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        refused = {
+            "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": b"404",
+            f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n": b"404",
+            f"GET {path}x/ HTTP/1.1\r\nHost: localhost\r\n\r\n": b"404",
+            f"POST {path}/ HTTP/1.1\r\nHost: localhost\r\n\r\n": b"404",
+            right.replace("localhost", "evil.example"): b"421",
+            right.replace("Host: localhost\r\n", ""): b"421",
+            "\x00\x01\xff\r\n\r\n": b"404",
+            "GET /" + "x" * 20_000: b"400",
+        }
+        for request, status in refused.items():
+            with opened(page.address, request.encode("latin-1")) as connection:
+                assert connection.recv(100).split()[1] == status, request[:60]
+        with contextlib.ExitStack() as silent:
+            for said in [b""] * 40 + [b"GET /", right[:-2].encode()]:
+                silent.enter_context(opened(page.address, said))
+            time.sleep(0.1)
+            page.update(fraction=0.5)
+            assert page._process is None
+            with opened(page.address, right.encode()):
+                while page._process is None:
+                    time.sleep(0.01)
         os.kill(page._process.pid, signal.SIGKILL)
         page._process.wait()
-        for _ in range(3):
+        for _ in range(3):  # a page that died is not noticed
             page._sent = 0.0
             page.update(fraction=0.6)
     with pytest.raises(OSError, match="refused"):

@@ -12,8 +12,9 @@ import pytest
 
 from memsweep.cli import main
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import Exit
 from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import LIMIT_REACHED, Limits
+from memsweep.sweep.driver.limits import Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.plan import Plan
@@ -229,7 +230,7 @@ STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon:
 def test_the_command_says_what_is_left_and_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study, results = tmp_path / "small.yaml", tmp_path / "results"
     study.write_text(STUDY)
-    assert sweep(study, results, "--inline", "--max-trials", "3") == LIMIT_REACHED
+    assert sweep(study, results, "--inline", "--max-trials", "3") == Exit.LIMIT
     told = capsys.readouterr().out
     assert "stopped at a limit: --max-trials 3" in told
     assert "1 trial left" in told

@@ -18,10 +18,11 @@ from memsweep.config.load.study import load_study
 from memsweep.sweep.driver.placement import SHORT_SECONDS, Placement, placement
 from memsweep.sweep.estimate.estimate import modelled_work, waves
 from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker import job_environment
 from paths import ROOT
-from sweeping import BASE, memsweep
+from sweeping import BASE, memsweep, sweep
 
 SEARCH = "search: {training.learning_rate: {log_uniform: [1e-3, 1e-1]}, trials: 4, batch: 2}\n"
 ASHA = SEARCH.replace("batch: 2", "batch: 2, scheduler: {name: asha, grace: 10}")
@@ -134,3 +135,13 @@ def test_plan_and_sweep_choose_alike_and_the_numbers_are_the_same(tmp_path: Path
     assert here.keys() == there.keys()
     for table in here:
         pd.testing.assert_frame_equal(here[table], there[table], check_exact=True)
+
+
+@pytest.mark.parametrize("strategy", ["data", "replicas"])
+def test_the_parts_of_more_workers_than_cores_are_computed_one_after_the_other(tmp_path: Path, strategy: str) -> None:
+    study, workers = tmp_path / "study.yaml", 2 * local_cpus()
+    study.write_text(BASE)
+    words = ["--inline", f"resources.workers={workers}", f"resources.strategy={strategy}"]
+    assert sweep(study, tmp_path / strategy, *words) == 0
+    (record,) = Store(tmp_path / strategy / "study").records()
+    assert record["outcome"] == "done"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -43,3 +46,34 @@ def test_other_signals_and_other_threads_say_nothing() -> None:
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert said == []
+
+
+class _Cleared:
+    """What a weak reference's callback hears of; Python drops the errors of such callbacks."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_python_drops_comes_again(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    def run() -> None:
+        cleared = _Cleared()
+        reference = weakref.ref(cleared, lambda _: signal.raise_signal(number))
+        del cleared
+        assert reference() is None  # the run goes on
+        time.sleep(60.0)
+
+    before = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), terminate_like_ctrl_c():
+        run()
+    assert sys.unraisablehook is before
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_dropped_interrupt_also_ends_what_is_nearly_done() -> None:
+    def run() -> None:
+        cleared = _Cleared()
+        reference = weakref.ref(cleared, lambda _: signal.raise_signal(signal.SIGTERM))
+        del cleared
+        assert reference() is None
+
+    with pytest.raises(KeyboardInterrupt), terminate_like_ctrl_c():
+        run()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
-import json
 import os
-import shutil
-import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -33,10 +30,10 @@ from memsweep.sweep.planning.fingerprint import (
     code_fingerprint,
     forget,
 )
-from memsweep.sweep.planning.identity import identity, identity_of
+from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.planning.members import Member, take_later
 from memsweep.sweep.planning.source_graph import SENTENCES, Definition
 from memsweep.trial import run_pack
-from paths import ROOT
 
 PACKAGE = Path(memsweep.__file__).parent
 
@@ -123,7 +120,10 @@ def definition_of(code: types.CodeType) -> Definition | None:
     return None
 
 
-NOT_OF_A_TRIAL = ("memsweep.registry", "memsweep.errors", "memsweep.outcome", "memsweep.config", "memsweep.sweep")
+NOT_OF_A_TRIAL = (
+    *("memsweep.registry", "memsweep.errors", "memsweep.outcome", "memsweep.config", "memsweep.sweep"),
+    "memsweep.learning.ensemble.frozen",  # whether a model freezes weights is asked of all of them
+)
 """Rooms that a trial calls, and that its closure leaves out."""
 
 
@@ -180,13 +180,28 @@ def operators(node: ast.AST) -> Iterator[Any]:
 
 
 def mutants(path: Path, every: int = 1, offset: int = 0) -> Iterator[tuple[str, bytes]]:
-    """Of each ``every``-th definition of a file: its name, and the file with one of its operators changed."""
+    """Of each ``every``-th definition of a file: its name, and the file with one of its operators changed.
+
+    A member that was added to its class later is a definition, too.
+    """
     tree = ast.parse(path.read_bytes())
+    later = {each.key: each.node for node in ast.parse(path.read_bytes()).body for each in later_members(node)}
+    lines = {node.lineno: key for key, node in later.items() if any(operators(node))}
     for node in [node for node in tree.body if any(operators(node))][offset % every :: every]:
         names = [name for name, first, last in definitions_in(path) if first <= node.lineno <= last]
-        for name in names[:1]:
-            changed = list(operators(node))
-            yield name, with_other_operator(tree, changed[len(changed) // 2])
+        own = [each for each in operators(node) if not any(_within(each, member) for member in later.values())]
+        for name in names[:1] if own else []:
+            yield name, with_other_operator(tree, own[len(own) // 2])
+        for member in (each for each in ast.walk(node) if isinstance(each, ast.stmt) and each.lineno in lines):
+            yield lines.pop(member.lineno), with_other_operator(tree, next(operators(member)))
+
+
+def later_members(node: ast.stmt) -> list[Member]:
+    return take_later(node) if isinstance(node, ast.ClassDef) else []
+
+
+def _within(node: ast.AST, statement: ast.stmt) -> bool:
+    return statement.lineno <= node.lineno <= (statement.end_lineno or 0)  # type: ignore[attr-defined]
 
 
 def with_other_operator(tree: ast.Module, node: Any) -> bytes:
@@ -314,135 +329,3 @@ def test_other_words_in_all_files_move_no_trial(rewritten: dict[Path, bytes], tr
     rewritten.clear()
     forget(*modules)
     assert after == before
-
-
-SCRIPT = """
-import json, sys
-from pathlib import Path
-from memsweep import registry
-from memsweep.config.schema.trial import TrialConfig
-from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.identity import identity
-
-registry.discover(Path(sys.argv[1]))
-task = registry.get("task", "linear_functional").Config()
-models = [registry.get("model", name).Config() for name in ("diagonal_rnn", "lru", "vanilla_rnn")]
-identities = [identity(TrialConfig(task=task, model=model)) for model in models]
-print(json.dumps({"identities": identities, "package": str(fingerprint.PACKAGE), "models": registry.names("model")}))
-"""
-
-
-def asked(platform: Path, workspace: Path) -> dict[str, Any]:
-    """The identities of three trials, as a new process with a copy of memsweep computes them."""
-    words = [sys.executable, "-c", SCRIPT, str(workspace)]
-    environment = os.environ | {"PYTHONPATH": str(platform), "MEMSWEEP_KERNELS": "plain"}  # no compiler at work
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, cwd=workspace)
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    assert answer["package"] == str(platform / "memsweep")
-    return answer
-
-
-@pytest.fixture
-def copied(tmp_path: Path) -> tuple[Path, Path]:
-    """A copy of the package and a workspace with one of its tasks."""
-    shutil.copytree(PACKAGE, tmp_path / "platform" / "memsweep", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "workspace" / "tasks").mkdir(parents=True)
-    shutil.copy(ROOT / "tasks" / "linear_functional.py", tmp_path / "workspace" / "tasks")
-    (tmp_path / "workspace" / "tasks" / "_helper.py").write_text("FACTOR = 2.0\n")
-    return tmp_path / "platform", tmp_path / "workspace"
-
-
-NEW_MODEL = """
-from dataclasses import dataclass
-from memsweep.models.modal.diagonal_rnn import DiagonalRNN
-from memsweep.registry import register_model
-
-@register_model("newcomer")
-class Newcomer(DiagonalRNN):
-    @dataclass(frozen=True, kw_only=True)
-    class Config(DiagonalRNN.Config):
-        "One more model."
-"""
-
-
-def test_new_parts_and_moved_files_move_no_trial(copied: tuple[Path, Path]) -> None:
-    """A new process each time, as after an upgrade."""
-    platform, workspace = copied
-    package = platform / "memsweep"
-    here = asked(PACKAGE.parent, workspace)["identities"]
-    assert len(set(here)) == 3
-    (package / "models" / "newcomer.py").write_text(NEW_MODEL)
-    (workspace / "tasks" / "newcomer.py").write_text("raise RuntimeError\n")
-    (package / "report" / "style.py").write_text("raise RuntimeError\n")
-    (package / "recurrence" / "compiled" / "built" / "kernels-double-x.so").write_bytes(b"of a wheel")
-    (package / "recurrence" / "linear" / "gram.py").rename(package / "recurrence" / "quadratic_form.py")
-    for path in package.rglob("*.py"):
-        text = path.read_text()
-        if "memsweep.recurrence.linear.gram" in text:
-            path.write_text(text.replace("memsweep.recurrence.linear.gram", "memsweep.recurrence.quadratic_form"))
-    answer = asked(platform, workspace)
-    assert "newcomer" in answer["models"]
-    assert answer["identities"] == here
-
-
-@pytest.mark.more
-def test_changed_code_moves_its_trials_in_a_new_process(copied: tuple[Path, Path]) -> None:
-    """Code of one model, of C++, of a helper beside a workspace's task; a comment in C++ is no code."""
-    platform, workspace = copied
-    package = platform / "memsweep"
-    here = asked(platform, workspace)["identities"]
-    header = min((package / "recurrence" / "compiled").rglob("*.h"))
-    header.write_text("// a comment\n" + header.read_text())
-    ring = package / "models" / "modal" / "lru.py"
-    ring.write_bytes(dict(mutants(ring))["LRU"])
-    one_model = asked(platform, workspace)["identities"]
-    assert [one == other for one, other in zip(here, one_model, strict=True)] == [True, False, True]
-    header.write_text(header.read_text() + "\nint another = 1;\n")
-    compiled = asked(platform, workspace)["identities"]
-    assert not {*one_model}.intersection(compiled)  # every model of memsweep runs kernels
-    (workspace / "tasks" / "_helper.py").write_text("FACTOR = 3.0\n")
-    assert not {*here, *one_model, *compiled}.intersection(asked(platform, workspace)["identities"])
-
-
-@pytest.mark.more
-def test_what_a_part_imports_from_outside_of_libraries_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task may be one file and its mathematics another: lazily imported, in a package, or through one more file."""
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "tasks" / "borrower.py").write_text(
-        "from dataclasses import dataclass\n"
-        "import scipy.special\n"
-        "import lender\n"
-        "from memsweep.data.api import KernelConfig, LinearFunctionalTask\n"
-        "from memsweep.registry import register_task\n"
-        "@register_task('borrower')\n"
-        "class Borrower(LinearFunctionalTask):\n"
-        "    @dataclass(frozen=True, kw_only=True)\n"
-        "    class Config(KernelConfig):\n"
-        "        '''Borrowed.'''\n"
-        "    def kernel(self):\n"
-        "        import lender_package.deep\n"
-        "    horizon = variance = weight_power = property(lambda self: 1)\n"
-    )
-    (tmp_path / "lender.py").write_text("import lender_of_lender\n")
-    (tmp_path / "lender_of_lender.py").write_text("import lender\nimport yaml\n")
-    (tmp_path / "lender_package").mkdir()
-    for name in ("__init__", "deep"):
-        (tmp_path / "lender_package" / f"{name}.py").write_text("X = 1\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert registry.discover(tmp_path) == []
-    try:
-        config = TrialConfig(task=registry.get("task", "borrower").Config(), model=trial().model)
-        before = code_fingerprint(config)
-        assert set(identity_of(config)["versions"]) == {"torch", "numpy", "scipy", "PyYAML"}
-        for name in ("lender.py", "lender_of_lender.py", "lender_package/deep.py", "tasks/borrower.py"):
-            file = tmp_path / name
-            content = file.read_bytes()
-            file.write_bytes(content + b"Y = 1\n")
-            forget(*fingerprint.GRAPH._modules)
-            assert code_fingerprint(config) != before, name
-            file.write_bytes(content)
-        forget(*fingerprint.GRAPH._modules)
-        assert code_fingerprint(config) == before
-    finally:
-        del registry._parts["task"]["borrower"]

@@ -15,6 +15,7 @@ from memsweep.sweep.store.journal import (
     Journal,
     State,
     TrialStatus,
+    ending,
     read_statuses,
     recovered_statuses,
 )
@@ -87,6 +88,16 @@ def test_a_failure_that_a_dead_driver_did_not_count_counts_once_whatever_the_wor
     assert (status.state, status.failures) == (State.FAILED, 1)
     again = recovered_statuses({A: status.to(State.RUNNING)}, [A], {}, {A: failure})[A]
     assert (again.state, again.failures) == (State.QUEUED, 1)
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.PREEMPTED])
+@pytest.mark.parametrize("kind", [State.FAILED, State.OUT_OF_MEMORY])
+def test_a_trial_that_is_given_up_does_not_wait(state: State, kind: State) -> None:
+    """Its driver died when it had counted the last failure, or tried once more because it was told to."""
+    given_up = TrialStatus(state, "2026-06-15T00:00:00+00:00", GIVE_UP_AFTER, f"{kind}: it was killed")
+    found = recovered_statuses({A: given_up}, [A], {})
+    assert (found[A].state, found[A].failures) == (kind, GIVE_UP_AFTER)
+    assert ending(found, [A]) == "failed"
 
 
 def test_a_long_journal_is_many_small_files_and_old_drivers_are_forgotten(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import threading
@@ -47,6 +48,18 @@ def other(request: pytest.FixtureRequest, tmp_path: Path) -> multiprocessing.con
     yield process
     process.kill()
     process.join(60)
+
+
+def test_a_copy_made_while_a_sweep_runs_is_free(
+    tmp_path: Path, other: multiprocessing.context.SpawnProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The lease file in the copy names a living process, which works elsewhere."""
+    time.sleep(0.3)  # a few heartbeats
+    copy = Location.at(shutil.copytree(tmp_path, tmp_path_factory.mktemp("copies") / "copy"))
+    with hold_lease(copy, ignore, expiry=1.0):
+        assert holder(copy) is not None
+    with pytest.raises(HeldError), hold_lease(Location.at(tmp_path), ignore, expiry=1.0):
+        pytest.fail("two hold it")
 
 
 def test_the_second_is_told_who_holds_it_and_a_killed_holder_is_forgotten_at_once(

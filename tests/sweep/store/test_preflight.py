@@ -194,6 +194,6 @@ def test_an_endpoint_that_does_not_answer(
 def test_a_sweep_is_refused_before_it_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "results").write_text("mine")
     code = main(["sweep", "quickstart", "--inline", "--results", str(tmp_path / "results")])
-    assert code == 1
+    assert code == 4
     assert "is a file, not a folder" in capsys.readouterr().err
     assert os.listdir(tmp_path) == ["results"]

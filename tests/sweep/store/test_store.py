@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from memsweep.errors import StoreError
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.record import sealed
+from memsweep.sweep.store.record import SCHEMA, sealed
 from memsweep.sweep.store.results import Store, find_elsewhere, folder_name
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
@@ -106,7 +106,7 @@ def test_a_result_comes_back_as_it_went_in(tmp_path: Path) -> None:
     assert store.has(A)
     assert not store.has(C)
     record = store.record(A)
-    assert record["schema"] == 3
+    assert record["schema"] == SCHEMA
     summary = record["summary"]
     assert summary["worst"] == math.inf
     assert summary["low"] == -math.inf

@@ -1,8 +1,7 @@
-"""Files of another version are refused with a sentence, and tables of another form by the columns that differ."""
+"""Files of older versions are read; newer ones, and tables of another form, are refused in a sentence."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -15,9 +14,10 @@ from test_store import A, B, filled
 
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import read_plan
-from memsweep.sweep.store.record import SCHEMA, OtherSchemaError, sealed, to_json
+from memsweep.sweep.store.record import SCHEMA, file_of, sealed, to_json
 from memsweep.sweep.store.results import Store, find_elsewhere
 from memsweep.sweep.store.tables import names as table_names
+from memsweep.sweep.store.versions import OtherSchemaError
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def rewrite(file: Path, changes: dict[str, Any], *, seal: bool = True) -> None:
 
 
 @pytest.mark.parametrize("seal", [True, False], ids=["sealed", "unsealed"])
-@pytest.mark.parametrize("schema", [0, 1, 2, 4, 1000])
+@pytest.mark.parametrize("schema", [0, 1, 2, SCHEMA + 1, 1000])
 def test_a_record_of_another_version_is_refused_with_what_to_do(old: Path, schema: int, seal: bool) -> None:
     file = old / "records" / f"{A}.json"
     rewrite(file, {"schema": schema, "new": {"deep": 1}}, seal=seal)
@@ -43,8 +43,10 @@ def test_a_record_of_another_version_is_refused_with_what_to_do(old: Path, schem
     for read in (lambda: store.record(A), store.records, lambda: store.table("curves"), lambda: store.tables(A)):
         with pytest.raises(OtherSchemaError) as caught:
             read()
-        assert f"{file} was written by a version of memsweep whose files have schema {schema}" in str(caught.value)
-        assert f"reads schema {SCHEMA} only. Run the study again in another results folder" in str(caught.value)
+        age, way = ("a newer", "Install") if schema > SCHEMA else ("an older", "Read it with the version that wrote it")
+        assert f"{file} was written by {age} version of memsweep, whose files have schema {schema}" in str(caught.value)
+        assert f"reads schema 3 to {SCHEMA}. {way}" in str(caught.value)
+        assert "or run the study again in another results folder (--results)" in str(caught.value)
     assert find_elsewhere(old.parent, [A]) == {}  # nor is it reused
     with pytest.raises(OtherSchemaError):  # it may be whole: never set aside as damaged
         store.check([A])
@@ -64,11 +66,20 @@ def test_a_record_without_a_seal_is_damaged(old: Path) -> None:
 @pytest.mark.parametrize("schema", [0, 1, 2, 4])
 def test_a_plan_of_another_version_is_refused_with_what_to_do(tmp_path: Path, schema: int) -> None:
     (tmp_path / "plan.json").write_text(json.dumps({"schema": schema, "study": "s", "trials": []}))
-    with pytest.raises(OtherSchemaError, match=rf"schema {schema}; .*Run the study again in another results folder"):
+    with pytest.raises(OtherSchemaError, match=rf"schema {schema}; .*run the study again in another results folder"):
         read_plan(tmp_path)
 
 
 Change = Callable[[pa.Table], pa.Table]
+
+
+def replace_table(study: Path, name: str, change: Change, version: int = 1) -> Path:
+    """Another table in the place of one of a result, as if a version of memsweep had written it."""
+    file, record = study / name / f"{A}.parquet", study / "records" / f"{A}.json"
+    pq.write_table(change(pq.read_table(file, partitioning=None)), file)
+    files = json.loads(record.read_text())["files"]
+    rewrite(record, {"files": {**files, name: file_of(file.read_bytes(), version)}})
+    return file
 
 
 def retyped(column: str, kind: pa.DataType) -> Change:
@@ -93,13 +104,8 @@ def other_row(table: pa.Table) -> pa.Table:
 
 
 CHANGES: dict[str, tuple[str, Change, list[str]]] = {
-    "missing": ("curves", lambda table: table.drop_columns(["radius"]), ["curves table", "radius double"]),
-    "extra": ("curves", lambda table: table.append_column("angle", table["radius"]), ["angle", "absent"]),
-    "renamed": (
-        "replicas",
-        lambda table: table.rename_columns([{"margin": "gap"}.get(name, name) for name in table.column_names]),
-        ["gap", "margin double"],
-    ),
+    "no identity": ("curves", lambda table: table.drop_columns(["identity"]), ["curves table", "identity string"]),
+    "no seed": ("memory", lambda table: table.drop_columns(["seed"]), ["memory table", "seed int64"]),
     "swapped names": (
         "memory",
         lambda table: table.rename_columns(
@@ -121,12 +127,7 @@ CHANGES: dict[str, tuple[str, Change, list[str]]] = {
 def test_a_table_of_another_form_is_refused_by_name(old: Path, tmp_path: Path, kind: str) -> None:
     """The hash is right: the file is what somebody's program wrote, and not damaged."""
     name, change, words = CHANGES[kind]
-    file = old / name / f"{A}.parquet"
-    pq.write_table(change(pq.read_table(file, partitioning=None)), file)
-    files = json.loads((old / "records" / f"{A}.json").read_text())["files"]
-    data = file.read_bytes()
-    files[name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    rewrite(old / "records" / f"{A}.json", {"files": files})
+    file = replace_table(old, name, change)
     store, other = Store(old), Store(tmp_path / "other")
     for read in (lambda: store.table(name), lambda: store.tables(A), lambda: other.copy_from(store, A)):
         with pytest.raises(StoreError) as caught:

@@ -11,7 +11,6 @@ import re
 import signal
 import socketserver
 import threading
-import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,9 @@ from memsweep.commands.submit import checked_job, report_end
 from memsweep.errors import ConfigError
 from memsweep.redaction import is_secret_name
 from memsweep.sweep.submit.client import DEFAULT_ADDRESS, JobServer, server_address
-from memsweep.sweep.submit.job import ENGINE, EXCLUDES, Job, SubmissionError, runtime_env
+from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
+from memsweep.sweep.submit.selection import ENGINE, engine_files
+from memsweep.sweep.submit.upload import Upload
 from paths import ROOT
 from plain_shell import SECRET, clear_settings, small_workspace
 
@@ -145,34 +146,6 @@ def test_nothing_is_sent_where_the_study_is_wrong(submit: Callable[..., tuple[in
     assert asked == []
 
 
-def test_a_checkout_takes_along_what_a_job_needs_and_no_more(tmp_path: Path) -> None:
-    """As Ray packs it, with our excludes."""
-    from ray._private.runtime_env.packaging import create_package
-
-    def packed(folder: Path) -> set[str]:
-        target = tmp_path / f"{folder.name}.zip"
-        create_package(str(folder), target, include_gitignore=True, excludes=list(EXCLUDES))
-        with zipfile.ZipFile(target) as archive:
-            return {name for name in archive.namelist() if not name.endswith("/")}
-
-    names = packed(ROOT)
-    assert {"pyproject.toml", "constraints.txt", "README.md", "LICENSE"} <= names  # what pip needs to install it
-    assert {"search_spaces/quickstart.yaml", "tasks/digits.py", "platform/memsweep/trial.py"} <= names
-    needless = re.compile(
-        r"^(tests|docs|benchmarks|docker|deploy|setup\.py|results|\.venv|\.git|\.env)(/|$)|__pycache__|\.pyc$"
-    )
-    assert not [name for name in names if needless.search(name)]
-    assert (tmp_path / f"{ROOT.name}.zip").stat().st_size < 8 * 2**20
-    engine = packed(ENGINE)
-    assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp"} <= engine
-    assert {"builtin/tasks/digits.py", "builtin/search_spaces/quickstart.yaml"} <= engine
-    private = tmp_path / "private"
-    (private / "results").mkdir(parents=True)
-    for name in (".env", ".env.local", "key.pem", "results/big", "study.yaml", "my_nets.py", "ckpt.pt"):
-        (private / name).write_text(SECRET)
-    assert packed(private) == {"study.yaml", "my_nets.py", "ckpt.pt"}
-
-
 def test_a_study_outside_of_the_workspace_is_refused(
     submit: Callable[..., tuple[int, str]], workspace: Path, tmp_path: Path
 ) -> None:
@@ -184,11 +157,11 @@ def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path:
     """Ray uploads the workspace: a module from elsewhere would be missed on the cluster."""
     net = "from torch import nn\nclass Net(nn.GRU):\n    pass\n"
     sizes = "inputs_argument: input_size, width_argument: hidden_size, arguments: {batch_first: true}"
-    args = parsed("own", "--workspace", str(workspace))
+    args = parsed("own", "--trust", "--workspace", str(workspace))
     (tmp_path / "out_net.py").write_text(net)
     (workspace / "in_net.py").write_text(net)
     for place, said in (
-        (tmp_path / "out_net.py", r"out_net.py lies outside of the workspace.*Copy it into that folder"),
+        (tmp_path / "out_net.py", r"out_net.py.* lies outside of the workspace.*Copy it into that folder"),
         (workspace / "in_net.py", "the cluster has the workspace under another path"),
         (Path("in_net.py"), None),
     ):
@@ -197,7 +170,7 @@ def test_a_module_outside_of_the_workspace_is_refused(workspace: Path, tmp_path:
             f"model: {{name: module, width: 1, factory: '{place}:Net', {sizes}}}\n"
         )
         with pytest.raises(SubmissionError, match=said) if said else contextlib.nullcontext():
-            assert checked_job(args).runtime_env["working_dir"] == str(workspace)
+            assert "in_net.py" in checked_job(args)[1].files
 
 
 def test_weights_outside_of_the_workspace_are_refused(
@@ -270,13 +243,13 @@ def test_secrets_in_a_runtime_environment_are_refused(monkeypatch: pytest.Monkey
 def test_the_job_runs_the_engine_that_checked_the_study(workspace: Path) -> None:
     shipped = yaml.safe_load((ROOT / "deploy" / "runtime_env.yaml").read_text())
     assert [(ROOT / module).resolve() for module in shipped["py_modules"]] == [ENGINE]
-    assert runtime_env(workspace, {}) == {
-        "working_dir": str(workspace),
-        "py_modules": [str(ENGINE)],
-        "excludes": list(EXCLUDES),
-    }
+    assert runtime_env(workspace, {}) == {}
     given = runtime_env(workspace, {**shipped, "env_vars": {"A": "b"}})
-    assert given["py_modules"] == [str(ENGINE)]
+    with Upload(workspace, {}, engine_files()).laid_out(given) as env:
+        (engine,) = env["py_modules"]
+        assert Path(engine).name == ENGINE.name  # as a package of this name, and not beside another one
+        assert (Path(engine) / "trial.py").read_bytes() == (ENGINE / "trial.py").read_bytes()
+        assert env["env_vars"] == {"A": "b"}
     assert given["env_vars"] == {"A": "b"}
     assert given["pip"]["packages"][:-1] == shipped["pip"]["packages"]
     assert shipped["pip"]["packages"][-1] == "${RAY_RUNTIME_ENV_CREATE_WORKING_DIR}"
@@ -297,7 +270,7 @@ def test_other_pins_make_another_environment(workspace: Path) -> None:
 
 
 def job_of(*words: str) -> Job:
-    return checked_job(parsed(*words))
+    return checked_job(parsed(*words))[0]
 
 
 def parsed(*words: str) -> argparse.Namespace:
@@ -347,7 +320,7 @@ def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(JobStatus.FAILED, "no environment") == 1
     assert "no environment" in capsys.readouterr().err
     assert ended(JobStatus.STOPPED) == 130
-    assert "memsweep submit small --do resume" in capsys.readouterr().out
+    assert "Submit the same command again to go on" in capsys.readouterr().out
     assert ended(JobStatus.FAILED, "the log", 3) == 3
     assert "stopped at a limit; finished results are kept" in capsys.readouterr().out
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 from memsweep.commands.console import say
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem
 from memsweep.errors import counted
-from memsweep.studies.wording import first_line, word
+from memsweep.studies.wording import first_line, typed
 
 if TYPE_CHECKING:
     from memsweep.errors import StoreError
     from memsweep.search.history import SearchHistory
     from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.lease import Holder
 
@@ -79,7 +80,7 @@ def _search(search: SearchHistory) -> StatusSearchItem:
     }
 
 
-def print_status(document: StatusDocument) -> None:
+def print_status(document: StatusDocument, results: Location) -> None:
     """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
     from memsweep.sweep.store.journal import State
 
@@ -100,7 +101,7 @@ def print_status(document: StatusDocument) -> None:
     if (who := document["running"]) is not None:
         say(f"running: process {who['pid']} on {who['host']}, since {who['since']} ({who['command']})")
     else:
-        say("not running" + ("" if document["complete"] else f"; to finish it: memsweep resume {word(study)}"))
+        say("not running" + ("" if document["complete"] else f"; to finish it: {typed('resume', study, results)}"))
 
 
 def _print_search(search: StatusSearchItem) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,16 +10,16 @@ from typing import Any
 
 from memsweep import builtin
 from memsweep.config.core.problems import show
+from memsweep.config.load.bounded import (
+    MOST_LEVELS,
+    REFERENCE,
+    StudyFileError,
+    bounded_reading,
+    check_references,
+    check_size,
+    read_yaml,
+)
 from memsweep.errors import ConfigError
-
-MOST_BYTES = 1_000_000
-MOST_LEVELS = 32
-
-_REFERENCE = re.compile(r"\$\{([^${}]*)\}")
-
-
-class StudyFileError(Exception):
-    """A study file that cannot be read; the message is the end of a sentence that names the file."""
 
 
 def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
@@ -36,7 +35,8 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    with _translate_errors(path), initialize_config_dir(config_dir=str(path.parent), version_base=None):
+    configured = initialize_config_dir(config_dir=str(path.parent), version_base=None)
+    with _translate_errors(path), bounded_reading(), configured:
         _check_file(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
@@ -44,7 +44,9 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
             also = f"hydra.searchpath=['file://{builtin.folder(builtin.STUDIES)}']"
             composed = compose(config_name=path.stem, overrides=[*groups, also])
         plain = OmegaConf.to_container(composed, resolve=False)
-    return {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
+        written = {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
+        check_references(written)
+    return written
 
 
 def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
@@ -57,6 +59,7 @@ def resolve(data: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
     with _translate_errors(path):
         _check_values(data)
+        check_references(data)
         resolved: Any = OmegaConf.to_container(OmegaConf.create(dict(data)), resolve=True)
         return dict(resolved)
 
@@ -74,7 +77,7 @@ def _check_values(value: Any, level: int = 0) -> None:
         for inner in value:
             _check_values(inner, level + 1)
     elif isinstance(value, str):
-        names = _REFERENCE.findall(value)
+        names = REFERENCE.findall(value)
         if value.count("${") != len(names):
             raise StudyFileError(f"has {show(value)}; a ${{...}} must be closed and hold no other one")
         for name in names:
@@ -83,11 +86,9 @@ def _check_values(value: Any, level: int = 0) -> None:
 
 
 def _check_file(path: Path) -> None:
-    import yaml  # type: ignore[import-untyped]
-
-    if path.stat().st_size > MOST_BYTES:
-        raise StudyFileError(f"is larger than {MOST_BYTES:,} bytes. Make several studies of it")
-    loaded = yaml.safe_load(path.read_text("utf-8"))
+    with path.open(encoding="utf-8") as file:
+        check_size(file)
+        loaded = read_yaml(file.read())  # of a text, an error of YAML shows its line
     if isinstance(loaded, list):
         raise StudyFileError("holds a list. A study is a mapping of its sections: 'task: ...', 'model: ...'")
     if isinstance(loaded, dict) and "hydra" in loaded:
@@ -97,7 +98,7 @@ def _check_file(path: Path) -> None:
 
 @contextmanager
 def _translate_errors(path: Path) -> Iterator[None]:
-    import yaml
+    import yaml  # type: ignore[import-untyped]
 
     try:
         yield

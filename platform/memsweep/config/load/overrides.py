@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
+from memsweep.config.load.bounded import too_many_parts
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -61,7 +62,7 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
     parser, result = OverridesParser.create(), Overrides()
     for word in words:
         try:
-            problem = _sort(parser.parse_override(word), word, folder, result)
+            problem = too_many_parts(word) or _sort(parser.parse_override(word), word, folder, result)
         except Exception as error:  # Hydra's own errors, and Python's: too many digits, nested too deeply
             reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LONGEST_REASON]
             problem = f"cannot be read ({reason}). {_FORM}"

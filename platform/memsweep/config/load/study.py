@@ -27,6 +27,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
+from memsweep.trust.gate import NONE, Trust, admit_study
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
 _RESOURCES, _KEEP = "resources", "keep"
@@ -40,6 +41,7 @@ def load_study(
     overrides: Sequence[str] = (),
     workspace: Path = Path(),
     discover: Callable[[Path], object] = registry.discover,
+    trust: Trust = NONE,
 ) -> SweepConfig:
     """The study with the overrides applied, every trial of its grid checked.
 
@@ -52,9 +54,11 @@ def load_study(
         workspace: folder that may hold search_spaces/ and tasks/.
         discover: registers the parts of a workspace, see ``memsweep.registry``. It imports torch, so it is called when
             the file and the overrides could be read: what is no YAML and no override is refused before.
+        trust: the person's word for code that the file names.
 
     Raises:
         ConfigError: with everything that is wrong. Nothing has been written and no process started.
+        TrustError: the file names code that needs the person's word. Nothing of it has been called.
     """
     path = study_files.find(study, workspace)
     changes = parse(overrides, path.parent)
@@ -66,7 +70,13 @@ def load_study(
     if changes.problems:
         raise _short_error(changes.problems, source)
     discover(workspace)
-    return _checked(written, changes, path, source, study_files.description(path.read_text("utf-8")))
+    typed = [{place: value} for place, value in [*changes.values, *changes.axes, *changes.search]]
+    content = repr(written)
+
+    def admit(data: Any) -> None:
+        admit_study(data, content, path, typed, trust)
+
+    return _checked(written, changes, path, source, study_files.description(path.read_text("utf-8")), admit)
 
 
 def study_of(
@@ -90,8 +100,20 @@ def study_of(
     return _checked(dict(written), parse(overrides, folder), folder / "command line", source, description)
 
 
-def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: str, description: str) -> SweepConfig:
-    """The study that a file says, with the overrides applied, every trial of its grid checked."""
+def _checked(
+    written: dict[str, Any],
+    changes: Overrides,
+    path: Path,
+    source: str,
+    description: str,
+    admit: Callable[[Any], None] | None = None,
+) -> SweepConfig:
+    """The study that a file says, with the overrides applied, every trial of its grid checked.
+
+    Args:
+        written, changes, path, source, description: the study, and where it comes from.
+        admit: is called with the whole study before anything that it names is imported; None: a person typed all of it.
+    """
     problems = changes.problems
     try:
         # 1. the file, over the protocol that it names, and the command line over both
@@ -104,6 +126,9 @@ def _checked(written: dict[str, Any], changes: Overrides, path: Path, source: st
         raise _short_error([*problems, *error.problems], error.source) from error
     except RecursionError as error:
         raise _short_error([*problems, "the study is nested too deeply. Make it flatter."], source) from error
+
+    if admit is not None:
+        admit(data)
 
     # 2. the sections that hold for the whole study
     problems += [

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memsweep import builtin
 from memsweep.errors import ConfigError, did_you_mean, listed
+from memsweep.gate import gated
 
 FOLDER = builtin.STUDIES
 EDITOR = "yaml-language-server:"
@@ -79,4 +80,4 @@ def description(text: str) -> str:
             break
         lines.append(line.lstrip("#").strip())
     kept = "\n".join(line for line in lines if not line.startswith(("@package", EDITOR)))
-    return "\n".join(" ".join(part.split()) for part in kept.split("\n\n") if part.strip())
+    return gated("\n".join(" ".join(part.split()) for part in kept.split("\n\n") if part.strip()))

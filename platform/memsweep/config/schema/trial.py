@@ -246,3 +246,8 @@ class TrialConfig:
 def asks_measures(trial: TrialConfig) -> bool:
     """Whether a trial asks for measures beside the perturbation error."""
     return bool(trial.perturbation.measures)
+
+
+def mixes_models(model: ModelConfig) -> bool:
+    """Whether models of other configs may share a pack with such a model: one object then computes for all of them."""
+    return bool(registry.get(registry.MODEL, model.name).traits(model).pack_fields)

@@ -6,7 +6,7 @@ A ``float`` may be null (it does not exist) or the text ``inf`` or ``-inf``. Key
 from __future__ import annotations
 
 from memsweep.documents.keys.audits import AuditDocument
-from memsweep.documents.keys.files import DataDocument, InitDocument, SubmitDocument, WeightsDocument
+from memsweep.documents.keys.files import DataDocument, InitDocument, SubmitDocument, UpgradeDocument, WeightsDocument
 from memsweep.documents.keys.parts import DescribeDocument, ListDocument
 from memsweep.documents.keys.plans import PlanDocument, StatusDocument
 from memsweep.documents.keys.runs import ReportDocument, RunDocument, SyncDocument
@@ -18,6 +18,7 @@ DOCUMENTS: dict[str, type] = {
     "sync": SyncDocument,
     "report": ReportDocument,
     "weights": WeightsDocument,
+    "upgrade": UpgradeDocument,
     "submit": SubmitDocument,
     "audit": AuditDocument,
     "init": InitDocument,

@@ -43,6 +43,24 @@ class WeightsDocument(TypedDict):
     written: Annotated[WrittenItem | None, "with a file: what was written"]
 
 
+class UpgradedItem(TypedDict):
+    """A study of which results were rewritten."""
+
+    study: Annotated[str, "name of its folder"]
+    results: Annotated[int, "stored results"]
+    older: Annotated[int, "of them in an older form"]
+    rewritten: Annotated[int, "of them that were rewritten"]
+    unreadable: Annotated[dict[str, str], "identity -> why it stays as it is"]
+
+
+class UpgradeDocument(TypedDict):
+    """``memsweep upgrade``."""
+
+    folder: Annotated[str, "of the results, as it was given"]
+    dry_run: Annotated[bool, "nothing was written"]
+    studies: Annotated[list[UpgradedItem], "by name"]
+
+
 class InitDocument(TypedDict):
     """``memsweep init``."""
 
@@ -71,11 +89,22 @@ class DataDocument(TypedDict):
     fetched: Annotated[dict[str, str], "data set -> what fetching it did, in words"]
 
 
+class UploadItem(TypedDict):
+    """What was uploaded with a job."""
+
+    workspace: Annotated[str, "the folder of the files"]
+    files: Annotated[list[str], "every file of the workspace that was uploaded, relative to it"]
+    bytes: Annotated[int, "of these files"]
+    engine_files: Annotated[int, "files of the engine, which goes along"]
+    engine_bytes: Annotated[int, "of these files"]
+
+
 class SubmitDocument(TypedDict):
     """``memsweep submit``."""
 
     job: Annotated[str, "its name on the cluster"]
     address: Annotated[str, "of the job server"]
+    upload: Annotated[UploadItem, "the files that went along"]
     metadata: Annotated[dict[str, str], "study, verb, version, revision, trials"]
     status: Annotated[str, "SUBMITTED (detached), SUCCEEDED, FAILED or STOPPED"]
     message: Annotated[str | None, "of the job server"]

@@ -40,6 +40,7 @@ class TensorItem(TypedDict):
     role: Annotated[str, "recurrent, encoder, readout, bias, gain, ...: decides which balls move it"]
     reason: Annotated[str, "why it is taken to have this role"]
     guessed: Annotated[bool, "neither a pattern of the study nor a convention of torch says so"]
+    frozen: Annotated[bool, "its requires_grad is off: training leaves it as it is, and a ball moves it by its role"]
 
 
 class DescribedItem(TypedDict):

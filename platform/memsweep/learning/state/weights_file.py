@@ -16,19 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.errors import MemsweepError
+from memsweep.learning.state.plain_tensors import WeightsFileError, holds_special_tensors, plain_tensors
 
 _COMPLEX, _METADATA = "complex", "__metadata__"
 _NESTED = ("state_dict", "model_state_dict", "model", "module", "net", "weights")
 """Keys under which training scripts keep the state dict of a module in a checkpoint."""
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 """What wrappers put before every name: DistributedDataParallel, torch.compile, Lightning."""
-
-
-class WeightsFileError(MemsweepError):
-    """A file that gives no weights."""
-
-    exit_code = 2
 
 
 def to_bytes(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -76,9 +70,27 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             "file, or of one that torch.save wrote."
         ) from error
     tensors = _of_torch(path) if _is_of_torch(path, data) else _of_safetensors(path, data)
+    if holds_special_tensors(tensors):
+        tensors = plain_tensors(path, tensors)
     while prefix := next((p for p in _PREFIXES if all(name.startswith(p) for name in tensors)), ""):
         tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     return tensors
+
+
+def other_kinds(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """Which given tensors are whole numbers where a module's own are not, or complex where they are real; in words."""
+    found = []
+    for name in (name for name in given if name in own):
+        has, wanted = given[name], own[name]
+        whole = not (has.is_floating_point() or has.is_complex())
+        counts = not (wanted.is_floating_point() or wanted.is_complex())
+        if (whole and not counts) or (has.is_complex() and not wanted.is_complex()):
+            found.append(f"{name} is {_dtype(has)}, and the model's is {_dtype(wanted)}")
+    return found
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _is_of_torch(path: Path, data: bytes) -> bool:

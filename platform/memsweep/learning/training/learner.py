@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
@@ -151,6 +152,8 @@ class Learner:
             rule=training.rule,
             carried=task_loss.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )
+        if freezes_weights(ensemble.model):
+            learner.amplitudes &= ~frozen_entries(ensemble)
         device = weights.device.type
         learner.micro_batch = micro_batch(
             ensemble.model, task_loss, training, device, lambda data: learner.rehearse(task_loss, data)

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from memsweep.config.load.foreign import foreign_code, in_one_line
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
 from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.factory import checked_outputs, described, outputs_of, probe_inputs, resolve, seeded
+from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, describe, patterns_of, unused_patterns
+from memsweep.models.training_mode import in_training
 
 PROBE_STEPS = 64
 """Steps of the sequences on which a module is tried: roles and statistics do not depend on more."""
@@ -26,10 +31,12 @@ class Anatomy:
     Attributes:
         tensors: its parameters, and the buffers that are weights.
         draws: it draws random numbers in training (dropout).
+        kept: what is wrong where it keeps a state from call to call in training (``InTraining.breach``).
     """
 
     tensors: tuple[Described, ...]
     draws: bool
+    kept: str | None
 
     @property
     def roles(self) -> dict[str, Role]:
@@ -57,32 +64,36 @@ def anatomy(config: ModuleConfig, signature: Signature) -> Anatomy:
 
 
 @functools.lru_cache(maxsize=256)
-def _anatomy(config: ModuleConfig, signature: Signature, factory: object) -> Anatomy:
-    del factory  # a new object where the file has changed
-    module, other = (build_module(config, signature, seed) for seed in (0, 1))
+def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> Anatomy:
+    target, sizes = config.factory, config.sizes(signature)
+    module, other = (build_module(config, signature, seed).eval() for seed in (0, 1))
     if any(hasattr(part, "_orig_mod") for part in module.modules()):  # what torch.compile returns
         raise ModuleError(
-            f"{config.factory} gives a module that torch.compile made, which cannot be computed with other weights "
-            "than its own. Give the module without torch.compile."
+            f"{target} gives a module that torch.compile made, which cannot be computed with other weights than its "
+            "own. Give the module without torch.compile."
         )
-    sizes = config.sizes(signature)
     inputs = probe_inputs(Signature(sizes.inputs, sizes.outputs, min(PROBE_STEPS, sizes.horizon)), config.tokens)
-    with seeded(0), torch.no_grad():
-        checked_outputs(config.factory, module.eval(), inputs, signature.outputs)
-        drawn = _drawn_buffers(module, other)
-        changed, draws = _changed_in_training(config.factory, module, inputs)
-    buffers = dict(module.named_buffers())
-    statistics = {name: buffers[name] for name in buffers if name in {*drawn, *changed}}
     patterns = patterns_of(config.roles)
-    tensors = describe(module.eval(), inputs, patterns, statistics)
+    with looked_at(target, factory.file):
+        trained = in_training(module, lambda given: checked_outputs(target, module, given, sizes.outputs), inputs)
+        _refuse_counters(target, module, trained.changed)
+        buffers, drawn = dict(module.named_buffers()), _drawn_buffers(module, other)
+        changed = {name for name in trained.changed if buffers[name].is_floating_point() or buffers[name].is_complex()}
+        statistics = {name: buffers[name] for name in buffers if name in drawn | changed}
+        tensors = describe(module, inputs, patterns, statistics)
     if not any(True for _ in module.parameters()):
-        raise ModuleError(f"{config.factory} has no parameters: there is nothing to train, and nothing to perturb.")
+        raise ModuleError(f"{target} has no parameters: there is nothing to train, and nothing to perturb.")
     if unused := unused_patterns([each.name for each in tensors], patterns):
         raise ModuleError(
-            f"model.roles has the pattern {unused[0]!r}, which fits no parameter of {config.factory}. Its parameters: "
+            f"model.roles has the pattern {unused[0]!r}, which fits no parameter of {target}. Its parameters: "
             f"{', '.join(each.name for each in tensors)}."
         )
-    return Anatomy(tuple(tensors), draws)
+    return Anatomy(tuple(tensors), trained.draws, trained.breach)
+
+
+def looked_at(target: str, file: Path | None) -> AbstractContextManager[None]:
+    """The guard of everything that a module's class may define: hooks, buffers, properties, derivatives."""
+    return foreign_code(lambda error: f"{target} failed when it was looked at: {error}. Correct its code.", file)
 
 
 def _drawn_buffers(module: nn.Module, other: nn.Module) -> set[str]:
@@ -92,33 +103,18 @@ def _drawn_buffers(module: nn.Module, other: nn.Module) -> set[str]:
     return {name for name in same if not torch.equal(own[name], others[name])}
 
 
-def _changed_in_training(target: str, module: nn.Module, inputs: Tensor) -> tuple[set[str], bool]:
-    """Names of the buffers that a pass in training changes, and whether it draws random numbers."""
-    before = {name: value.clone() for name, value in module.state_dict(keep_vars=False).items()}
-    buffers = {name: value.clone() for name, value in module.named_buffers()}
-    module.train()
-    outputs = []
-    for seed in (0, 1):
-        module.load_state_dict(before)
-        with seeded(seed):
-            outputs.append(outputs_of(module(inputs)))
-    after = dict(module.named_buffers())
-    changed = {
-        name
-        for name, value in buffers.items()
-        if name in after and after[name].shape == value.shape and not torch.equal(after[name], value)
-    }
-    module.load_state_dict(before)
-    for name in list(changed):
-        if not after[name].is_floating_point():
-            changed.remove(name)
-            owner = module.get_submodule(name.rpartition(".")[0])
-            if not name.endswith("num_batches_tracked") or getattr(owner, "momentum", None) is None:
-                raise ModuleError(
-                    f"the buffer {name} of {target} counts in training ({after[name].dtype}), and replicas cannot each "
-                    "have a count of their own. Use a normalization with a momentum, or compute without the counter."
-                )
-    return changed, not torch.equal(*outputs)
+def _refuse_counters(target: str, module: nn.Module, changed: Collection[str]) -> None:
+    """Refuses whole numbers that a call in training changes, but for the count of a normalization with a momentum."""
+    buffers = dict(module.named_buffers())
+    for name in changed:
+        owner = module.get_submodule(name.rpartition(".")[0])
+        unused = name.endswith("num_batches_tracked") and getattr(owner, "momentum", None) is not None
+        counts = not (buffers[name].is_floating_point() or buffers[name].is_complex())
+        if counts and not unused:
+            raise ModuleError(
+                f"the buffer {name} of {target} counts in training ({buffers[name].dtype}), and replicas cannot each "
+                "have a count of their own. Use a normalization with a momentum, or compute without the counter."
+            )
 
 
 @dataclass(frozen=True)
@@ -144,29 +140,45 @@ def findings(config: ModuleConfig, signature: Signature) -> Findings:
 
 
 @functools.lru_cache(maxsize=256)
-def _findings(config: ModuleConfig, signature: Signature, factory: object) -> Findings:
-    del factory
-    target, sizes = config.factory, config.sizes(signature)
+def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> Findings:
+    target, sizes, about = config.factory, config.sizes(signature), anatomy(config, signature)
     module = build_module(config, signature, 0).eval()
-    to_dtype(module, torch.float64)
-    inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
-    outputs = checked_outputs(target, module, inputs, sizes.outputs)
-    notes, refusals = [], []
-    if not outputs.requires_grad:
-        notes.append(
-            f"no gradient reaches any parameter of {target}: it detaches its outputs, and nothing would be learned"
-        )
-    elif idle := unreached(dict(module.named_parameters()), outputs):
-        notes.append(
-            f"no gradient reaches {listed(idle, 5)} of {target}: they stay as they are, and moving them changes nothing"
-        )
-    for breach in breaches(lambda given: outputs_of(module(given)), inputs):
-        if breach.name != "leak":
-            refusals.append(f"{target} {breach.words}")
-        elif config.causal:
-            refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
-    notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
+    with looked_at(target, factory.file):
+        to_dtype(module, torch.float64)
+        inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
+        outputs = checked_outputs(target, module, inputs, sizes.outputs)
+        trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+        notes, refusals = [], [f"{target} {about.kept}"] if about.kept else []
+        if trained and not outputs.requires_grad:
+            refusals.append(
+                f"no gradient reaches any parameter of {target}: it detaches its outputs, so that nothing can be "
+                "learned, and no search finds how its weights may move. Leave out detach and no_grad"
+            )
+        elif idle := unreached(trained, outputs):
+            notes.append(
+                f"no gradient reaches {listed(idle, 5)} of {target}: they stay as they are, and moving them changes "
+                "nothing"
+            )
+        for breach in breaches(lambda given: outputs_of(module(given)), inputs):
+            if breach.name != "leak":
+                refusals.append(f"{target} {breach.words}")
+            elif config.causal:
+                refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
+        module.state_dict()  # the weights come out by it
+        notes += _frozen(about)
+        notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
     return Findings(tuple(refusals), tuple(notes))
+
+
+def _frozen(about: Anatomy) -> list[str]:
+    """What becomes of the parameters that are frozen."""
+    names = [each.name for each in about.tensors if each.frozen]
+    if not names:
+        return []
+    return [
+        f"frozen (requires_grad is off): {listed(names, 5)}. Training leaves them as they are, without weight decay or "
+        "penalty; a ball moves them by their role, as it moves any weight"
+    ]
 
 
 def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, tokens: bool) -> list[str]:
@@ -176,7 +188,7 @@ def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, token
             module(probe_inputs(longer, tokens, dtype=torch.float64))
     except Exception as error:  # any fault of foreign code
         return [
-            f"{target} cannot run a step beyond its horizon of {sizes.horizon} ({described(error)}): its memory is "
+            f"{target} cannot run a step beyond its horizon of {sizes.horizon} ({in_one_line(error)}): its memory is "
             "measured within the horizon"
         ]
     return []
@@ -189,7 +201,3 @@ def to_dtype(module: nn.Module, dtype: torch.dtype | None, device: torch.device 
             kind = dtype.to_complex() if dtype is not None and tensor.is_complex() else dtype
             moves = tensor.is_floating_point() or tensor.is_complex()
             tensor.data = tensor.data.to(device, kind if moves else None)
-
-
-def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}

@@ -10,24 +10,22 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import random
 import sys
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from memsweep import registry
+from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError, did_you_mean, one_of
 from memsweep.models.module.config import ArgumentNames
 from memsweep.models.signature import Signature
+from memsweep.models.training_mode import seeded
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidden_size", "n_hidden", "size", "units"})
@@ -77,14 +75,15 @@ class Factory:
         """
         given = _arguments(self, {**asdict(signature), "width": width}, dict(arguments or {}), names)
         shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
-        with seeded(seed):
-            try:
-                module = self.make(**given)
-            except Exception as error:
-                raise ModuleError(
-                    f"{self.target}({shown}) failed: {described(error, self.file)}. Correct its code, or the arguments "
-                    "that the study gives it (model.arguments)."
-                ) from error
+
+        def sentence(error: str) -> str:
+            return (
+                f"{self.target}({shown}) failed: {error}. Correct its code, or the arguments that the study gives it "
+                "(model.arguments)."
+            )
+
+        with seeded(seed), foreign_code(sentence, self.file):
+            module = self.make(**given)
         if not isinstance(module, nn.Module):
             raise ModuleError(
                 f"{self.target}({shown}) gave {_kind(module)}, which is no torch.nn.Module. The name behind the colon "
@@ -155,57 +154,29 @@ def checked_outputs(target: str, module: nn.Module, inputs: Tensor, outputs: int
         ModuleError: the module raised, or gave anything but a tensor of that shape, alone or first in a tuple.
     """
     wanted = (*inputs.shape[:2], outputs)
-    try:
+    mode = " in training" if module.training else ""
+
+    def sentence(error: str) -> str:
+        kind = "numbers" if inputs.is_floating_point() else "ids"
+        return (
+            f"{target} failed{mode} on {kind} of shape {list(inputs.shape)}: {error}. A module must read [batch, time, "
+            "inputs], or [batch, time] of ids where the study says model.tokens: true."
+        )
+
+    with foreign_code(sentence):
         result = outputs_of(module(inputs))
-    except Exception as error:
-        kind = "ids" if not inputs.is_floating_point() else "numbers"
-        raise ModuleError(
-            f"{target} failed on {kind} of shape {list(inputs.shape)}: {described(error)}. A module must read "
-            "[batch, time, inputs], or [batch, time] of ids where the study says model.tokens: true."
-        ) from error
     if not isinstance(result, Tensor):
         raise ModuleError(
-            f"{target} gave {_kind(result)} for inputs of shape {list(inputs.shape)}, not one tensor. A module must "
-            f"give [batch, time, outputs], here {list(wanted)}, or a tuple that begins with them: wrap it in a module "
-            "that returns its outputs."
+            f"{target} gave {_kind(result)}{mode} for inputs of shape {list(inputs.shape)}, not one tensor. A module "
+            f"must give [batch, time, outputs], here {list(wanted)}, or a tuple that begins with them: wrap it in a "
+            "module that returns its outputs."
         )
     if tuple(result.shape) != wanted:
         raise ModuleError(
-            f"{target} gave outputs of shape {list(result.shape)} for inputs of shape {list(inputs.shape)}, not "
+            f"{target} gave outputs of shape {list(result.shape)}{mode} for inputs of shape {list(inputs.shape)}, not "
             f"{list(wanted)} ([batch, time, outputs]). {_shape_advice(tuple(result.shape), wanted)}"
         )
     return result
-
-
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Torch's, numpy's and Python's global generators seeded, on the processor; as before afterwards."""
-    python, legacy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        np.random.seed(seed % 2**32)
-        random.seed(seed)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)
-
-
-def described(error: BaseException, file: Path | None = None) -> str:
-    """An error of a user's code in one line: its type, its text, and where it was raised.
-
-    Args:
-        error: with its traceback.
-        file: the place in this file is given, where the traceback has one; else the innermost outside of packages.
-    """
-    frames = traceback.extract_tb(error.__traceback__)
-    engine = str(Path(__file__).resolve().parents[2])
-    own = [frame for frame in frames if file is not None and Path(frame.filename).resolve() == file]
-    near = own or [frame for frame in frames if not _is_installed(frame.filename) and engine not in frame.filename]
-    place = f" ({Path(near[-1].filename).name}, line {near[-1].lineno})" if near else ""
-    text = " ".join(str(error).split()).rstrip(".")
-    return f"{type(error).__name__}{place}: {text}" if text else f"{type(error).__name__}{place}"
 
 
 def _arguments(
@@ -294,7 +265,7 @@ def _import(target: str, place: str, folders: Sequence[Path]) -> ModuleType:
         file = next((path for folder in [Path(), *folders] if (path := (folder / place)).is_file()), None)
         if file is None:
             raise ModuleError(f"{target!r}: there is no file {place}{_searched(folders)}.")
-        return _import_from(file.resolve().parent, file.stem, target)
+        return _import_from(file.parent.resolve(), file.stem, target)  # a link keeps its own name
     top = place.partition(".")[0]
     folder = next((folder for folder in folders if _holds(folder, top)), None)
     if folder is not None:
@@ -319,7 +290,7 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
     loaded = sys.modules.get(top)
     if loaded is not None and top not in _loaded:
         file = getattr(loaded, "__file__", None)
-        if file is None or not Path(file).resolve().is_relative_to(folder):
+        if file is None or not _lies_in(Path(file), folder, top):
             raise ModuleError(
                 f"{target!r}: {folder / top} has the name of the module {top} ({file or 'built in'}), which is in use. "
                 "Give the file another name."
@@ -339,12 +310,12 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
         sys.path.append(str(folder))
         for each in set(sys.modules) - before:
             file = getattr(sys.modules[each], "__file__", None)
-            if file and Path(file).resolve().is_relative_to(folder) and not _is_installed(file):
-                _loaded[each] = (Path(file).resolve(), _stamp(Path(file)))
+            if file and not _is_installed(file) and _lies_in(Path(file), folder, each.partition(".")[0]):
+                _loaded[each] = (folder, Path(file), _stamp(Path(file)))
 
 
-_loaded: dict[str, tuple[Path, tuple[int, int]]] = {}
-"""By name, the modules that were imported from users' folders: their files, with times and sizes."""
+_loaded: dict[str, tuple[Path, Path, tuple[int, int]]] = {}
+"""By name, the modules that were imported from users' folders: folder and file, with its time and size."""
 
 
 _generation = 0
@@ -358,11 +329,18 @@ def generation() -> int:
 def _drop_stale(folder: Path) -> None:
     """Forgets all imported files of users if one of them changed or lies elsewhere: they may hold parts of another."""
     global _generation
-    if any(not path.is_relative_to(folder) or _stamp(path) != stamp for path, stamp in _loaded.values()):
+    if any(home != folder or _stamp(path) != stamp for home, path, stamp in _loaded.values()):
         _generation += 1
         for name in _loaded:
             sys.modules.pop(name, None)
         _loaded.clear()
+
+
+def _lies_in(file: Path, folder: Path, top: str) -> bool:
+    """Whether the file of a loaded module is in a folder, itself or by a link to its package or to it."""
+    real = file.resolve()
+    places = (folder, (folder / top).resolve(), (folder / f"{top}.py").resolve())
+    return file.is_relative_to(folder) or any(map(real.is_relative_to, places))
 
 
 def _stamp(path: Path) -> tuple[int, int]:
@@ -374,10 +352,8 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _attempt(name: str, target: str) -> ModuleType:
-    try:
+    with foreign_code(lambda error: f"{target!r}: the import of {name} failed: {error}."):
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:  # any fault of foreign code
-        raise ModuleError(f"{target!r}: the import of {name} failed: {described(error)}.") from error
 
 
 def _holds(folder: Path, top: str) -> bool:

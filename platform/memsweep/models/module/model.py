@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memsweep import registry
+from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.trial import ROUNDINGS_OF_STATES
 from memsweep.errors import ModuleError
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
@@ -26,15 +28,15 @@ from memsweep.models.module.anatomy import (
     anatomy,
     build_module,
     findings,
-    tensors_of,
+    looked_at,
     to_dtype,
 )
 from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.factory import described as described_error
-from memsweep.models.module.factory import outputs_of, probe_inputs, resolve, seeded
+from memsweep.models.module.factory import Factory, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
 from memsweep.models.signature import signature_of
+from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
 
@@ -77,6 +79,20 @@ class Module(Model):
         """A training batch comes at once, as in a loop of one's own: dropout and batch norm are of all of it."""
         return Traits(whole_batch=True, reads_ids=config.tokens, runs_longer=False, trains_plainly=True)
 
+    @functools.cached_property
+    def frozen_weights(self) -> frozenset[str]:
+        """The names of the weights that training leaves as they are."""
+        return frozenset(each.name for each in self.anatomy.tensors if each.frozen)
+
+    @classmethod
+    def count_parameters(cls, config: ModuleConfig, task: Any) -> int:
+        made = registry.get(registry.TASK, task.name)(task)
+        signature = Signature(made.inputs, made.outputs, made.horizon)
+        tensors = anatomy(config, signature).tensors
+        trained = {each.name for each in tensors if not each.frozen and each.role.part is not Part.STATISTIC}
+        initial = cls.initial(config, signature, np.random.default_rng(0))
+        return sum(weight.size for name, weight in initial.items() if name in trained)
+
     @classmethod
     def initial(cls, config: ModuleConfig, signature: Signature, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """The module's own initialization, with torch seeded by the generator."""
@@ -106,12 +122,18 @@ class Module(Model):
             described = anatomy(config, signature).tensors
             refusals = findings(config, signature).refusals
             vmap = vmap_refusal(config, signature) if config.replicas == "vmap" else None
+            steps = step_of(build_module(config, signature, 0))
         except ModuleError as error:
             yield str(error).rstrip(".")
             return
         yield from refusals
+        if trial.training.steps and all(each.frozen or each.role.part is Part.STATISTIC for each in described):
+            yield (
+                f"training.steps is {trial.training.steps}, but every parameter of {config.factory} is frozen "
+                "(requires_grad is off): use training.steps=0, which measures it as it is, or let one be trained"
+            )
         of_states = [name for name in trial.perturbation.roundings if name in ROUNDINGS_OF_STATES]
-        if of_states and step_of(build_module(config, signature, 0)) is None:
+        if of_states and steps is None:
             yield (
                 f"perturbation.roundings has {', '.join(of_states)}, but {config.factory} has no method step(x, state) "
                 "that gives (y, state): write one, or round its weights alone"
@@ -198,6 +220,7 @@ class Module(Model):
 
     def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
         fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}
+        fixed |= self.frozen_weights if self.training else frozenset()
         own = {name: value.detach() if name in fixed else value for name, value in own.items()}
         given = {name: _used(own[name], self._buffers_and_parameters[name]) for name in own}
         outputs: Tensor = outputs_of(torch.func.functional_call(self.module, given, (inputs,)))
@@ -226,6 +249,7 @@ class Module(Model):
 
     def weights_from(self, state: Weights) -> dict[str, Tensor]:
         own, whole = self._buffers_and_parameters, self.module.state_dict(keep_vars=True)
+        state = under_names(whole, state)
         names = {each.name for each in self.anatomy.tensors}
         for name, tensor in whole.items():
             is_weight = name in names or any(tensor is own[other] for other in names)
@@ -261,8 +285,7 @@ def vmap_refusal(config: ModuleConfig, signature: Signature) -> str | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: object) -> str | None:
-    del factory
+def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) -> str | None:
     about = anatomy(config, signature)
     if about.draws:
         return "it draws random numbers in training"
@@ -286,11 +309,26 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: object) -
             )
         except Exception as error:  # torch refuses in many ways
             if how == "sequential":
-                raise
-            return described_error(error)
+                with looked_at(config.factory, factory.file):
+                    raise
+            return in_one_line(error)
         results.append([outputs.detach(), *gradients])
     equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results, strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
+
+
+def under_names(own: Collection[str], state: Weights) -> dict[str, Tensor]:
+    """A state under a module's own names, without whose common beginning it may come: where a child ``net`` holds all
+    of a module, the reader of files took ``net.`` for a wrapper's.
+    """
+    words = next(iter(own), "").split(".")[:-1]
+    beginnings = [".".join(words[: count + 1]) + "." for count in range(len(words))]
+    for start in beginnings:
+        if all(name.startswith(start) for name in own) and not any(name in own for name in state):
+            whole = {start + name: tensor for name, tensor in state.items()}
+            if any(name in own for name in whole):
+                return whole
+    return dict(state)
 
 
 def _alike(one: Tensor, other: Tensor) -> bool:
@@ -305,9 +343,11 @@ def _shape(tensor: Tensor) -> str:
 
 
 def _used(weight: Tensor, like: Tensor) -> Tensor:
-    """A stored weight as the module has it: complex, or a number without dimensions."""
+    """A stored weight as the module has it: complex, a whole number, or a number without dimensions."""
     if like.is_complex():
         weight = torch.view_as_complex(weight.contiguous())
+    elif not like.is_floating_point():
+        weight = weight.round().to(like.dtype)
     return weight.reshape(like.shape) if weight.shape != like.shape else weight
 
 

@@ -30,6 +30,7 @@ class Described:
         role: what it does.
         reason: why it is taken to do this.
         guessed: the reason is neither a pattern of the study nor a convention of torch.
+        frozen: its ``requires_grad`` is off, so training leaves it as it is.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Described:
     role: Role
     reason: str
     guessed: bool
+    frozen: bool = False
 
 
 def describe(
@@ -61,7 +63,9 @@ def describe(
             part, reason, guessed = Part(given), "pattern of the study", False
         else:
             part, reason, guessed = _part(own, above, tensor, owners[above], above in first, above in last)
-        result.append(Described(name, tuple(tensor.shape), _role(part, own, tensor), reason, guessed))
+        result.append(
+            Described(name, tuple(tensor.shape), _role(part, own, tensor), reason, guessed, not tensor.requires_grad)
+        )
     for name, tensor in statistics.items():
         role = Role(Part.STATISTIC, _axes(tensor))
         result.append(Described(name, tuple(tensor.shape), role, "buffer that training changes", False))
@@ -156,7 +160,7 @@ def table(described: list[Described]) -> Iterator[str]:
             each.name,
             " x ".join(map(str, each.shape)) or "1",
             str(each.role.part),
-            f"{'guessed: ' if each.guessed else ''}{each.reason}",
+            f"{'guessed: ' if each.guessed else ''}{each.reason}{', frozen' if each.frozen else ''}",
         )
         for each in described
     ]

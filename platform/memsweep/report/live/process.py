@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import select
 import socket
 import subprocess
 import sys
@@ -14,6 +13,8 @@ import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from memsweep.report.live.door import await_reader
 
 if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
@@ -50,7 +51,8 @@ class LivePage:
             with contextlib.suppress(OSError):  # a machine without loopback: the sweep runs without a page
                 self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
                 self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}/{self._token}/"
-                threading.Thread(target=self._await_reader, args=(self._socket,), daemon=True).start()
+                if not write:
+                    threading.Thread(target=self._await_reader, args=(self._socket,), daemon=True).start()
         if write:
             self._start()
 
@@ -93,17 +95,17 @@ class LivePage:
             self._socket.close()
 
     def _await_reader(self, listening: socket.socket) -> None:
-        """Starts the process when the first browser connects: until then the page costs a thread that sleeps."""
+        """Starts the process for the first reader who knows the address: until then a thread sleeps."""
         with contextlib.suppress(OSError, ValueError):  # the socket was closed: nobody came
-            while not self._closed:
-                if select.select([listening], [], [], 1.0)[0]:
-                    self._start()
-                    return
+            reader = await_reader(listening, self._token, lambda: self._closed)
+            if reader is not None:
+                with reader:
+                    self._start(reader)
 
-    def _start(self) -> None:
+    def _start(self, reader: socket.socket | None = None) -> None:
         engine = str(Path(__file__).resolve().parents[3])
         paths = os.pathsep.join(filter(None, [engine, os.environ.get("PYTHONPATH")]))
-        handles = (self._socket.fileno(),) if self._socket is not None else ()
+        handles = [each.fileno() if each is not None else None for each in (self._socket, reader)]
         with self._lock, contextlib.suppress(OSError):  # no process to be had: the sweep needs none
             if self._closed or self._process is not None:
                 return
@@ -112,11 +114,11 @@ class LivePage:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                pass_fds=handles,
+                pass_fds=[each for each in handles if each is not None],
                 start_new_session=True,  # Ctrl-C is for the sweep, which ends the page
                 env={**os.environ, "PYTHONPATH": paths},
             )
-            first = {**self._about, "token": self._token, "socket": handles[0] if handles else None}
+            first = {**self._about, "token": self._token, "socket": handles[0], "connection": handles[1]}
             process.stdin.write(f"{json.dumps(first)}\n".encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
             os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]

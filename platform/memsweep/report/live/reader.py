@@ -34,6 +34,9 @@ def main() -> None:
         from memsweep.report.live.server import PageServer
 
         server = PageServer(socket.socket(fileno=about["socket"]), about["token"], board)
+        if about["connection"] is not None:
+            with contextlib.suppress(OSError):  # the first reader is gone already
+                server.answer(socket.socket(fileno=about["connection"]))
         threading.Thread(target=server.serve_forever, name="server", daemon=True).start()
     _show(board, about)
     board.await_no_reader(6.0)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hmac
 import json
 import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from memsweep.gate import each_text
 from memsweep.report.live.board import Board
+from memsweep.report.live.door import refusal
 
-HOSTS = ("127.0.0.1", "localhost")
-"""What a browser may call this machine: a page of another name that was bound to this address (DNS rebinding) gets no
-answer. Any port: the address may be forwarded (``ssh -L``)."""
 _PATIENCE = 10.0  # seconds that a reader may take for a piece of what it asked for
 _FIRST = 120.0  # seconds until the first page is there
 _PAUSE, _ALIVE = 1.0, 10.0  # seconds between events at least, and at most
@@ -42,6 +40,10 @@ class PageServer(ThreadingHTTPServer):
         self.socket.close()
         self.socket, self.token, self.board = listening, token, board
 
+    def answer(self, connection: socket.socket) -> None:
+        """Answers a reader whose connection was accepted before."""
+        self.process_request(connection, connection.getpeername())
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that was closed is no error."""
 
@@ -53,13 +55,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answers with the page or its events."""
-        host = (self.headers.get("Host") or "").rpartition(":")
-        if (host[0] if host[2].isdigit() else host[2]) not in HOSTS:
-            return self.send_error(421, "This page is for browsers of its own machine")
-        for name, answer in (("", self._page), ("events", self._events)):
-            if hmac.compare_digest(self.path.encode(), f"/{self.server.token}/{name}".encode()):
-                return answer()
-        return self.send_error(404)
+        status = refusal(self.path, self.headers.get("Host") or "", self.server.token)
+        if status:
+            return self.send_error(status, "This page is for browsers of its own machine" if status == 421 else None)
+        return self._events() if self.path.endswith("/events") else self._page()
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is logged."""
@@ -74,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _events(self) -> None:
         self._begin("text/event-stream")
         for event in self.server.board.events(_PAUSE, _ALIVE):
-            text = f"event: {event[0]}\ndata: {json.dumps(event[1])}\n\n" if event else ": still there\n\n"
+            text = f"event: {event[0]}\ndata: {json.dumps(each_text(event[1]))}\n\n" if event else ": still there\n\n"
             self.wfile.write(text.encode())
             if event and event[0] == "end":  # the reader fetches the last page, then it leaves
                 self.connection.settimeout(_LAST)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from memsweep.redaction import without_secrets
 from memsweep.stability.verdict.trend import Slope
 
 MOST_NAMED = 6
@@ -114,5 +115,5 @@ def quoted(names: Sequence[str]) -> str:
 
 
 def clean(text: str) -> str:
-    """Text without characters that no XML file may hold and that a terminal would obey."""
-    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    """Text without secrets and without characters that no XML file may hold and that a terminal would obey."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in without_secrets(text))

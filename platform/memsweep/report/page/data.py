@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep.gate import each_text
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.learning_rates.curves import rate_of
@@ -59,7 +60,7 @@ def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: C
         "charts_left_out": charts.left_out,
         **trials.content(),
     }
-    text = json.dumps(plain(content), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    text = json.dumps(each_text(plain(content)), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

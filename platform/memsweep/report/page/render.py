@@ -13,6 +13,7 @@ from typing import Any
 import jinja2
 
 from memsweep.config.schema.objective import objectives
+from memsweep.gate import gated
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
@@ -216,6 +217,7 @@ def templates() -> jinja2.Environment:
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(HERE.parent / "templates"),
         autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
+        finalize=lambda value: gated(value) if type(value) is str else value,  # what is no markup is foreign text
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

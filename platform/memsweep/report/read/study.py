@@ -27,6 +27,8 @@ from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
+from memsweep.sweep.store.tables import not_measured as without
+from memsweep.sweep.store.versions import OtherSchemaError
 
 _TOGETHER = 500  # results whose small tables become one
 _WORDS = {"identity", "ball", "norm", "method"}
@@ -63,6 +65,7 @@ class Study:
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings.
         left_out: stored results that the plan does not name (older code, other overrides).
+        absent: ``table.column`` that an earlier version of memsweep did not measure -> number of trials.
         search: what was searched, and how it went; None for a study that searches nothing.
         command: that computed it last; empty where the plan does not say.
         source: the study as that command named it, by its name or its file; empty where the plan does not say.
@@ -86,6 +89,7 @@ class Study:
     overrides: tuple[str, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
+    absent: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
         """The rows of some trials in a table, in its order."""
@@ -127,7 +131,11 @@ class Study:
 def not_measured(study: Study) -> list[str]:
     """What could not be measured of trained models, and why, with the number of trials."""
     texts = Counter(record["summary"]["not_measured"] for record in study.records.values() if _failed(record))
-    return [f"{text} ({count} trials)" for text, count in texts.most_common(5)]
+    later = [
+        f"{column}, which an earlier version of memsweep that computed them did not store ({count} trials)"
+        for column, count in study.absent.items()
+    ]
+    return [f"{text} ({count} trials)" for text, count in texts.most_common(5)] + later
 
 
 def _failed(record: Mapping[str, Any]) -> bool:
@@ -139,6 +147,7 @@ class Known:
 
     def __init__(self) -> None:
         self.records: dict[str, Record] = {}
+        self._absent: dict[str, list[str]] = {}
         self._parts: dict[str, Any] = {}
         self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in names()}
 
@@ -156,6 +165,8 @@ class Known:
                 record["config"] = self.shared(record["config"])
                 record["provenance"] = self.shared(record["provenance"])
                 self.records[identity] = record
+                if absent := [f"{name}.{column}" for name in names() for column in without(name, tables[name])]:
+                    self._absent[identity] = absent
                 for name, part in parts.items():
                     part.append(tables[name])
             for name, part in parts.items():  # thousands of small tables take five times the memory of one
@@ -167,6 +178,10 @@ class Known:
     def shared(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The same settings, of which each part is one object for all trials that have an equal one: most do."""
         return {sys.intern(key): self._parts.setdefault(json.dumps(part), part) for key, part in settings.items()}
+
+    def absent(self, chosen: Sequence[str]) -> dict[str, int]:
+        """Column that some of these trials lack, as ``table.column`` -> their number."""
+        return dict(Counter(column for identity in chosen for column in self._absent.get(identity, ())))
 
     def tables(self, chosen: Sequence[str]) -> dict[str, pd.DataFrame]:
         """The tables of some trials, in their order. Columns that repeat a few words are categories."""
@@ -199,7 +214,8 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         known: the results that an earlier call has read, which are not read again; those of this call are added.
 
     Raises:
-        StoreError: the folder or its plan does not exist, the plan is damaged, or the storage cannot be read.
+        StoreError: the folder or its plan does not exist, the plan is damaged, a newer version of memsweep wrote a
+            result, or the storage cannot be read.
     """
     place = Location.at(where)
     store, plan = Store(place), read_plan(place)
@@ -230,6 +246,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         source=str(plan.provenance.get("source") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
+        absent=known.absent(whole),
         runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
     )
 
@@ -239,6 +256,8 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
     try:
         record = store.record(identity)
         return record, {name: store.arrow(name, record) for name in names()}
+    except OtherSchemaError:
+        raise  # it may be whole
     except StoreError as error:
         if isinstance(error.__cause__, OSError) and store.location.local is None:
             raise  # the bucket is away: that says nothing of the result

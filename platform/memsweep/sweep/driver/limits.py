@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-LIMIT_REACHED = 3
-"""Exit code of a run that a limit ended before its work was done."""
-
 
 @dataclass(frozen=True)
 class Limits:

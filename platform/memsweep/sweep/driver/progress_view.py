@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from memsweep.errors import filled, printable
+from memsweep.errors import filled
+from memsweep.gate import display, gated
 from memsweep.sweep.driver.progress import Snapshot
 
 if TYPE_CHECKING:
@@ -164,11 +165,11 @@ class LiveView:
             BarColumn(bar_width=12),
             TaskProgressColumn(table_column=Column(min_width=4, no_wrap=True)),
             TextColumn("{task.fields[words]}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
-            console=Console(file=stream),
+            console=Console(file=display(stream)),
             expand=True,
             refresh_per_second=4,
         )
-        self._task = self._progress.add_task(title, total=1.0, words=starting)
+        self._task = self._progress.add_task(gated(title), total=1.0, words=gated(starting))
 
     def __enter__(self) -> LiveView:
         self._progress.start()
@@ -180,7 +181,7 @@ class LiveView:
         self._progress.stop()
 
     def update(self, snapshot: Snapshot) -> None:
-        self._progress.update(self._task, completed=snapshot.fraction, words=describe(snapshot))
+        self._progress.update(self._task, completed=snapshot.fraction, words=gated(describe(snapshot)))
 
     def say(self, line: str, style: str = "") -> None:
-        self._progress.console.print(printable(line), style=style, markup=False, highlight=False)
+        self._progress.console.print(gated(line), style=style, markup=False, highlight=False)

@@ -104,7 +104,7 @@ def run(
 
     Raises:
         ConfigError: the resources of a pack are not there and never will be; nothing has been started.
-        MemsweepError: Ray cannot start or be joined.
+        MemsweepError: Ray cannot start or be joined, or no node came in time.
         StoreError: a stored result is damaged.
         StorageError: the journal cannot be written at the start; nothing has been started.
     """
@@ -182,5 +182,5 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
     from memsweep.sweep.ray.backend import ray_backend
 
     fit = partial(fitted, packs=plan.packs, workspace=workspace)
-    with ray_backend(work, plan.sweep.resources, fit, launch.address) as backend:
+    with ray_backend(work, plan.sweep.resources, len(plan.packs), fit, launch.address) as backend:
         yield backend

@@ -20,6 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
@@ -162,7 +163,7 @@ def _measure_all(
             for measured in measure(configs, arithmetic, threads, workspace, place, last, keep, clock):
                 sender.send((name, measured))
         except Exception as error:  # raised by a task or a model: the other programs are measured all the same
-            sender.send((name, f"{type(error).__name__}: {error}"[:300]))
+            sender.send((name, in_one_line(error)[:300]))
 
 
 def measure(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import asks_measures
+from memsweep.config.schema.trial import asks_measures, mixes_models
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -59,6 +59,15 @@ CONDITIONAL: dict[str, Condition] = {
     ),
     "memsweep.config.schema.batch_loss.trains_over_sequences": lambda config, kernels: trains_over_sequences(config),
     "memsweep.config.schema.trial.asks_measures": lambda config, kernels: asks_measures(config),
+    "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
+        config.chain is None and asks_measures(config) and mixes_models(config.model)
+    ),
+    "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
+        registry.get(registry.MODEL, config.model.name), "frozen_weights"
+    ),
+    "memsweep.learning.state.plain_tensors.holds_special_tensors": lambda config, kernels: (
+        config.training.weights_file is not None
+    ),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
@@ -148,7 +157,7 @@ def data_fingerprint(config: Any) -> str:
     A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
     folder in their place, the names and sizes of the files in it are hashed.
     """
-    paths = [path for owner in filter(_is_of_part, _configs(config)) for path in _data_files(owner)]
+    paths = [path for _, path in data_files(config)]
     training = getattr(config, "training", None)
     if training is not None and training.weights_file is not None:
         paths.append(training.weights_file)
@@ -310,7 +319,10 @@ def _folders(top: str) -> list[Path]:
     if spec is None:
         return []
     inside = spec.submodule_search_locations
-    return [Path(place).resolve().parent for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    places = [Path(place) for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    # a link is followed, so that a package under development is not taken for an installed one; under another name
+    # than that of its target it is where the link lies
+    return [real.parent if (real := place.resolve()).name == place.name else place.parent.resolve() for place in places]
 
 
 GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)
@@ -359,9 +371,12 @@ def _is_of_part(config: Any) -> bool:
     return getattr(config, "kind", None) in registry.KINDS
 
 
-def _data_files(owner: Any) -> list[Path]:
-    told = getattr(registry.get(owner.kind, owner.name), "data_files", None)
-    return [Path(path) for path in told(owner)] if told is not None else []
+def data_files(config: Any) -> list[tuple[Any, Path]]:
+    """The files that the parts of a config read, each with the part's own config."""
+    owners = [(owner, registry.get(owner.kind, owner.name)) for owner in filter(_is_of_part, _configs(config))]
+    return [
+        (owner, Path(path)) for owner, part in owners if hasattr(part, "data_files") for path in part.data_files(owner)
+    ]
 
 
 @functools.cache

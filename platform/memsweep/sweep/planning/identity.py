@@ -8,6 +8,10 @@ result; changed code shares nothing.
 
 The second half of an identity is that of the training: what decides the trained weights, and nothing of how they are
 measured. Trials of equal second halves have equal weights, so that one of them is trained and the others are measured.
+
+Identities were fixed once: what was added to the engine later, and a trial does not use, is in none. That is a field
+at its default here, and a method or a field that no code of the trial reaches in ``members``. A changed default of
+such a field is changed code: it moves the trials that read the field.
 """
 
 from __future__ import annotations
@@ -21,11 +25,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.core.reflect import key_of, keys, value_of
+from memsweep.config.core.reflect import default, key_of, keys, value_of
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
 from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, kernels_of, libraries
+from memsweep.sweep.planning.members import listed
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import ResourcesConfig
@@ -103,7 +108,9 @@ def _together(words: Iterable[str]) -> str:
 
 
 def identifying(config: Any) -> dict[str, Any]:
-    """The canonical form of a config without its cosmetic fields, at any depth; equal numbers are spelt alike.
+    """The canonical form of a config without cosmetic fields, and without later ones at their defaults, at any depth.
+
+    Equal numbers are spelt alike.
 
     Raises:
         RegistryError: two fields of a config have one key, so that one of them would not count.
@@ -111,28 +118,42 @@ def identifying(config: Any) -> dict[str, Any]:
     cls: type = type(config)
     first, fields = _counting(cls, tuple(keys(cls)))
     data: dict[str, Any] = {first: config.name if first == "name" else cls.__qualname__}
-    for key, field, added in fields:
+    for key, field, left_out in fields:
         value = value_of(config, field)
-        if not (added and value is None):
+        if value != left_out:
             data[key] = _plain(value)
     return data
 
 
 @functools.lru_cache(maxsize=512)
-def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str, dataclasses.Field[Any], bool]]]:
-    """The key of what a config is called; and key, field and whether it was added later, of each field that counts.
+def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str, dataclasses.Field[Any], Any]]]:
+    """The key of what a config is called; and key, field and the value that is left out, of each field that counts.
 
     Args:
         cls: of the config.
         written: its keys, which grow with the registered parts where it is open for them.
     """
-    first, fields = "name" if getattr(cls, "kind", None) in registry.KINDS else "class", dataclasses.fields(cls)
+    first = "name" if getattr(cls, "kind", None) in registry.KINDS else "class"
+    fields = dataclasses.fields(cls)
     if len({first, *map(key_of, fields)}) <= len(fields):
         raise RegistryError(
             f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {first}: rename it."
         )
     counting = ((key, keys(cls)[key]) for key in written if not keys(cls)[key].metadata.get("cosmetic"))
-    return first, [(key, field, bool(field.metadata.get("added"))) for key, field in counting]
+    return first, [(key, field, _left_out(cls, field)) for key, field in counting]
+
+
+def _left_out(cls: type, field: dataclasses.Field[Any]) -> Any:
+    """The value with which a field is in no identity: the default of a field that was added to a class of the engine.
+
+    A value that no field has, for a field that identities have held from the first.
+    """
+    if field.metadata.get("added"):
+        return None
+    owners = [each for each in cls.__mro__ if field.name in vars(each).get("__annotations__", {})]
+    is_new = all(field.name not in listed().get(each.__qualname__, ()) for each in owners)
+    is_of_engine = all(each.__module__.partition(".")[0] == "memsweep" for each in owners)
+    return default(field) if is_new and is_of_engine else dataclasses.MISSING
 
 
 def _plain(value: Any) -> Any:

@@ -20,8 +20,9 @@ from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.record import MEND, OtherSchemaError, from_json, of_schema, require_config, sealed, to_json
+from memsweep.sweep.store.record import MEND, from_json, of_form, require_config, sealed, to_json
 from memsweep.sweep.store.shape import require
+from memsweep.sweep.store.versions import Form, OtherSchemaError
 
 if TYPE_CHECKING:
     from memsweep.config.claims.types import Claims
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 FILES = ("plan.copy.json", "plan.json")
 """In the order in which they are written."""
 SCHEMA = 3
+_FORM = Form[dict[str, Any]](SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ class _SearchPlan(_Plan, total=False):
 
 
 def _plan(content: dict[str, Any], where: str) -> StoredPlan:
-    data = of_schema(content, SCHEMA, where)
+    data = of_form(_FORM, content, where)
     require(data, _SearchPlan, where, "")
     cells, confirm = data.get("cells", []), data.get("confirm")
     for config in [*(row["config"] for row in data["trials"]), *cells]:

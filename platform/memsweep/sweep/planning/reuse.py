@@ -59,13 +59,20 @@ class Reuse:
             store.copy_from(Store(folder), identity)
 
 
-def find_reusable(trials: Sequence[PlannedTrial], store: Store, results: Location) -> Reuse:
-    """Finds the stored results of these trials; reads and checks every file of a result that is to be reused."""
+def find_reusable(trials: Sequence[PlannedTrial], store: Store, results: Location | None) -> Reuse:
+    """Finds the stored results of these trials; reads and checks every file of a result that is to be reused.
+
+    Args:
+        trials: the trials.
+        store: the study's results.
+        results: the folder of all studies, which are searched as well; None: the study's own results alone.
+    """
     required = {trial.identity for trial in trials}
     stored = required & store.identities()
     damaged = store.check(stored)
     here = frozenset(stored - damaged.keys())
-    return Reuse(here, find_elsewhere(results, required - here), damaged)
+    elsewhere = find_elsewhere(results, required - here) if results is not None else {}
+    return Reuse(here, elsewhere, damaged)
 
 
 class Why(enum.StrEnum):

@@ -5,7 +5,8 @@ that cannot change a number: comments, docstrings, annotations, messages of erro
 sentences alone (``SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
 of its module is not part of its text, so code may move from file to file. A branch for some trials alone
 (``_BRANCHES``) is a text of its own beside that of its definition: it counts for the trials whose closure holds its
-condition.
+condition. A method or a field that was added to a class later is a definition of its own
+(``memsweep.sweep.planning.members``): one that no trial reaches moves none.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memsweep.sweep.planning.members import Member, bases, is_mentioned, mentioned, names_bound, take_later
+
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
 SENTENCES = frozenset(
@@ -32,6 +35,9 @@ SENTENCES = frozenset(
 _BRANCHES = frozenset(
     {
         "asks_measures",
+        "freezes_weights",
+        "holds_special_tensors",
+        "mixes_models",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
@@ -60,6 +66,9 @@ class Module:
         texts: name of a definition -> hash of its text.
         references: name of a definition -> {spelling in its text: the definition it stands for}.
         branches: name of a definition -> the condition, hash and references of each of its branches.
+        mentions: name of a definition -> the words in its text.
+        members: name of a class -> its later members, which are definitions as well.
+        bases: name of a class -> its bases; None for one that is not part of the graph.
         imports: name that an import at the top binds -> the definition it stands for.
         outside: top names of all modules that the file imports.
     """
@@ -67,6 +76,9 @@ class Module:
     texts: dict[str, str] = field(default_factory=dict)
     references: dict[str, dict[str, Definition]] = field(default_factory=dict)
     branches: dict[str, list[tuple[Definition, str, dict[str, Definition]]]] = field(default_factory=dict)
+    mentions: dict[str, set[str]] = field(default_factory=dict)
+    members: dict[str, list[Member]] = field(default_factory=dict)
+    bases: dict[str, list[Definition | None]] = field(default_factory=dict)
     imports: dict[str, Definition] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
 
@@ -92,14 +104,20 @@ class SourceGraph:
             cut: which definitions are left out, with everything that only they refer to.
         """
         reached: set[Definition] = set()
+        words = {""}
+        members: set[tuple[str, Definition]] = set()  # later members of the classes so far, after the word for each
         waiting = [self._resolve(root) for root in roots]
         while waiting:
             definition = waiting.pop()
-            if definition in reached or cut(definition):
-                continue
-            reached.add(definition)
-            for _, references in self._parts(definition, cut):
-                waiting += map(self._resolve, references.values())
+            if definition not in reached and not cut(definition):
+                reached.add(definition)
+                for _, references in self._parts(definition, cut):
+                    waiting += map(self._resolve, references.values())
+                words |= self._mentions(definition)
+                members.update(self._members(definition))
+            if not waiting:
+                found = {each for each in members if is_mentioned(each[0], words)}
+                waiting, members = [member for _, member in found], members - found
         return frozenset(reached)
 
     def digest(self, reached: Iterable[Definition], cut: Cut) -> str:
@@ -146,12 +164,39 @@ class SourceGraph:
             definition = module.imports[word]
         return definition[0], WHOLE
 
+    def _mentions(self, definition: Definition) -> set[str]:
+        """The words by which a definition could reach a member of a class."""
+        name, word = definition
+        found = self._module(name).mentions
+        return set().union(*(found.values() if word == WHOLE else (found.get(word, ()), found.get(_EFFECTS, ()))))
+
+    def _members(self, definition: Definition) -> Iterator[tuple[str, Definition]]:
+        """The later members of a class, or of all classes of a module, each after the word that reaches it."""
+        name, word = definition
+        found = self._module(name).members
+        for owner in found if word == WHOLE else [word]:
+            for member in found.get(owner, ()):
+                always = member.always or self._has_foreign_base((name, owner))
+                yield "" if always else member.name, (name, member.key)
+
+    def _has_foreign_base(self, definition: Definition) -> bool:
+        """Whether a class, or one in it, has a base, at any depth, that is not part of the graph."""
+        seen: set[Definition] = set()
+        waiting: list[Definition | None] = [definition]
+        while waiting:
+            if (base := waiting.pop()) is None or (found := self._resolve(base))[1] == WHOLE:
+                return True
+            if found not in seen:
+                seen.add(found)
+                waiting += self._module(found[0]).bases.get(found[1], ())
+        return False
+
     def _parts(self, definition: Definition, cut: Cut) -> Iterator[tuple[str, dict[str, Definition]]]:
         """Hash and references of everything that counts with a definition."""
         name, word = definition
         module = self._module(name)
         for each in module.texts if word == WHOLE else (word, _EFFECTS):
-            if each in module.texts:
+            if each in module.texts and not (word == WHOLE and "." in each):
                 yield module.texts[each], module.references[each]
             for condition, text, references in module.branches.get(each, ()):
                 if not cut(self._resolve(condition)):
@@ -180,7 +225,7 @@ class SourceGraph:
         within = [(node, found) for node, found in within if not _is_type_only(node)]
         for node, _ in within:
             module.imports |= imports.bound_by([node])
-        defined = {word: (name, word) for node, _ in within for word in _defines(node)}
+        defined = {word: (name, word) for node, _ in within for word in names_bound(node)}
         texts: dict[str, list[str]] = {}
         if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
             texts.setdefault(_EFFECTS, [])
@@ -190,11 +235,17 @@ class SourceGraph:
             if type(node) in _IMPORTS or _is_text(node):
                 continue
             known = defined | module.imports | imports.bound_by(found)
-            text, references, branches = _plain(node, known)
-            for word in _defines(node) or [_EFFECTS]:
+            statements = [(word, node) for word in names_bound(node) or [_EFFECTS]]
+            if isinstance(node, ast.ClassDef) and not self._is_whole(name):
+                module.bases[node.name] = [_base(each, known) for each in bases(node)]
+                module.members[node.name] = [each for each in take_later(node) if each.name not in SENTENCES]
+                statements += [(each.key, each.node) for each in module.members[node.name]]
+            for word, statement in statements:
+                text, references, branches, words = _plain(statement, known)
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
                 module.branches.setdefault(word, []).extend(branches)
+                module.mentions.setdefault(word, set()).update(words)
         module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
         return module
 
@@ -307,28 +358,26 @@ def _is_named(node: ast.AST, names: Collection[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def _defines(node: ast.stmt) -> list[str]:
-    """Names that a statement at the top of a module binds, imports apart."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return [node.name]
-    if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
-    return []
+def _base(node: ast.expr, known: dict[str, Definition]) -> Definition | None:
+    """The definition that a base of a class stands for: of a class in a class, the outer one."""
+    names = ast.unparse(node).split(".")
+    module, word = known.get(names[0], ("", ""))
+    return None if not module else (module, names[1]) if word == WHOLE and len(names) > 1 else (module, word)
 
 
 def _plain(
     node: ast.stmt, known: dict[str, Definition]
-) -> tuple[str, dict[str, Definition], list[tuple[Definition, str, dict[str, Definition]]]]:
-    """The text of a statement, which is stripped, by spelling the definitions that its names stand for, and the same
-    of its branches, after the condition of each.
+) -> tuple[str, dict[str, Definition], list[tuple[Definition, str, dict[str, Definition]]], set[str]]:
+    """The text of a statement, which is stripped, by spelling the definitions that its names stand for, the same of
+    its branches, after the condition of each, and the words in all of it.
 
     A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
     """
     stripper = _Stripper()
     stripped = stripper.visit(node)
     branches = [(known[branch.test.func.id], *_read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
-    return *_read_text(stripped, known), branches
+    words = {word for each in (stripped, *stripper.branches) for word in mentioned(each)}
+    return *_read_text(stripped, known), branches, words
 
 
 def _read_text(stripped: ast.AST, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
-from memsweep.sweep.planning.resources import slots
+from memsweep.sweep.ray.capacity import slots_of_cluster
 from memsweep.sweep.ray.scratch import scratch_folder
-from memsweep.sweep.ray.session import Head, nodes, ray_session
+from memsweep.sweep.ray.session import Head, ray_session
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
 from memsweep.sweep.worker.failure import StoppedError
@@ -29,23 +29,26 @@ Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
 
 
 @contextmanager
-def ray_backend(work: Work, resources: ResourcesConfig, fit: Fit, address: str | None) -> Iterator[RayBackend]:
+def ray_backend(
+    work: Work, resources: ResourcesConfig, packs: int, fit: Fit, address: str | None
+) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
 
     Args:
         work: function that a worker runs with a job.
         resources: what one pack asks for.
+        packs: how many there are so far.
         fit: what it gets, and the bytes of tensors that its process may hold on a GPU; called once Ray runs.
         address: see ``memsweep.sweep.ray.session``.
 
     Raises:
-        ConfigError: no node of the cluster can ever hold one pack.
-        MemsweepError: Ray cannot start or be joined.
+        ConfigError: the cluster can never hold one pack.
+        MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
     with ray_session(address) as head:
-        slots(resources, nodes())  # raises an error if no node has the resources
+        slots_of_cluster(resources, packs)
         resources, card_bytes = fit(resources)
-        yield RayBackend(work, resources, slots(resources, nodes()), card_bytes, head)
+        yield RayBackend(work, resources, slots_of_cluster(resources, packs), card_bytes, head)
 
 
 class RayBackend:

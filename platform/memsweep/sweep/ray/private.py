@@ -73,6 +73,24 @@ def keep_credentials_out_of_runtime_environments() -> None:
     names.difference_update([name for name in names if name.startswith("AWS_")])
 
 
+def key_value(key: str) -> bytes:
+    """What the control store of the session's cluster holds under a key; empty where it holds nothing.
+
+    The state of Ray's autoscaler lies there, and its public interface takes requests and tells nothing.
+    """
+    found: bytes | None = _private("ray.experimental.internal_kv", "_internal_kv_get")(key)
+    return found or b""
+
+
+def announced_node_types() -> list[Any] | None:
+    """The node groups that the session's cluster has announced to its control store; None where it has not.
+
+    Each has a ``name``, ``resources`` and ``max_count`` (-1: any number).
+    """
+    config = _private("ray._private.state", "state").get_cluster_config()
+    return None if config is None else list(config.node_group_configs)
+
+
 def trial_error(trial: Any) -> tuple[BaseException | None, str]:
     """The error of one of Tune's trials, and its text.
 

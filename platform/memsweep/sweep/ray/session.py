@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError, MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, free_agent_port, head_processes, quiet_driver
@@ -58,8 +58,6 @@ class Head:
 class AddressError(MemsweepError):
     """No cluster can be joined at this address."""
 
-    exit_code = 2
-
 
 def cluster_of(given: str | None) -> str | None:
     """The cluster that a sweep joins; None if it starts Ray on this machine.
@@ -95,7 +93,7 @@ def ray_session(address: str | None) -> Iterator[Head]:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
 
     Raises:
-        MemsweepError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
+        BlockedError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
     """
     with _settings(address):
         import_ray(address)
@@ -143,30 +141,24 @@ def _shut_down() -> None:
         gc.enable()
 
 
-def nodes() -> list[Mapping[str, float]]:
-    """The resources of each living node of the session's cluster."""
-    import ray
-
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
 def count_nodes(address: str) -> int:
-    """How many nodes of a cluster live, asked in another process, so that this one joins nothing.
+    """How many nodes a cluster has or can have, asked in another process, so that this one joins nothing.
 
     Raises:
-        MemsweepError: the cluster cannot be joined.
+        BlockedError: the cluster cannot be joined.
     """
     code = (
         "import sys\n"
-        "from memsweep.sweep.ray.session import nodes, ray_session\n"
-        "with ray_session(sys.argv[1]): print(len(nodes()))"
+        "from memsweep.sweep.ray.session import ray_session\n"
+        "from memsweep.sweep.ray.capacity import most_nodes\n"
+        "with ray_session(sys.argv[1]): print(most_nodes())"
     )
     asked = subprocess.run([sys.executable, "-c", code, address], capture_output=True, text=True, check=False)
     count = (asked.stdout.strip() or "-").splitlines()[-1]
     if asked.returncode != 0 or not count.isdigit():
         last = (asked.stderr.strip() or "no answer").splitlines()[-1]
-        raise MemsweepError(
-            last.partition("MemsweepError: ")[2] or f"no Ray cluster could be joined at {address}: {last}"
+        raise BlockedError(
+            last.partition("BlockedError: ")[2] or f"no Ray cluster could be joined at {address}: {last}"
         )
     return int(count)
 
@@ -190,11 +182,11 @@ def _connect(address: str | None) -> None:
             ray.init(address=address, **quiet)
     except Exception as error:  # Ray raises bare Exceptions, too
         if address is None:
-            raise MemsweepError(
+            raise BlockedError(
                 f"Ray could not start on this machine: {without_secrets(str(error))} Run with --inline to go "
                 "without Ray."
             ) from error
-        raise MemsweepError(
+        raise BlockedError(
             f"no Ray cluster could be joined at {address!r}: {without_secrets(str(error))}. Start one (ray start "
             "--head), give its host:port with --address, or leave --address out to run on this machine."
         ) from error

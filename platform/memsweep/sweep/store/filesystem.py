@@ -7,6 +7,7 @@ shows an object only after all of it has arrived.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 import urllib.parse
@@ -18,7 +19,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memsweep.errors import StorageError, StoreError
+from memsweep.errors import MemsweepError, StorageError, StoreError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.retry import with_retries
 
@@ -29,6 +30,7 @@ S3 = "s3://"
 STAGING = ".partial"
 _STALE_SECONDS = 3600.0
 _READERS = 16
+_SHOWN = 100  # characters of a path that is too long
 _first_seen: dict[str, dict[str, float]] = {}  # location -> unfinished file -> monotonic seconds
 
 T = TypeVar("T")
@@ -314,6 +316,11 @@ def storage_errors(verb: str, where: object) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
+        if not isinstance(error, OSError) and not type(error).__module__.startswith("pyarrow"):
+            raise  # a fault of the code, not of the storage
+        if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+            told = f"cannot {verb} {str(where)[:_SHOWN]}...: the path is too long. Give a shorter one."
+            raise MemsweepError(told) from error
         cause = without_secrets(" ".join(str(getattr(error, "strerror", None) or error).split())).rstrip(".")
         raise StorageError(
             f"cannot {verb} {where}: {cause}",

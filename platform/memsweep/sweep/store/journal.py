@@ -205,6 +205,10 @@ def recovered_statuses(
             states[name] = status if status.state is state else status.to(state)
         elif status.state is State.RUNNING and failures.get(name, {}).get("time", status.counted) != status.counted:
             states[name] = status.to(State(failures[name]["outcome"]), failures[name])
+        elif status.given_up and status.state is not State.CANCELLED:
+            # its driver died between the last failure and another try, which nobody makes unasked
+            lacked_memory = status.kind.startswith(State.OUT_OF_MEMORY)
+            states[name] = replace(status, state=State.OUT_OF_MEMORY if lacked_memory else State.FAILED)
         elif status.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or status.state.has_result:
             states[name] = replace(status, state=State.QUEUED, since=now())
         else:

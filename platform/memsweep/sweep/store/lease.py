@@ -24,7 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
+from memsweep.gate import gated
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.record import now
@@ -42,7 +43,7 @@ _FOLDER = "lease"
 _TRIES = 6
 
 
-class HeldError(MemsweepError):
+class HeldError(BlockedError):
     """Another driver holds the lease of this sweep."""
 
 
@@ -82,7 +83,7 @@ class Holder:
         return self.is_here and _start_time(self.pid) != self.born
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}, since {self.since} ({self.command})"
+        return gated(f"process {self.pid} on {self.host}, since {self.since} ({self.command})")
 
 
 @dataclass(frozen=True)
@@ -93,14 +94,17 @@ class _LeaseFile:
         holder: the driver that wrote it.
         term: one more than that of every lease file that its driver found; the newer of two drivers has the higher one.
         beats: heartbeats so far, so that each of them changes the file.
+        folder: number of the study's folder on its disk, which a copy of the folder has not; 0 where it is not known.
     """
 
     holder: Holder
     term: int
     beats: int = 0
+    folder: int = 0
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"term": self.term, "beats": self.beats, **asdict(self.holder)}).encode()
+        numbers = {"term": self.term, "beats": self.beats, "folder": self.folder}
+        return json.dumps({**numbers, **asdict(self.holder)}).encode()
 
     @classmethod
     def of(cls, data: bytes) -> _LeaseFile:
@@ -108,12 +112,12 @@ class _LeaseFile:
         try:
             content = json.loads(data)
             values = {field.name: content[field.name] for field in fields(Holder)}
-            term, beats = content["term"], content["beats"]
+            term, beats, folder = content["term"], content["beats"], content.get("folder", 0)
         except (ValueError, TypeError, KeyError, RecursionError):
             return _DAMAGED
-        numbers = all(type(value) is int for value in (term, beats, values["pid"]))
+        numbers = all(type(value) is int for value in (term, beats, folder, values["pid"]))
         texts = all(isinstance(value, str) for name, value in values.items() if name != "pid")
-        return cls(Holder(**values), term, beats) if numbers and texts else _DAMAGED
+        return cls(Holder(**values), term, beats, folder) if numbers and texts else _DAMAGED
 
 
 _DAMAGED = _LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged"), 0)
@@ -174,7 +178,8 @@ def _acquire(location: Location, name: str, expiry: float) -> _LeaseFile:
     for left in reversed(range(_TRIES)):
         alive, dead = _watch(location, own=name, expiry=expiry)
         _refuse(alive, location)
-        lease = _LeaseFile(Holder.me(), max((_LeaseFile.of(data).term for data in dead.values()), default=0) + 1)
+        term = max((_LeaseFile.of(data).term for data in dead.values()), default=0) + 1
+        lease = _LeaseFile(Holder.me(), term, folder=_number(location))
         location.write(f"{_FOLDER}/{name}", lease.to_bytes())
         # a file that is new, or has changed since it counted as dead
         others = [_LeaseFile.of(data) for file, data in _others(location, name).items() if dead.get(file) != data]
@@ -196,16 +201,17 @@ def _watch(location: Location, *, own: str, expiry: float) -> tuple[list[Holder]
         The living drivers; the lease files of the dead ones, name -> content.
     """
     seen: dict[str, tuple[bytes, float]] = {}  # content and time of the first look
-    announced = False
+    announced, here = False, _number(location)
     while True:
         now, files = time.monotonic(), _others(location, own)
         alive, waited_for = [], []
         for name, data in files.items():
-            who = _LeaseFile.of(data).holder
+            lease = _LeaseFile.of(data)
+            who, copied = lease.holder, lease.folder not in (0, here)
             first, since = seen.setdefault(name, (data, now))
-            if (who.is_here and not who.process_is_gone) or first != data:
+            if (who.is_here and not copied and not who.process_is_gone) or first != data:
                 alive.append(who)
-            elif not who.is_here and now - since < expiry:
+            elif not who.process_is_gone and (copied or not who.is_here) and now - since < expiry:
                 waited_for.append(who)
         if alive or not waited_for:
             return alive, {} if alive else files
@@ -252,7 +258,7 @@ def _send_heartbeats(
             if not location.exists(own):
                 on_loss()
                 return
-            lease = replace(lease, beats=lease.beats + 1)
+            lease = replace(lease, beats=lease.beats + 1, folder=_number(location))
             location.write(own, lease.to_bytes())
             # a driver that counted as dead may have slept within its own heartbeat, and then have restored its file
             for other, data in _others(location, name).items():
@@ -260,6 +266,14 @@ def _send_heartbeats(
                     location.delete(f"{_FOLDER}/{other}")
         except OSError:  # no answer of the storage: the next round tries again
             continue
+
+
+def _number(location: Location) -> int:
+    """The number of a folder on its disk; 0 in a bucket, and where there is no folder yet."""
+    try:
+        return location.local.stat().st_ino if location.local is not None else 0
+    except OSError:
+        return 0
 
 
 def _machine() -> str:

@@ -12,9 +12,10 @@ from typing import Any, TypedDict, cast
 from memsweep.errors import StoreError, one_of
 from memsweep.outcome import Outcome
 from memsweep.sweep.store.shape import LARGEST, require
+from memsweep.sweep.store.versions import Form
 
-SCHEMA = 3
-"""Version of this form: no other one is read."""
+SCHEMA = 4
+"""Version of a record that is written."""
 OUTCOMES = frozenset({Outcome.DONE, Outcome.DIVERGED, Outcome.STOPPED_EARLY})
 """How a trial ends that has a result."""
 
@@ -22,10 +23,16 @@ MEND = "memsweep resume STUDY recomputes what is damaged, and nothing else."
 
 
 class FileOf(TypedDict):
-    """Size in bytes and SHA-256 of a table's file."""
+    """Size in bytes and SHA-256 of a file of a result, and the version of its form."""
 
     bytes: int
     sha256: str
+    version: int
+
+
+def file_of(content: bytes, version: int = 1) -> FileOf:
+    """What a record says of a file with this content."""
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "version": version}
 
 
 class IdentityOf(TypedDict):
@@ -62,7 +69,7 @@ class Record(TypedDict):
         config: the trial's canonical config.
         summary: name -> number of the whole trial; infinities and NaN are allowed here alone.
         provenance: the code, versions, host and times, see ``memsweep.sweep.worker.provenance``.
-        files: table -> size in bytes and SHA-256 of its file; a table without rows has none.
+        files: table -> size, SHA-256 and version of its file; a table without rows has none.
     """
 
     schema: int
@@ -106,9 +113,13 @@ class StoredFailure(Failure, total=False):
     time: str
 
 
-class OtherSchemaError(StoreError):
-    """A record of a version that this one does not know: nothing is wrong with it, and nothing can be said of it."""
+def _with_versions(record: dict[str, Any]) -> dict[str, Any]:
+    """A record of schema 3, in which files had no versions: all of them were the first."""
+    return {**record, "files": {name: {**file, "version": 1} for name, file in record["files"].items()}}
 
+
+_RECORD = Form[dict[str, Any]](SCHEMA, {3: _with_versions})
+_FAILURE = Form[dict[str, Any]](1)
 
 _SEAL = "sha256"
 _WORDS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
@@ -137,10 +148,10 @@ def decode(data: bytes, identity: str, where: str) -> Record:
         where: the file's name, for messages.
 
     Raises:
-        StoreError: no JSON object, keys missing, another schema, or the record of another identity; the message
+        StoreError: no JSON object, keys missing, an unknown schema, or the record of another identity; the message
             names the file and says what to do.
     """
-    record = of_schema(from_json(data, where), SCHEMA, where)
+    record = of_form(_RECORD, from_json(data, where), where)
     require(record, Record, where, MEND)
     require(record["provenance"], Provenance, where, MEND)
     require_config(record["config"], where)
@@ -186,36 +197,44 @@ class _Config(TypedDict):
     perturbation: dict[str, Any]
 
 
-def of_schema(content: dict[str, Any], schema: int, where: str) -> dict[str, Any]:
-    """What ``sealed`` was given, in the form of this version.
+def of_form(form: Form[dict[str, Any]], content: dict[str, Any], where: str) -> dict[str, Any]:
+    """What ``sealed`` was given, in the form of today.
 
     Raises:
-        OtherSchemaError: another version of memsweep wrote it.
+        OtherSchemaError: it has a schema that this version of memsweep does not know.
         StoreError: it is not what was sealed, or has no seal.
     """
     got = content.get("schema")
-    if type(got) is int and got != schema:
-        raise OtherSchemaError(
-            f"{where} was written by a version of memsweep whose files have schema {got}; this version reads schema "
-            f"{schema} only. Run the study again in another results folder (--results), or read it with the version "
-            "that wrote it."
-        )
-    return unsealed(content, where)
+    if type(got) is int:
+        form.require_known(got, where)
+    content = unsealed(content, where)
+    if type(got) is not int:
+        raise StoreError(f"{where} is malformed: schema must be int, got {type(got).__name__}. {MEND}")
+    return {**form.migrated(content, got, where), "schema": form.version}
 
 
 def read_failure(data: bytes, where: str) -> StoredFailure:
     """A stored failure from the bytes of a file.
 
     Raises:
-        StoreError: it is damaged or malformed.
+        StoreError: it is damaged or malformed, or of a schema that this version of memsweep does not know.
     """
     failure = from_json(data, where)
+    version = failure.pop("schema", 1)  # the first version named none
+    if type(version) is not int:
+        raise StoreError(f"{where} is malformed: schema must be int, got {type(version).__name__}. {MEND}")
+    failure = _FAILURE.migrated(failure, version, where)
     require(failure, StoredFailure, where, MEND)
     if failure["outcome"] not in {str(outcome) for outcome in Outcome} - OUTCOMES:
         raise StoreError(f"{where} is malformed: outcome must be of a trial without a result. {MEND}")
     if not _is_time(failure.get("time")):
         raise StoreError(f"{where} is malformed: time must be a time in ISO 8601. {MEND}")
     return cast(StoredFailure, failure)
+
+
+def failure_json(failure: Mapping[str, Any]) -> bytes:
+    """A failure, with its identity, as the bytes that ``read_failure`` takes."""
+    return to_json({"schema": _FAILURE.version, **failure}, f"the failure of {failure['identity']}")
 
 
 def now() -> str:

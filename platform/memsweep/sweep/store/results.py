@@ -1,15 +1,13 @@
 """The store: one immutable result per trial identity, on a local disk or in a bucket.
 
 A study is a folder. ``records/<identity>.json`` is the commit point of a result: it is written after all its tables.
-It holds the size and the hash of each file, so that a damaged one is detected. ``pandas.read_parquet`` on ``curves``,
-``replicas``, ``memory``, ``history`` or ``alignment`` gives that table of the whole study. The files in
-``weights`` may be deleted to free space: a result is whole without them.
+It holds the size and the hash of each file, so that a damaged one is detected. ``pandas.read_parquet`` on the folder of
+a table gives that table of the whole study. Files in ``weights`` may be deleted: a result is whole without them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
@@ -23,7 +21,8 @@ from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
-from memsweep.sweep.store.record import Record, StoredFailure
+from memsweep.sweep.store.record import Record, StoredFailure, file_of
+from memsweep.sweep.store.versions import OtherSchemaError
 from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, to_safetensors
 
 if TYPE_CHECKING:
@@ -149,9 +148,11 @@ class Store:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
         filled = [name for name in table_files.names() if len(tables.get(name, ()))]
         data = {name: table_files.to_parquet(name, tables[name], identity) for name in filled}
+        described = {name: file_of(data[name], table_files.definition(name).version) for name in filled}
         if weights is not None:
             data[WEIGHTS] = to_safetensors(weights)
-        whole = {**record, "files": {name: _digest(content) for name, content in data.items()}}
+            described[WEIGHTS] = file_of(data[WEIGHTS])
+        whole = {**record, "files": described}
         files = {_table(name, identity): content for name, content in data.items()}
         return files | {_record(identity): records_json.encode(whole)}
 
@@ -185,8 +186,8 @@ class Store:
         """
         record = other.record(identity)
         data = {name: other.bytes_of(name, record) for name in _filled(record)}
-        for name, content in data.items():  # a damaged result must not spread
-            table_files.from_parquet(name, content, identity, f"{other.location}/{_table(name, identity)}")
+        for name in data:  # a damaged result must not spread
+            other.arrow(name, record)
         if other.has_weights(record):
             data[WEIGHTS] = other.bytes_of(WEIGHTS, record)
         with storage_errors("read", other.location):
@@ -221,7 +222,7 @@ class Store:
         """The record of one result.
 
         Raises:
-            StoreError: it is not stored, or its file is damaged or of another schema.
+            StoreError: it is not stored, or its file is damaged or of a version that is not known.
         """
         where = f"{self.location}/{_record(identity)}"
         with storage_errors("read", where):
@@ -231,7 +232,9 @@ class Store:
                 raise StoreError(
                     f"{self.location} holds no result of {identity}. Run the sweep to compute it."
                 ) from None
-        return records_json.decode(data, identity, where)
+        record = records_json.decode(data, identity, where)
+        table_files.require_known(record["files"], where)
+        return record
 
     def records(self) -> list[Record]:
         """The records of all results, in the order of their identities."""
@@ -299,7 +302,8 @@ class Store:
         if name not in record["files"]:
             return table_files.schema(name).empty_table()
         where = f"{self.location}/{_table(name, record['identity'])}"
-        return table_files.from_parquet(name, self.bytes_of(name, record), record["identity"], where)
+        data, version = self.bytes_of(name, record), record["files"][name]["version"]
+        return table_files.from_parquet(name, data, record["identity"], where, version)
 
     def has_weights(self, record: Mapping[str, Any]) -> bool:
         """Whether the weights of the result with this record are here."""
@@ -314,7 +318,7 @@ class Store:
         """
         faults = self.faults(identities)
         for fault in faults.values():
-            if isinstance(fault, records_json.OtherSchemaError):
+            if isinstance(fault, OtherSchemaError):
                 raise fault
         return {name: str(fault) for name, fault in faults.items()}
 
@@ -326,7 +330,7 @@ class Store:
 
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
         """Store why a trial has no result (outcome, error, traceback); the next attempt replaces it."""
-        content = records_json.to_json({**failure, "identity": identity}, f"the failure of {identity}")
+        content = records_json.failure_json({**failure, "identity": identity})
         self._commit({_failure(identity): content})
 
     def failures(self) -> dict[str, StoredFailure]:
@@ -390,7 +394,7 @@ class Store:
                 data = self.location.read(path)
             except FileNotFoundError:
                 raise StoreError(f"{where} is missing though its record exists. {records_json.MEND}") from None
-        if record["files"].get(name) != _digest(data):
+        if record["files"].get(name, {}).get("sha256") != file_of(data)["sha256"]:
             raise StoreError(f"{where} is damaged: it is not what was written. {records_json.MEND}")
         return data
 
@@ -422,10 +426,6 @@ class Store:
             names = self.location.names(folder)
         stems = (os.path.splitext(name) for name in names)
         return frozenset(stem for stem, suffix in stems if suffix == ".json" and _IDENTITY.fullmatch(stem))
-
-
-def _digest(data: bytes) -> dict[str, Any]:
-    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def _filled(record: Mapping[str, Any]) -> list[str]:

@@ -63,13 +63,22 @@ def retry_seconds() -> float:
     Raises:
         ConfigError: the variable of the environment holds no number of seconds.
     """
-    text = os.environ.get(VARIABLE) or str(RETRY_SECONDS)
+    return seconds_in(VARIABLE, RETRY_SECONDS)
+
+
+def seconds_in(variable: str, default: float) -> float:
+    """Seconds that a variable of the environment sets.
+
+    Raises:
+        ConfigError: it holds no number of seconds.
+    """
+    text = os.environ.get(variable) or str(default)
     try:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds < math.inf:
-        problem = f"{VARIABLE} must be a number of seconds from 0 (300 where it is not set), got {text!r}."
+        problem = f"{variable} must be a number of seconds from 0 ({default:g} where it is not set), got {text!r}."
         raise ConfigError([problem], "the environment")
     return seconds
 

@@ -1,15 +1,22 @@
-"""The tables of a result: their columns and types, and how they become Parquet bytes."""
+"""The tables of a result: their columns and types, and how they become Parquet bytes.
+
+A new column needs one line here: a table that was written before lacks it, and is read with nulls in it, which mean
+that it was not measured. A column that is renamed, or whose numbers come to mean something else, needs a new version
+of its table and a migration.
+"""
 
 from __future__ import annotations
 
 import functools
 import io
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memsweep import registry
 from memsweep.errors import StoreError, one_of
-from memsweep.stability.optional import tables
-from memsweep.sweep.store.record import MEND
+from memsweep.sweep.store.record import MEND, FileOf
+from memsweep.sweep.store.versions import Form
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,8 +25,6 @@ if TYPE_CHECKING:
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
 SHARPNESS = "sharpness"
-CORE = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS)
-"""The tables that are no measure's (``memsweep.stability.optional``)."""
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -27,111 +32,186 @@ SIZE = tuple(_SIZE)
 
 The record holds all other settings of a trial, and a report joins them by identity."""
 
-_COLUMNS: dict[str, dict[str, str]] = {
-    CURVES: {
-        **_SIZE,
-        "seed": "int64",
-        "ball": "string",
-        "norm": "string",
-        "method": "string",
-        "radius": "float64",
-        "error": "float64",
-        "zero_loss": "float64",
-        "exact": "bool",
-        "stronger": "float64",
-    },
-    REPLICAS: {
-        **_SIZE,
-        "seed": "int64",
-        "outcome": "string",
-        "steps": "int64",
-        "best_step": "int64",
-        "validation_loss": "float64",
-        "error": "float64",
-        "zero_loss": "float64",
-        "memoryless_loss": "float64",
-        "margin": "float64",
-        "slowest_rate": "float64",
-        "encoder_norm": "float64",
-        "readout_norm": "float64",
-        "metric": "string",
-        "test_metric": "float64",
-        "gradient_over_weight_max": "float64",
-        "gradient_over_weight_median": "float64",
-        "gradient_over_weight_q90": "float64",
-    },
-    METRICS: {  # what a task reports beside its first metric
-        "identity": "string",
-        "seed": "int64",
-        "metric": "string",
-        "value": "float64",
-    },
-    MEMORY: {
-        "identity": "string",
-        "seed": "int64",
-        "lag": "int64",
-        "learned": "float64",
-        "target": "float64",
-        "gradient": "float64",
-        "gradient_bound": "float64",
-    },
-    HISTORY: {
-        "identity": "string",
-        "seed": "int64",
-        "step": "int64",
-        "train_loss": "float64",
-        "validation_loss": "float64",
-    },
-    ALIGNMENT: {
-        "identity": "string",
-        "seed": "int64",
-        "step": "int64",
-        "layer": "string",
-        "cosine": "float64",
-        "norm_ratio": "float64",
-    },
-    SHARPNESS: {  # in training
-        **_SIZE,
-        "seed": "int64",
-        "step": "int64",
-        "learning_rate": "float64",
-        "sharpness": "float64",
-        "ceiling": "float64",
-        "margin": "float64",
-        "output_change": "float64",
-        "time_scale_low": "float64",
-        "time_scale": "float64",
-        "time_scale_high": "float64",
-    },
+_KEYS = ("identity", "seed")
+"""Columns of every table, without which no row can be used."""
+_MAY_BE_EMPTY = frozenset({"metric", "width", "horizon"})
+"""Columns in which an empty value says that there is none; in any other it says that it was not measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Form["pa.Table"]):
+    """The form of a table.
+
+    Attributes:
+        columns: name -> type.
+    """
+
+    version: int = 1
+    columns: Mapping[str, str]
+
+
+DEFINITIONS: dict[str, Table] = {
+    CURVES: Table(
+        columns={
+            **_SIZE,
+            "seed": "int64",
+            "ball": "string",
+            "norm": "string",
+            "method": "string",
+            "radius": "float64",
+            "error": "float64",
+            "zero_loss": "float64",
+            "exact": "bool",
+            "stronger": "float64",
+        }
+    ),
+    REPLICAS: Table(
+        columns={
+            **_SIZE,
+            "seed": "int64",
+            "outcome": "string",
+            "steps": "int64",
+            "best_step": "int64",
+            "validation_loss": "float64",
+            "error": "float64",
+            "zero_loss": "float64",
+            "memoryless_loss": "float64",
+            "margin": "float64",
+            "slowest_rate": "float64",
+            "encoder_norm": "float64",
+            "readout_norm": "float64",
+            "metric": "string",
+            "test_metric": "float64",
+            "gradient_over_weight_max": "float64",
+            "gradient_over_weight_median": "float64",
+            "gradient_over_weight_q90": "float64",
+        }
+    ),
+    # what a task reports beside its first metric
+    METRICS: Table(
+        columns={
+            "identity": "string",
+            "seed": "int64",
+            "metric": "string",
+            "value": "float64",
+        }
+    ),
+    MEMORY: Table(
+        columns={
+            "identity": "string",
+            "seed": "int64",
+            "lag": "int64",
+            "learned": "float64",
+            "target": "float64",
+            "gradient": "float64",
+            "gradient_bound": "float64",
+        }
+    ),
+    HISTORY: Table(
+        columns={
+            "identity": "string",
+            "seed": "int64",
+            "step": "int64",
+            "train_loss": "float64",
+            "validation_loss": "float64",
+        }
+    ),
+    ALIGNMENT: Table(
+        columns={
+            "identity": "string",
+            "seed": "int64",
+            "step": "int64",
+            "layer": "string",
+            "cosine": "float64",
+            "norm_ratio": "float64",
+        }
+    ),
+    # in training
+    SHARPNESS: Table(
+        columns={
+            **_SIZE,
+            "seed": "int64",
+            "step": "int64",
+            "learning_rate": "float64",
+            "sharpness": "float64",
+            "ceiling": "float64",
+            "margin": "float64",
+            "output_change": "float64",
+            "time_scale_low": "float64",
+            "time_scale": "float64",
+            "time_scale_high": "float64",
+        }
+    ),
 }
+"""The tables that are no measure's (``memsweep.stability.optional``)."""
 
 
 def names() -> tuple[str, ...]:
-    """The names of all tables: the core's, then those of the registered measures."""
-    return (*CORE, *tables())
+    """The names of all tables: those of ``DEFINITIONS``, then those of the registered measures."""
+    return tuple({**DEFINITIONS, **of_measures()})
+
+
+def definition(name: str) -> Table:
+    """The form of a table."""
+    return DEFINITIONS[name] if name in DEFINITIONS else of_measures()[name]
+
+
+def of_measures() -> Mapping[str, Table]:
+    """The tables of the registered measures, by name."""
+    return _of_measures(tuple(registry.names(registry.MEASURE)))
+
+
+@functools.cache
+def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
+    measures = (registry.get(registry.MEASURE, name) for name in registered)
+    return {
+        measure.table: Table(
+            version=measure.version,
+            migrations=measure.migrations,
+            columns={**_SIZE, "seed": "int64", **measure.columns},
+        )
+        for measure in measures
+    }
 
 
 def columns(name: str) -> tuple[str, ...]:
     """The columns of a table, in order."""
-    return tuple(_typed(name))
-
-
-def _typed(name: str) -> Mapping[str, str]:
-    """The columns of a table with their types."""
-    return _COLUMNS[name] if name in _COLUMNS else {**_SIZE, "seed": "int64", **tables()[name]}
-
-
-def schema(name: str) -> pa.Schema:
-    """The Arrow schema of a table. ``metric``, ``width`` and ``horizon`` may be null, nothing else may."""
-    return _schema(tuple(_typed(name).items()))
+    return tuple(definition(name).columns)
 
 
 @functools.cache
-def _schema(typed: tuple[tuple[str, str], ...]) -> pa.Schema:
+def schema(name: str) -> pa.Schema:
+    """The Arrow schema of a table as it is read, of whatever version its file is: every column may be empty."""
+    return _schema(name, written=False)
+
+
+def _schema(name: str, *, written: bool) -> pa.Schema:
+    """The schema of a table that is read or written; of what is written, measured columns are not empty."""
     import pyarrow as pa
 
     types = {"string": pa.string(), "float64": pa.float64(), "int64": pa.int64(), "bool": pa.bool_()}
-    return pa.schema([pa.field(column, types[kind], nullable=_nullable(column)) for column, kind in typed])
+    return pa.schema(
+        [
+            pa.field(column, types[kind], nullable=not written or column in _MAY_BE_EMPTY)
+            for column, kind in definition(name).columns.items()
+        ]
+    )
+
+
+def not_measured(name: str, table: pa.Table) -> list[str]:
+    """The columns of a table that its file lacks, because the version that wrote it did not measure them."""
+    measured = (column for column in columns(name) if column not in _MAY_BE_EMPTY)
+    return [column for column in measured if table[column].null_count]
+
+
+def require_known(files: Mapping[str, FileOf], where: str) -> None:
+    """Refuse the files of a result among which a table has a version that is not known.
+
+    Raises:
+        OtherSchemaError: see ``Form.require_known``.
+    """
+    for name in {*names()} & files.keys():
+        definition(name).require_known(files[name]["version"], f"the {name} table of {where}")
 
 
 def to_parquet(name: str, frame: pd.DataFrame, identity: str) -> bytes:
@@ -147,15 +227,16 @@ def to_parquet(name: str, frame: pd.DataFrame, identity: str) -> bytes:
     return sink.getvalue()
 
 
-def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
-    """The table in the bytes of a file, checked against the schema.
+def from_parquet(name: str, data: bytes, identity: str, where: str, version: int) -> pa.Table:
+    """The table in the bytes of a file of some version, in the form of today.
+
+    A column that the file lacks is null, and one that today's form lacks is left out.
 
     Raises:
-        StoreError: no Parquet; a column is missing, unknown or of another type; a value is null that may not be; a
-            row is of another identity. The message names the file.
+        StoreError: no Parquet; of a version that is not known; a column is of another type; no identity or no seed; a
+            value is null that may not be; a row is of another identity. The message names the file.
     """
     import pyarrow as pa
-    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -163,28 +244,45 @@ def from_parquet(name: str, data: bytes, identity: str, where: str) -> pa.Table:
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
-    expected_schema = schema(name)
+    table = definition(name).migrated(table, version, where)
+    _check(name, table, identity, where)
+    arrays = [
+        table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema(name)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema(name))
+
+
+def migrated_parquet(name: str, table: pa.Table) -> bytes:
+    """A table that ``from_parquet`` gave as Parquet bytes in the form of today, without what was not measured."""
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    pq.write_table(table.drop_columns(not_measured(name, table)), sink)
+    return sink.getvalue()
+
+
+def _check(name: str, table: pa.Table, identity: str, where: str) -> None:
+    """Refuse a table with columns of other types, without a key, with empty values, or with rows of another trial."""
+    import pyarrow.compute as pc
+
     got = {field.name: str(field.type) for field in table.schema}
-    expected = {field.name: str(field.type) for field in expected_schema}
-    if got != expected:
-        differing = sorted(column for column in got.keys() | expected if got.get(column) != expected.get(column))
-        raise StoreError(
-            f"{where} is no {name} table of this version: {one_of(differing)} should be "
-            f"{', '.join(f'{column} {kind}' for column, kind in expected.items() if column in differing) or 'absent'}. "
-            f"{MEND}"
-        )
-    empty_cells = [field.name for field in expected_schema if not field.nullable and table[field.name].null_count]
-    if empty_cells:
-        raise StoreError(f"{where} has empty values in {one_of(empty_cells)}. {MEND}")
+    expected = {field.name: str(field.type) for field in schema(name)}
+    wrong = [f"{column} {kind}" for column, kind in expected.items() if got.get(column, kind) != kind]
+    wrong += [f"{column} {expected[column]}" for column in _KEYS if column not in got]
+    if wrong:
+        raise StoreError(f"{where} is no {name} table of this version: it should have {', '.join(wrong)}. {MEND}")
+    here = got.keys() & expected.keys() - _MAY_BE_EMPTY
+    if empty := [column for column in expected if column in here and table[column].null_count]:
+        raise StoreError(f"{where} has empty values in {one_of(empty)}. {MEND}")
     if table.num_rows and not pc.all(pc.equal(table["identity"], identity)).as_py():
         raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
-    return pa.Table.from_arrays([table[column] for column in expected_schema.names], schema=expected_schema)
 
 
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
-    expected_schema = schema(name)
+    expected_schema = _schema(name, written=True)
     missing = [column for column in expected_schema.names if column not in frame.columns]
     extra = [str(column) for column in frame.columns if column not in expected_schema.names]
     if missing or extra:
@@ -223,7 +321,3 @@ def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
     series = frame[field.name]
     values = series.to_numpy() if series.dtype.kind in "iufb" else series.to_list()
     return pa.array(values, type=field.type, from_pandas=False)
-
-
-def _nullable(column: str) -> bool:
-    return column in ("metric", "width", "horizon")

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memsweep.errors import MemsweepError
+from memsweep.errors import BlockedError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.submit.job import Job, SubmissionError
+from memsweep.sweep.submit.upload import Upload
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails as JobDetails
@@ -81,24 +82,38 @@ class JobServer:
                 "dashboard's port, 6379 and 10001 are others). Jobs need the extra: pip install 'memsweep[cluster]'."
             ) from error
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: Job, upload: Upload) -> None:
         """Upload the files of the job and start it.
 
         Raises:
             SubmissionError: the server refuses it, or the connection breaks.
         """
         try:
-            self._client.submit_job(
-                entrypoint=job.command, submission_id=job.name, runtime_env=job.runtime_env, metadata=job.metadata
-            )
+            with upload.laid_out(job.runtime_env) as env:
+                self._client.submit_job(
+                    entrypoint=job.command, submission_id=job.name, runtime_env=env, metadata=job.metadata
+                )
         except (RuntimeError, OSError, ValueError, TypeError) as error:
             raise SubmissionError(f"the cluster at {self.address} did not take the job: {_brief(error)}") from error
+
+    def running(self, job: Job) -> str:
+        """The name of an unfinished job that runs the same command; empty where there is none.
+
+        Raises:
+            SubmissionError: the server does not list its jobs.
+        """
+        try:
+            jobs = self._client.list_jobs()
+        except (RuntimeError, OSError, ValueError, TypeError) as error:
+            raise SubmissionError(f"the cluster at {self.address} does not list its jobs: {_brief(error)}") from error
+        same = (found for found in jobs if found.entrypoint == job.command and found.metadata == job.metadata)
+        return next((str(found.submission_id) for found in same if not found.status.is_terminal()), "")
 
     def state(self, name: str) -> JobDetails:
         """The state of a job; an outage of the server is waited for.
 
         Raises:
-            MemsweepError: the server has not answered for a minute.
+            BlockedError: the server has not answered for a minute.
         """
         end = time.monotonic() + _OUTAGE_SECONDS
         while True:
@@ -106,7 +121,7 @@ class JobServer:
                 return self._client.get_job_info(name)
             except (RuntimeError, OSError) as error:
                 if time.monotonic() > end:
-                    raise MemsweepError(
+                    raise BlockedError(
                         f"the job server at {self.address} has not answered for {_OUTAGE_SECONDS:.0f} s "
                         f"({_brief(error)}). The job may still run: memsweep status tells from its results."
                     ) from error

@@ -1,4 +1,4 @@
-"""The job of a study: its command, its metadata, the folders that Ray uploads, and no secret."""
+"""The job of a study: its command, its metadata, its runtime environment, and no secret."""
 
 from __future__ import annotations
 
@@ -11,18 +11,9 @@ from typing import Any
 from memsweep.errors import MemsweepError
 from memsweep.redaction import is_secret_name, without_secrets
 
-ENGINE = Path(__file__).resolve().parents[2]
-EXCLUDES = (
-    *("__pycache__/", "*.pyc", ".env", ".env.*", "*.pem", ".ssh/", ".aws/", ".ray/"),
-    *("/results/", "/mlruns/", "*.db", ".mypy_cache/", ".pytest_cache/", ".ruff_cache/", ".hypothesis/"),
-)
-"""Secrets, results and caches, which are never uploaded, whatever .gitignore and .rayignore say."""
-
 
 class SubmissionError(MemsweepError):
     """A job cannot be submitted: the server, the token, or the content of the job is wrong."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -51,26 +42,21 @@ class Job:
 
 
 def runtime_env(workspace: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Ray's runtime environment that uploads the workspace and this process's own engine.
+    """Ray's runtime environment as the file of --runtime-env gives it; the folders come with the upload.
 
     Args:
-        workspace: becomes the job's working folder.
-        given: the content of the file of --runtime-env.
+        workspace: its pins tell an environment of packages from another one.
+        given: the content of the file.
 
     Raises:
         SubmissionError: it names a working folder of its own.
     """
     if "working_dir" in given:
         raise SubmissionError(
-            "the runtime environment names a working_dir; memsweep submit uploads the workspace (--workspace). Take "
-            "working_dir out of the file."
+            "the runtime environment names a working_dir; memsweep submit uploads files of the workspace "
+            "(--workspace). Take working_dir out of the file."
         )
-    modules = [module for module in given.get("py_modules") or [] if Path(str(module)).name != ENGINE.name]
-    env = dict(given) | {
-        "working_dir": str(workspace),
-        "py_modules": [str(ENGINE), *modules],
-        "excludes": [*EXCLUDES, *(given.get("excludes") or [])],
-    }
+    env = dict(given)
     if (pip := given.get("pip")) and isinstance(pip, list | Mapping):  # a text is the path of a requirements file
         # Ray reuses an environment with the same text of packages; the hash makes a new one when the pins change.
         options: dict[str, Any] = dict(pip) if isinstance(pip, Mapping) else {"packages": pip}

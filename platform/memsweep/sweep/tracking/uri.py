@@ -49,6 +49,11 @@ def home(results: Location | Path) -> Path:
     return (local if local is not None else Path("results")).resolve()
 
 
+def default_uri(results: Location | Path) -> str:
+    """The tracking URI of the results folder's own database."""
+    return f"sqlite:///{home(results) / MLFLOW_DATABASE}"
+
+
 def tracking_uri(uri: str | None, results: Location | Path) -> str:
     """The tracking URI: the given one, else ``MLFLOW_TRACKING_URI``, else SQLite in ``home(results)``.
 
@@ -57,7 +62,7 @@ def tracking_uri(uri: str | None, results: Location | Path) -> str:
     """
     chosen = uri or os.environ.get("MLFLOW_TRACKING_URI")
     if not chosen:
-        return f"sqlite:///{home(results) / MLFLOW_DATABASE}"
+        return default_uri(results)
     scheme = chosen.partition(":")[0].partition("+")[0].lower() if "://" in chosen else ""
     if scheme not in SERVERS + DATABASES:
         raise ConfigError(

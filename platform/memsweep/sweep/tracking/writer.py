@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.tracking.moved import mend
 from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
 from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, run_page
 
@@ -38,6 +40,30 @@ _PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST
 _PERMANENT |= {"UNAUTHENTICATED", "ENDPOINT_NOT_FOUND", "INVALID_STATE"}
 _GONE = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"}  # MLflow's answers to the second deletion of a run
 _BUSY = {408, 429}  # the two of HTTP's 4xx that may succeed later
+
+
+class _Client(MlflowClient):
+    """MLflow's client, whose texts pass the gate: names of runs, parameters and tags."""
+
+    def create_run(self, *args: Any, **options: Any) -> Run:
+        """As of MLflow."""
+        options["tags"] = each_text(options.get("tags") or {})
+        return super().create_run(*args, **options | {"run_name": gated(options["run_name"])})
+
+    def create_experiment(self, name: str, artifact_location: str | None, tags: Mapping[str, str]) -> str:
+        """As of MLflow."""
+        return str(super().create_experiment(name, artifact_location, each_text(tags)))
+
+    def log_batch(
+        self, run_id: str, metrics: Sequence[Metric] = (), params: Sequence[Param] = (), tags: Sequence[RunTag] = ()
+    ) -> None:
+        """As of MLflow."""
+        shown = [Param(gated(each.key), gated(each.value)) for each in params]
+        super().log_batch(run_id, metrics, shown, [RunTag(gated(each.key), gated(each.value)) for each in tags])
+
+    def set_tag(self, run_id: str, key: str, value: str) -> None:
+        """As of MLflow."""
+        super().set_tag(run_id, gated(key), gated(value))
 
 
 @dataclass(frozen=True)
@@ -79,6 +105,7 @@ class Writer:
         params: Mapping[str, Any],
         tags: Mapping[str, Any],
     ) -> None:
+        study = gated(study)
         own_params = {name: str(value) for name, value in params.items()}
         own_tags = {name: str(value) for name, value in tags.items()}
         key = sweep_key(study, own_params, own_tags)
@@ -88,8 +115,9 @@ class Writer:
         self._own = f"tags.`{SWEEP}` = '{key}'"  # the children do not have this tag
         self._children: dict[str, _Known] = {}
         with _alone(uri, results):
-            self._client = MlflowClient(tracking_uri=uri)
+            self._client = _Client(tracking_uri=uri)
             self.experiment_id = self._experiment(study, note, artifact_location(uri, results))
+            mend(uri, results)
             self.parent_id = self._parent(study, own_tags | note, own_params)
 
     def holds(self, identity: str, stamp: Stamp) -> bool:
@@ -160,7 +188,7 @@ class Writer:
             self._delete(known.run_id)
             del self._children[child.identity]
         tags = child.tags | {PARENT: self.parent_id}
-        run = self._client.create_run(self.experiment_id, child.stamp.started, tags, run_name=child.name)
+        run = self._client.create_run(self.experiment_id, child.stamp.started, tags=tags, run_name=child.name)
         self._children[child.identity] = known = _Known.of(run)
         return known
 

@@ -16,6 +16,7 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
+from memsweep.gate import gated
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import Arithmetic, identity
 from memsweep.sweep.planning.trained import TRAINED_BY, stored_trainings
@@ -341,7 +342,7 @@ class _Worker:
         try:
             failure = failure_of(error, stack=stack)
             if self.job.inline:
-                text = f"memsweep: {failure['error']}\n{stack}The process ends: finished results are kept.\n"
+                text = gated(f"memsweep: {failure['error']}\n{stack}The process ends: finished results are kept.\n")
                 os.write(2, text.encode(errors="backslashreplace"))  # a task may have replaced sys.stderr
             self._note_failure(names, failure)
             for name in set(names) & set(self.failed):

@@ -1,0 +1,188 @@
+"""The guard around every command: whatever happens becomes a sentence, an exit code and, with --json, a document."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO, cast
+
+from memsweep.errors import BlockedError, ConfigError, FaultError, MemsweepError, StorageError
+
+_LONGEST = 120  # characters of a path or of a foreign message
+_ROOT = str(Path(__file__).resolve().parents[1])
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Output:
+    """Standard output or error. After an error of writing it drops what follows, so that no run ends by its own log.
+
+    A reader that has left (``| head``) is no such error: ``write`` and ``flush`` raise BrokenPipeError.
+
+    Attributes:
+        error: the first error of writing; None while there is none.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.error: OSError | None = None
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        with self._kept():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        with self._kept():
+            self._stream.flush()
+
+    def discard(self) -> None:
+        """From now on everything goes nowhere, what is buffered as well; else Python would complain at its end."""
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+    @contextlib.contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            if self.error is None:
+                self.error = error
+                self.discard()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def guarded_output() -> Iterator[Output]:
+    """While it lasts, standard output and standard error are ``Output``; gives the former."""
+    output, errors = Output(sys.stdout), Output(sys.stderr)
+    with contextlib.redirect_stdout(cast(TextIO, output)), contextlib.redirect_stderr(cast(TextIO, errors)):
+        yield output
+
+
+def occupy_standard_streams() -> bool:
+    """Puts /dev/null where a standard stream is closed, so that no file that is opened later takes its number.
+
+    Returns:
+        Whether standard output was closed.
+    """
+    closed = sys.stdout is None
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+    return closed
+
+
+def check_words(words: list[str], *, closed: bool) -> None:
+    """Refuses a command line that no command can carry out.
+
+    Raises:
+        ConfigError: a word holds a NUL, which no path or name can have, or there is no standard output.
+    """
+    problems = [f"{word[:_LONGEST]!r} holds a NUL character: leave it out." for word in words if "\0" in word]
+    if closed:
+        problems.append("standard output is closed: give it a file, or /dev/null to throw away what is printed.")
+    if problems:
+        raise ConfigError(problems, "the command line")
+
+
+def reader_left() -> bool:
+    """Whether the reader of standard output has left (``memsweep list tasks | head -1``)."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), select.POLLOUT)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def as_meant(error: BaseException) -> MemsweepError:
+    """Any error as one that is meant for the person; the traceback of a fault of memsweep goes to a file."""
+    if isinstance(error, MemsweepError):
+        return error
+    if isinstance(error, MemoryError):
+        what = f" ({_brief(error)})" if str(error) else ""
+        return BlockedError(
+            f"this machine has not enough memory for it{what}. What is stored stays. End other programs, or ask for "
+            "less at once, then run the same command again."
+        )
+    if isinstance(error, SystemExit):
+        return MemsweepError(
+            f"code of a task, a model or a module called sys.exit({error.code!r}) at {_place(error.__traceback__)}. "
+            "Raise an error there instead."
+        )
+    if isinstance(error, OSError):
+        return _of_system(error)
+    return FaultError(
+        f"memsweep itself failed: {type(error).__name__}: {_brief(error)} (at {_place(error.__traceback__)}). What is "
+        f"stored stays. {_traceback_told(error)}"
+    )
+
+
+def output_error(error: OSError) -> StorageError:
+    """Standard output took not all that was printed."""
+    return StorageError(
+        f"standard output took not all that was to be printed: {error.strerror or error}",
+        "All else is done, and what is stored stays. Free some space, or send the output elsewhere.",
+    )
+
+
+def traceback_text(error: BaseException) -> str:
+    """The traceback of an error, without secrets."""
+    from memsweep.redaction import without_secrets
+
+    return without_secrets("".join(traceback.format_exception(error))).rstrip("\n")
+
+
+def _of_system(error: OSError) -> MemsweepError:
+    names = [str(name)[:_LONGEST] for name in (error.filename, error.filename2) if name is not None]
+    where = " and ".join(names) or _place(error.__traceback__)
+    cause = f"{where}: {error.strerror or _brief(error)}"
+    if error.errno == errno.ENAMETOOLONG:
+        return MemsweepError(f"{cause}. Give a shorter path.")
+    if error.errno in _FULL:
+        advice = "Free some space there, then run the same command again: what is stored stays."
+    else:
+        advice = "Look at this path and its permissions, then run the same command again: what is stored stays."
+    return StorageError(cause, advice)
+
+
+def _brief(error: BaseException) -> str:
+    from memsweep.redaction import without_secrets
+
+    return without_secrets(" ".join(str(error).split()))[:_LONGEST].rstrip(".")
+
+
+def _place(trace: TracebackType | None) -> str:
+    """File and line where an error was raised: the last one of memsweep's own, else the last one."""
+    frames = traceback.extract_tb(trace)
+    own = [frame for frame in frames if frame.filename.startswith(_ROOT)] or frames
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "an unknown place"
+
+
+def _traceback_told(error: BaseException) -> str:
+    """Writes the traceback to a file of this user; where it is, in words."""
+    text = traceback_text(error)
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    file = state / "memsweep" / "faults" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError:
+        return "The same command with --verbose shows the traceback: please report it."
+    return f"Please report it with its traceback, which is in {file} (--verbose shows it)."

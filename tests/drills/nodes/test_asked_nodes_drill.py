@@ -1,0 +1,102 @@
+"""Studies on clusters whose nodes come when they are asked for; what can never come is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from ray_head import RayHead, ray_head
+
+from drill_study import STUDY, Drill, Outcome, study_text
+from paths import ROOT
+from processes import wait_for
+from sweeping import end, environment, memsweep, start
+
+pytestmark = pytest.mark.drill
+
+HORIZONS = [*range(1000, 1800, 100)]
+
+
+def config(folder: Path, address: str) -> Path:
+    """What Ray's autoscaler is told: up to two nodes of one core."""
+    provider = {"type": "external", "module": "asked_nodes.AskedNodes", "address": address}
+    provider |= {"disable_node_updaters": True, "disable_launch_config_check": True, "use_internal_ips": True}
+    empty: dict[str, object] = {
+        **{f"{who}setup_commands": [] for who in ("", "head_", "worker_")},
+        **{f"{who}_start_ray_commands": [] for who in ("head", "worker")},
+        **{name: [] for name in ("initialization_commands", "cluster_synced_files", "rsync_exclude", "rsync_filter")},
+        **{"auth": {}, "file_mounts": {}, "file_mounts_sync_continuously": False},
+    }
+    types = {
+        "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
+        "worker": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
+    }
+    text = {"cluster_name": "drill", "max_workers": 2, "idle_timeout_minutes": 1, "upscaling_speed": 10}
+    text |= {"provider": provider, "head_node_type": "head", "available_node_types": types, **empty}
+    file = folder / "cluster.yaml"
+    file.write_text(yaml.safe_dump(text))
+    return file
+
+
+@pytest.fixture(scope="module")
+def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
+    return Drill.make(tmp_path_factory.mktemp("asked") / "drill", study_text(HORIZONS))
+
+
+@pytest.fixture(scope="module")
+def head(drill: Drill) -> Iterator[RayHead]:
+    """A head without cores, and nodes for whoever asks."""
+    named = {"RAY_NODE_TYPE_NAME": "head", "RAY_CLOUD_INSTANCE_ID": "head", "MEMSWEEP_TEST_DRILL": str(drill.folder)}
+    path = {"PYTHONPATH": f"{Path(__file__).parent}:{ROOT / 'platform'}"}
+    with ray_head(cpus=0, env=named | path, autoscaling=lambda address: config(drill.folder, address)) as running:
+        yield running
+
+
+def swept(head: RayHead, drill: Drill, *words: str, **more: str) -> tuple[int, str]:
+    """``memsweep sweep`` on the cluster: exit code and all that it said."""
+    place = ["--address", head.cluster, "--results", str(drill.results)]
+    ended = memsweep("sweep", STUDY, *place, *words, cwd=drill.folder, env=environment(**more))
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_study_goes_from_no_node_to_its_verdicts(head: RayHead, drill: Drill, tmp_path: Path) -> None:
+    code, said = swept(head, drill, "resources.cpus=2", 'name="too large"')
+    assert code == 2, said
+    assert "the largest node has 1 CPU cores" in said
+    drill.slow()
+    place = ["--address", head.cluster, "--results", drill.results]
+    process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
+    try:
+        # one worker on each of the two nodes, though the first was enough to begin
+        wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 2, process.poll, seconds=300)
+        drill.quick()
+        out, said = process.communicate(timeout=300)
+    finally:
+        end(process)
+    assert process.returncode == 0, out + said
+    assert (
+        "waiting for nodes: the cluster has no room for a pack yet. Asked for: 2 times 1 CPU core. Waited 0 s" in said
+    )
+    assert "nodes came after " in said
+
+    here = Drill.make(tmp_path / "here", study_text(HORIZONS))
+    ended = here.command("sweep", STUDY, "--inline")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert Outcome.of(drill).equals(Outcome.of(here))
+
+
+def test_results_would_be_lost_in_a_folder_of_each_node(head: RayHead, drill: Drill) -> None:
+    ended = memsweep("sweep", STUDY, "--address", head.cluster, cwd=drill.folder, env=environment())
+    assert ended.returncode == 2, ended.stdout + ended.stderr
+    assert "another folder on each node that the cluster has or can have" in ended.stderr
+
+
+def test_a_head_to_which_nobody_starts_a_worker(drill: Drill) -> None:
+    with ray_head(cpus=0) as alone:
+        code, said = swept(alone, drill, 'name="alone"', MEMSWEEP_NODE_WAIT="3")
+    assert code == 1, said
+    assert "waiting for nodes: " in said
+    assert "no node with room for a pack (1 CPU core) came within 3 s. Nothing has been started." in said
+    assert not (drill.results / "alone" / "records").exists()

@@ -1,0 +1,52 @@
+"""What is read of a cluster's node types: how many nodes there may be, or that nobody knows."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.errors import ConfigError
+from memsweep.sweep.ray import capacity
+from memsweep.sweep.store.retry import seconds_in
+
+HEAD = {"resources": {"CPU": 0}, "max_workers": 0}
+
+
+@pytest.mark.parametrize(
+    ("kinds", "known"),
+    [
+        ({"cpu": {"resources": {"CPU": 8}}}, [("cpu", 8, 20)]),
+        ({"cpu": {"resources": {"CPU": 8}, "max_workers": 3}, "big": {"resources": {"CPU": 64}, "max_workers": 1}},
+         [("cpu", 8, 3), ("big", 64, 1)]),
+        ({"cpu": {"resources": {"CPU": 8}}, "gpu": {"node_config": {"InstanceType": "x"}}}, []),
+    ],
+)  # fmt: skip
+def test_the_types_of_an_autoscalers_file(kinds: dict[str, Any], known: list[tuple[str, int, int]]) -> None:
+    config = {"max_workers": 20, "head_node_type": "head", "available_node_types": {"head": HEAD, **kinds}}
+    types, limit = capacity._configured(config)
+    assert [(kind.name, kind.resources["CPU"], kind.most) for kind in types] == known
+    assert limit == (20 if known else 0)
+
+
+def test_the_private_names_that_tell_them() -> None:
+    assert callable(importlib.import_module("ray.experimental.internal_kv")._internal_kv_get)
+    assert callable(importlib.import_module("ray._private.state").state.get_cluster_config)
+    named = importlib.import_module("ray.autoscaler._private.util").format_readonly_node_type("0a" * 28)
+    assert capacity._MIRRORED.fullmatch(named)  # else a cluster that was joined by hand would be waited for
+
+
+def test_what_is_asked_for_is_said() -> None:
+    asked = {"1 CPU core": {}, "0.5 CPU cores and 0.25 GPU": {"cpus": 0.5, "gpus": 0.25}}
+    asked["2 workers of 4 CPU cores and 1 GPU each"] = {"cpus": 4.0, "workers": 2, "gpus_per_worker": 1.0}
+    for words, settings in asked.items():
+        assert capacity._each(ResourcesConfig(**settings)) == words  # type: ignore[arg-type]
+
+
+def test_seconds_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seconds_in(capacity.VARIABLE, capacity.NODE_WAIT) == 1200
+    monkeypatch.setenv(capacity.VARIABLE, "soon")
+    with pytest.raises(ConfigError, match=r"MEMSWEEP_NODE_WAIT must be .* \(1200 where it is not set\), got 'soon'"):
+        seconds_in(capacity.VARIABLE, capacity.NODE_WAIT)
