@@ -14,10 +14,12 @@ from test_identity_process import with_members
 
 from engine import trial, usual_model
 from memsweep.config.core.fields import setting
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import SearchConfig
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
-from memsweep.sweep.planning.identity import identifying, identity
+from memsweep.sweep.planning.identity import identifying, identity, without_later
 from memsweep.sweep.planning.members import is_mentioned, listed, mentioned, take_later
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
@@ -128,6 +130,17 @@ def test_what_may_be_reached_without_its_name_always_counts(source: str, always:
     assert isinstance(node, ast.ClassDef)
     *_, last = take_later(node)
     assert last.always is always
+
+
+def test_a_later_field_of_a_search_at_its_default_makes_no_other_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds of its samplers follow from its key."""
+    plain = SearchConfig()
+    assert without_later(to_dict(plain), plain) == to_dict(plain)
+    known = {**listed(), "SearchConfig": listed()["SearchConfig"] - {"startup"}}
+    monkeypatch.setattr(identities, "listed", lambda: known)
+    other = dataclasses.replace(plain, startup=plain.startup + 1)
+    assert to_dict(plain).keys() - without_later(to_dict(plain), plain).keys() == {"startup"}
+    assert without_later(to_dict(other), other) == to_dict(other)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
