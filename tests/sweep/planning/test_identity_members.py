@@ -117,7 +117,6 @@ def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited
     [
         ("class Model(nn.Module, ABC):\n    def spare(self): ...", False),
         ("@dataclass(frozen=True)\nclass Traits:\n    linear: bool\n    spare: int = 0", False),
-        ("@dataclass(frozen=True)\nclass Traits:\n    spare: int = 0\n    linear: bool = False", True),
         ("@dataclass(frozen=True, kw_only=True)\nclass Traits:\n    spare: int = 0\n    linear: bool = False", False),
         ("@dataclass\nclass Signature:\n    spare: int = 0", True),
         ("@total_ordering\nclass Traits:\n    def spare(self): ...", True),
@@ -141,6 +140,23 @@ def test_a_later_field_of_a_search_at_its_default_makes_no_other_search(monkeypa
     other = dataclasses.replace(plain, startup=plain.startup + 1)
     assert to_dict(plain).keys() - without_later(to_dict(plain), plain).keys() == {"startup"}
     assert without_later(to_dict(other), other) == to_dict(other)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "call", "reached"),
+    [
+        ("dataclass(frozen=True)", "Traits(True)", True),
+        ("dataclass(frozen=True)", "base.Traits(*given)", True),
+        ("dataclass(frozen=True)", "Traits(linear=True)", False),
+        ("dataclass(kw_only=True)", "Traits(True)", False),
+    ],
+)
+def test_a_field_before_others_counts_where_arguments_go_by_position(decorator: str, call: str, reached: bool) -> None:
+    (node,) = ast.parse(f"@{decorator}\nclass Traits:\n    spare: int = 0\n    linear: bool = False").body
+    assert isinstance(node, ast.ClassDef)
+    (member,) = take_later(node)
+    words = set(mentioned(ast.parse(call)))
+    assert any(is_mentioned(word, words) for word in member.words) is reached
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
