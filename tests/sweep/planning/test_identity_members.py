@@ -10,13 +10,20 @@ from typing import Any
 
 import pytest
 from test_identity_code import PACKAGE, module_name
-from test_identity_process import with_members
+from test_identity_process import UNUSED, with_members
 
 from engine import trial, usual_model
 from memsweep.config.core.fields import setting
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import SearchConfig
 from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import (
+    CapacityConfig,
+    InputsConfig,
+    PerturbationConfig,
+    TrialConfig,
+    WorstInputsConfig,
+)
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity, without_later
@@ -26,10 +33,20 @@ BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "co
 Edit = Callable[[dict[str, str]], list[str]]
 
 
+def measured_in_every_way() -> TrialConfig:
+    perturbation = PerturbationConfig(
+        roundings=("fixed_recurrent",),
+        capacity=CapacityConfig(bits=(4,), radii=(0.1,)),
+        memory_over_inputs=InputsConfig(),
+        worst_inputs=WorstInputsConfig(),
+    )
+    return dataclasses.replace(trial(), model=usual_model("stable_ssm"), perturbation=perturbation)
+
+
 @pytest.fixture
 def edited(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reads files of the engine with other texts, and gives the fingerprints of the trials then."""
-    trials = [trial(), dataclasses.replace(trial(), model=usual_model("lru"))]
+    trials = [trial(), dataclasses.replace(trial(), model=usual_model("lru")), measured_in_every_way()]
     contents: dict[Path, bytes] = {}
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: contents[path] if path in contents else read(path))
@@ -55,13 +72,22 @@ def mentioning(word: str) -> str:
     return text.replace("        return Traits(", f"        config.{word}\n        return Traits(")
 
 
+def test_unused_members_move_no_trial(edited: Edit) -> None:
+    before = edited({})
+    assert edited({name: with_members(PACKAGE / name, added) for name, added in UNUSED.items()}) == before
+    first = "    linear: bool = False\n"
+    text = (PACKAGE / BASE).read_text()
+    assert text.count(first) == 1
+    assert edited({BASE: text.replace(first, f"    spare: int = 0\n{first}")}) == before
+
+
 def test_a_later_method_moves_the_trials_that_mention_it(edited: Edit) -> None:
     before = edited({})
     assert edited({BASE: grown(BASE, LayerModel="    def spare(self):\n        return 1 + 1")}) == before
     called = edited({DIAGONAL: mentioning("spare")})
     changed = edited({BASE: grown(BASE, LayerModel="    def spare(self):\n        return 1 - 1")})
-    assert [one == other for one, other in zip(called, changed, strict=True)] == [False, True]
-    assert called[1] == before[1]
+    assert [one == other for one, other in zip(called, changed, strict=True)] == [False, True, True]
+    assert called[1:] == before[1:]
 
 
 def test_a_later_method_brings_what_it_refers_to(edited: Edit) -> None:
@@ -69,7 +95,7 @@ def test_a_later_method_brings_what_it_refers_to(edited: Edit) -> None:
     method = "    def spare(self):\n        return spare_helper()"
     one = edited({BASE: grown(BASE, LayerModel=method) + "\n\ndef spare_helper():\n    return 1 + 1\n"})
     two = edited({BASE: grown(BASE, LayerModel=method) + "\n\ndef spare_helper():\n    return 1 - 1\n"})
-    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True]
+    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -96,6 +122,7 @@ def test_a_later_method_that_is_called_without_a_mention_counts(edited: Edit, na
         ("replace(config, spare=1)", True),
         ("config['model.spare']", True),
         ("config.respare", False),
+        ("folder.glob('*.py')", False),
     ],
 )
 def test_a_name_may_be_mentioned_as_text(code: str, reached: bool) -> None:
@@ -109,7 +136,7 @@ def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited
         for value, doc in ((1.5, "a doc"), (1.5, "another doc"), (2.5, "a doc"))
     )
     assert one == words
-    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True]
+    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

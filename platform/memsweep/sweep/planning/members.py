@@ -110,7 +110,7 @@ def mentioned(node: ast.AST) -> Iterator[str]:
         elif isinstance(each, ast.keyword) and each.arg:
             yield each.arg
         elif isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield from each.value.split(".")
+            yield from filter(str.isidentifier, each.value.split("."))
         elif isinstance(each, ast.Call) and each.args:
             yield _call_of(ast.unparse(each.func))
             if ast.unparse(each.func) in _BY_NAME:
