@@ -67,7 +67,7 @@ class PowerCut(BaseException):
     """The process ends."""
 
 
-@pytest.mark.parametrize("survived", range(0, 24, 3))
+@pytest.mark.parametrize("survived", range(0, 24, 6))
 def test_an_interrupted_upgrade_goes_on(results: Path, survived: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it ends: some results are then in the new form, one is in between, the rest are in the old form."""
     study = results / "grid"
