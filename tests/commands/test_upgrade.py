@@ -121,6 +121,6 @@ def test_what_cannot_be_read_stays_and_is_named(results: Path, capsys: pytest.Ca
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["upgrade", str(tmp_path / "nothing")]) == 1
+    assert main(["upgrade", str(tmp_path / "nothing")]) == 2
     assert "there is no stored result in" in capsys.readouterr().err
     assert not (tmp_path / "nothing").exists()
