@@ -30,7 +30,7 @@ class Exit(enum.IntEnum):
 class MemsweepError(Exception):
     """An error whose message is meant for the person who runs memsweep: shown without a traceback."""
 
-    exit_code = Exit.REFUSED
+    exit_code: int = Exit.REFUSED
 
 
 class BlockedError(MemsweepError):

@@ -277,7 +277,7 @@ def test_a_results_folder_that_is_a_file_is_told_in_words(
     study_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "results").write_text("not a folder")
-    assert sweep(study_file, tmp_path / "results", "--inline") == 1
+    assert sweep(study_file, tmp_path / "results", "--inline") == 4
     assert capsys.readouterr().err.startswith(f"results cannot go to {tmp_path / 'results'}")
 
 

@@ -10,16 +10,21 @@ from memsweep.cli import main
 from memsweep.commands.answers.status import print_status, status_document
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import StoredPlan
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import Holder
 
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x9b31m\u202e\ud800"
 
 
-def test_status_shows_foreign_text_without_its_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_shows_foreign_text_without_its_control_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = StoredPlan(f"s{HOSTILE}", "", {"a": {}, "b": {}}, "", None, {}, {}, {}, {}, 0)
     who = Holder(f"host{HOSTILE}", 1, "", "", HOSTILE, f"memsweep {HOSTILE}")
     failures = {"a": {"outcome": f"failed{HOSTILE}", "error": f"ValueError: {HOSTILE}"}}
-    print_status(status_document(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")}))
+    print_status(
+        status_document(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")}), Location.at(tmp_path)
+    )
     shown = capsys.readouterr().out
     assert shown.count(r"\x1b[2J") == 7
     assert all(sign.isprintable() for sign in shown.replace("\n", ""))

@@ -68,7 +68,7 @@ class PowerCut(BaseException):
     """The process ends."""
 
 
-@pytest.mark.parametrize("survived", range(0, 24, 3))
+@pytest.mark.parametrize("survived", range(0, 24, 6))
 def test_an_interrupted_upgrade_goes_on(results: Path, survived: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it ends: some results are then in the new form, one is in between, the rest are in the old form."""
     study = results / "grid"
@@ -122,6 +122,6 @@ def test_what_cannot_be_read_stays_and_is_named(results: Path, capsys: pytest.Ca
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["upgrade", str(tmp_path / "nothing")]) == 1
+    assert main(["upgrade", str(tmp_path / "nothing")]) == 2
     assert "there is no stored result in" in capsys.readouterr().err
     assert not (tmp_path / "nothing").exists()

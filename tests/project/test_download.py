@@ -109,7 +109,7 @@ def test_an_endless_answer_ends_at_the_known_size(
     monkeypatch.setattr(download, "_MOST", 1 << 20)
     with answering({"ETag": '"a"'}, endless) as (address, sent):
         code, told = fetched(address, **known)
-    assert code == 1
+    assert code == 4
     assert f"{address}: it sends more than the {most:,} bytes of the file" in told
     assert sum(sent) < most + (16 << 20)  # what lay in the buffers of the two ends
     assert left(tmp_path) == []
@@ -135,7 +135,7 @@ def test_a_length_that_is_none_is_told_in_a_sentence(
 ) -> None:
     with answering({"Content-Length": length}) as (address, _):
         code, told = fetched(address)
-    assert (code, left(tmp_path)) == (1, [])
+    assert (code, left(tmp_path)) == (4, [])
     assert said in told
 
 
@@ -144,7 +144,7 @@ def test_an_answer_that_is_too_short_is_kept_to_go_on_from(
 ) -> None:
     with answering({"Content-Length": str(len(CONTENT)), "ETag": '"a"'}, lambda: iter([CONTENT[:9]])) as (address, _):
         code, told = fetched(address)
-    assert (code, left(tmp_path)) == (1, ["file.txt.part", "file.txt.part.etag"])
+    assert (code, left(tmp_path)) == (4, ["file.txt.part", "file.txt.part.etag"])
     assert "the connection was cut off" in told
     for headers, status, said in (
         (
@@ -156,7 +156,7 @@ def test_an_answer_that_is_too_short_is_kept_to_go_on_from(
     ):
         with answering(headers, status=status) as (address, _):
             code, told = fetched(address)
-        assert code == 1
+        assert code == 4
         assert said in told
     assert left(tmp_path) == []
 
@@ -169,7 +169,7 @@ def test_a_redirect_to_no_web_address_is_refused(
 ) -> None:
     with answering({"Location": there}, status=302) as (address, _):
         code, told = fetched(address)
-    assert (code, left(tmp_path)) == (1, [])
+    assert (code, left(tmp_path)) == (4, [])
     assert f"it leads to {there!r}, and only http and https addresses are followed" in told
 
 
@@ -193,7 +193,7 @@ def test_redirects_are_followed_to_web_addresses_and_not_for_ever(
     (tmp_path / "data" / "mine" / ".fetched.json").unlink()
     with answering({"Location": "/file.txt"}, status=302) as (address, _):
         code, told = fetched(address)
-    assert code == 1
+    assert code == 4
     assert "cannot be reached (TooManyRedirects)" in told
 
 
@@ -210,7 +210,7 @@ def test_a_trickle_is_given_up(
 
     with answering({"Content-Length": str(len(CONTENT)), "ETag": '"a"'}, trickle) as (address, sent):
         code, told = fetched(address)
-    assert code == 1
+    assert code == 4
     assert "it is too slow: " in told
     assert len(sent) < 100
     assert left(tmp_path) == ["file.txt.part", "file.txt.part.etag"]

@@ -188,7 +188,7 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pyt
         raise OSError("No space left on device")
 
     monkeypatch.setattr(publish, "write_csv", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(StoreError, match="No space left on device"):
         report.build(tmp_path)
     assert (tmp_path / "report" / "index.html").read_text() == old
     assert not list(tmp_path.glob(".report-*"))

@@ -66,6 +66,7 @@ READ = {
     "list": ["studies"],
     "schema": [],
     "data": ["list"],
+    "upgrade": ["{results}"],
 }
 """Commands that read, and call nothing."""
 OF_RESULTS = ("status", "report", "weights", "sync")
@@ -127,7 +128,7 @@ def test_no_command_that_reads_imports_it(place: Path, capsys: pytest.CaptureFix
     (place / "work" / "tasks").mkdir()
     if verb in OF_RESULTS:
         (place / "work" / "tasks" / "theirs.py").write_text(EVIL)
-    words = [word.format(study=place / "other" / "study.yaml") for word in READ[verb]]
+    words = [word.format(study=place / "other" / "study.yaml", results=place / "results") for word in READ[verb]]
     main([verb, *words])
     capsys.readouterr()
     assert not (place / "other" / "RAN").exists()
@@ -188,10 +189,12 @@ def test_submit_carries_the_word_of_who_submits(place: Path, monkeypatch: pytest
     work = place / "work"
     (work / "search_spaces").mkdir()
     (work / "nets.py").write_text("import evil\nfrom torch import nn\nNet, make = nn.RNN, evil.make\n")
-    (place / "other" / "evil.py").write_text(
+    installed = place / "site-packages"  # which every node has, so that the upload needs none of it
+    installed.mkdir()
+    (installed / "evil.py").write_text(
         "from torch import nn\ndef make(inputs, outputs):\n    return nn.RNN(inputs, outputs, batch_first=True)\n"
     )
-    monkeypatch.syspath_prepend(str(place / "other"))
+    monkeypatch.syspath_prepend(str(installed))
     model = '{name: module, factory: "evil:make", width_argument: null}'
     (work / "search_spaces" / "mine.yaml").write_text(
         f"task: {{name: linear_functional, kernel: exponential, horizon: 8}}\nmodel: {model}\n"
@@ -200,7 +203,7 @@ def test_submit_carries_the_word_of_who_submits(place: Path, monkeypatch: pytest
     def job(*words: str) -> Job:
         args = parse(["submit", "mine", *words], dict.fromkeys(_OPTIONS))
         args.discover = registry.discover
-        return checked_job(args)
+        return checked_job(args)[0]
 
     with pytest.raises(TrustError, match="evil:make"):
         job()

@@ -7,7 +7,7 @@ import contextlib
 
 from memsweep.documents import Answer
 from memsweep.documents.keys.files import UpgradedItem
-from memsweep.errors import StoreError, counted
+from memsweep.errors import MemsweepError, counted
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.results import Store
@@ -19,7 +19,7 @@ def upgrade(args: argparse.Namespace) -> Answer:
     """Rewrites the results of all studies of a folder; exit code 1 where some cannot be read."""
     found = studies(Location.at(args.folder))
     if not found:
-        raise StoreError(
+        raise MemsweepError(
             f"there is no stored result in {args.folder}. Give the folder of the results, or of one study: "
             "memsweep upgrade results"
         )

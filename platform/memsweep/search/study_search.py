@@ -21,7 +21,7 @@ from memsweep.search.cell_search import CellSearch
 from memsweep.search.round_log import Observation, Round, RoundLog, Stage
 from memsweep.search.suggestions import SearchTrial, SuggestionState
 from memsweep.stability.comparison.metrics import median
-from memsweep.sweep.planning.identity import Arithmetic, identifying, identity
+from memsweep.sweep.planning.identity import Arithmetic, identifying, identity, without_later
 from memsweep.sweep.planning.plan import PlannedTrial
 
 if TYPE_CHECKING:
@@ -277,12 +277,12 @@ def _key(search: Search, cell: TrialConfig) -> str:
 
     The number of suggestions is not among it, so that a search can be prolonged; of a population it is.
     """
-    settings = to_dict(search.settings) | {"warm_start": "", "scope": "cell"}
+    settings = without_later(to_dict(search.settings), search.settings) | {"warm_start": "", "scope": "cell"}
     if search.settings.scheduler.name != PBT:
         settings.pop("trials")
     content = {  # with three constants, because the sampler's seeds follow from this hash
         "settings": settings,
-        "space": {path: dataclasses.asdict(domain) for path, domain in search.space.items()},
+        "space": {path: without_later(dataclasses.asdict(each), each) for path, each in search.space.items()},
         "first": [],
         "cells": [identifying(cell)],
     }

@@ -17,7 +17,7 @@ WORDS: dict[str, tuple[list[str], str]] = {
     "a mark that turns text around": (["name='a\u202eb'"], "one line"),
     "no key": (["=1"], "cannot be read"),
     "nothing": ([""], "cannot be read"),
-    "thousands of levels": (["training=" + "[" * 2_000 + "]" * 2_000], "cannot be read"),
+    "thousands of levels": (["training=" + "[" * 2_000 + "]" * 2_000], "is nested more than 32 levels deep"),
     "a path of thousands of parts": (["model" + ".a" * 4_000 + "=1"], "nested"),
     "a path longer than a file name": (["a" * 5_000 + "=1"], "no section"),
     "a range of a billion": (["model.width=range(1,1000000000)"], "more than 100,000 values"),

@@ -84,6 +84,7 @@ def ensemble_of(model: dict[str, Any], seeds: int = 2) -> Any:
     return ensemble
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("name", MODELS)
 def test_each_replica_and_copy_gives_the_modules_own_outputs_and_gradients(name: str) -> None:
     ensemble = ensemble_of(MODELS[name])

@@ -10,24 +10,43 @@ from typing import Any
 
 import pytest
 from test_identity_code import PACKAGE, module_name
-from test_identity_process import with_members
+from test_identity_process import UNUSED, with_members
 
 from engine import trial, usual_model
 from memsweep.config.core.fields import setting
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.search import SearchConfig
 from memsweep.config.schema.training import TrainingConfig
+from memsweep.config.schema.trial import (
+    CapacityConfig,
+    InputsConfig,
+    PerturbationConfig,
+    TrialConfig,
+    WorstInputsConfig,
+)
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
-from memsweep.sweep.planning.identity import identifying, identity
+from memsweep.sweep.planning.identity import identifying, identity, without_later
 from memsweep.sweep.planning.members import is_mentioned, listed, mentioned, take_later
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
 Edit = Callable[[dict[str, str]], list[str]]
 
 
+def measured_in_every_way() -> TrialConfig:
+    perturbation = PerturbationConfig(
+        roundings=("fixed_recurrent",),
+        capacity=CapacityConfig(bits=(4,), radii=(0.1,)),
+        memory_over_inputs=InputsConfig(),
+        worst_inputs=WorstInputsConfig(),
+    )
+    return dataclasses.replace(trial(), model=usual_model("stable_ssm"), perturbation=perturbation)
+
+
 @pytest.fixture
 def edited(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reads files of the engine with other texts, and gives the fingerprints of the trials then."""
-    trials = [trial(), dataclasses.replace(trial(), model=usual_model("lru"))]
+    trials = [trial(), dataclasses.replace(trial(), model=usual_model("lru")), measured_in_every_way()]
     contents: dict[Path, bytes] = {}
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: contents[path] if path in contents else read(path))
@@ -53,13 +72,22 @@ def mentioning(word: str) -> str:
     return text.replace("        return Traits(", f"        config.{word}\n        return Traits(")
 
 
+def test_unused_members_move_no_trial(edited: Edit) -> None:
+    before = edited({})
+    assert edited({name: with_members(PACKAGE / name, added) for name, added in UNUSED.items()}) == before
+    first = "    linear: bool = False\n"
+    text = (PACKAGE / BASE).read_text()
+    assert text.count(first) == 1
+    assert edited({BASE: text.replace(first, f"    spare: int = 0\n{first}")}) == before
+
+
 def test_a_later_method_moves_the_trials_that_mention_it(edited: Edit) -> None:
     before = edited({})
     assert edited({BASE: grown(BASE, LayerModel="    def spare(self):\n        return 1 + 1")}) == before
     called = edited({DIAGONAL: mentioning("spare")})
     changed = edited({BASE: grown(BASE, LayerModel="    def spare(self):\n        return 1 - 1")})
-    assert [one == other for one, other in zip(called, changed, strict=True)] == [False, True]
-    assert called[1] == before[1]
+    assert [one == other for one, other in zip(called, changed, strict=True)] == [False, True, True]
+    assert called[1:] == before[1:]
 
 
 def test_a_later_method_brings_what_it_refers_to(edited: Edit) -> None:
@@ -67,7 +95,7 @@ def test_a_later_method_brings_what_it_refers_to(edited: Edit) -> None:
     method = "    def spare(self):\n        return spare_helper()"
     one = edited({BASE: grown(BASE, LayerModel=method) + "\n\ndef spare_helper():\n    return 1 + 1\n"})
     two = edited({BASE: grown(BASE, LayerModel=method) + "\n\ndef spare_helper():\n    return 1 - 1\n"})
-    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True]
+    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +122,7 @@ def test_a_later_method_that_is_called_without_a_mention_counts(edited: Edit, na
         ("replace(config, spare=1)", True),
         ("config['model.spare']", True),
         ("config.respare", False),
+        ("folder.glob('*.py')", False),
     ],
 )
 def test_a_name_may_be_mentioned_as_text(code: str, reached: bool) -> None:
@@ -107,7 +136,7 @@ def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited
         for value, doc in ((1.5, "a doc"), (1.5, "another doc"), (2.5, "a doc"))
     )
     assert one == words
-    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True]
+    assert [first == second for first, second in zip(one, two, strict=True)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,6 @@ def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited
     [
         ("class Model(nn.Module, ABC):\n    def spare(self): ...", False),
         ("@dataclass(frozen=True)\nclass Traits:\n    linear: bool\n    spare: int = 0", False),
-        ("@dataclass(frozen=True)\nclass Traits:\n    spare: int = 0\n    linear: bool = False", True),
         ("@dataclass(frozen=True, kw_only=True)\nclass Traits:\n    spare: int = 0\n    linear: bool = False", False),
         ("@dataclass\nclass Signature:\n    spare: int = 0", True),
         ("@total_ordering\nclass Traits:\n    def spare(self): ...", True),
@@ -128,6 +156,34 @@ def test_what_may_be_reached_without_its_name_always_counts(source: str, always:
     assert isinstance(node, ast.ClassDef)
     *_, last = take_later(node)
     assert last.always is always
+
+
+def test_a_later_field_of_a_search_at_its_default_makes_no_other_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The seeds of its samplers follow from its key."""
+    plain = SearchConfig()
+    assert without_later(to_dict(plain), plain) == to_dict(plain)
+    known = {**listed(), "SearchConfig": listed()["SearchConfig"] - {"startup"}}
+    monkeypatch.setattr(identities, "listed", lambda: known)
+    other = dataclasses.replace(plain, startup=plain.startup + 1)
+    assert to_dict(plain).keys() - without_later(to_dict(plain), plain).keys() == {"startup"}
+    assert without_later(to_dict(other), other) == to_dict(other)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "call", "reached"),
+    [
+        ("dataclass(frozen=True)", "Traits(True)", True),
+        ("dataclass(frozen=True)", "base.Traits(*given)", True),
+        ("dataclass(frozen=True)", "Traits(linear=True)", False),
+        ("dataclass(kw_only=True)", "Traits(True)", False),
+    ],
+)
+def test_a_field_before_others_counts_where_arguments_go_by_position(decorator: str, call: str, reached: bool) -> None:
+    (node,) = ast.parse(f"@{decorator}\nclass Traits:\n    spare: int = 0\n    linear: bool = False").body
+    assert isinstance(node, ast.ClassDef)
+    (member,) = take_later(node)
+    words = set(mentioned(ast.parse(call)))
+    assert any(is_mentioned(word, words) for word in member.words) is reached
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

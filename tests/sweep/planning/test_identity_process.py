@@ -69,7 +69,7 @@ UNUSED = {  # file -> class in it -> what is added to the end of the class
     },
     "data/task.py": {"Task": "    SPARE = 2\n    def spare_of_tasks(self):\n        return self.SPARE\n"},
     "config/schema/training.py": {
-        "TrainingConfig": "    spare_setting: int = 0\n    another: float = setting(1.5, 'unknown', at_least=0.0)\n"
+        "TrainingConfig": "    spare_setting: int = 0\n    spare_too: float = setting(1.5, 'unknown', at_least=0.0)\n"
     },
 }
 

@@ -14,6 +14,8 @@ from memsweep.errors import MemsweepError
 class WeightsFileError(MemsweepError):
     """A file that gives no weights."""
 
+    exit_code = 2  # part of the identity of every trial
+
 
 def holds_special_tensors(tensors: Mapping[str, Tensor]) -> bool:
     """Whether some of the tensors are parameters, or no dense numbers on the processor."""

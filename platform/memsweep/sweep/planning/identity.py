@@ -143,6 +143,18 @@ def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str,
     return first, [(key, field, _left_out(cls, field)) for key, field in counting]
 
 
+def without_later(data: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """The plain data of a config without later fields at their defaults, at any depth, as of ``identifying``."""
+    kept = dict(data)
+    for field in dataclasses.fields(config):
+        key, value = key_of(field), getattr(config, field.name)
+        if value == _left_out(type(config), field):
+            kept.pop(key, None)
+        elif key in kept and dataclasses.is_dataclass(value):
+            kept[key] = without_later(kept[key], value)
+    return kept
+
+
 def _left_out(cls: type, field: dataclasses.Field[Any]) -> Any:
     """The value with which a field is in no identity: the default of a field that was added to a class of the engine.
 

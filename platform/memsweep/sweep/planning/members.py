@@ -4,7 +4,8 @@ A class counts with the members that ``members.txt`` lists: those that it had wh
 counts for the trials that may reach it: where a definition of the closure mentions its name, as an attribute, a
 keyword, a variable or a string. Where it may be reached without its name, it always counts: a special method
 (``__call__``), a method of ``nn.Module`` (which calls ``forward``), a member of a class with another foreign base, a
-metaclass or a foreign decorator, and a field that comes before others or that is read by ``asdict``.
+metaclass or a foreign decorator, and a field that is read by ``asdict``. A field that comes before others counts where
+its class is called with arguments by position, which it shifts.
 """
 
 from __future__ import annotations
@@ -32,12 +33,20 @@ class Member:
         name: of the member.
         node: its statement.
         always: it counts wherever its class does.
+        shifts: it counts where its class is called with arguments by position.
     """
 
     owner: str
     name: str
     node: ast.stmt
     always: bool
+    shifts: bool
+
+    @property
+    def words(self) -> list[str]:
+        """The words that reach it; an empty one is always there."""
+        call = [_call_of(self.owner)] if self.shifts else []
+        return [""] if self.always else [self.name, *call]
 
     @property
     def key(self) -> str:
@@ -67,8 +76,8 @@ def take_later(node: ast.ClassDef, prefix: str = "") -> list[Member]:
             continue
         shifts = isinstance(each, ast.AnnAssign) and _shifts(node, place, old)
         _keep_default(each)
-        reached = shifts or node.name in _UNPACKED or _is_open(node)
-        taken += [Member(owner, name, each, reached or _is_called(name)) for name in sorted(names)]
+        reached = node.name in _UNPACKED or _is_open(node) or (shifts and "cls(" in ast.unparse(node))
+        taken += [Member(owner, name, each, reached or _is_called(name), shifts) for name in sorted(names)]
     node.body = kept or [ast.Pass()]
     return taken
 
@@ -96,14 +105,21 @@ def mentioned(node: ast.AST) -> Iterator[str]:
     for each in ast.walk(node):
         if isinstance(each, ast.Attribute):
             yield each.attr
-        elif isinstance(each, ast.Name):
+        elif isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
             yield each.id
         elif isinstance(each, ast.keyword) and each.arg:
             yield each.arg
         elif isinstance(each, ast.Constant) and isinstance(each.value, str):
-            yield from each.value.split(".")
-        elif isinstance(each, ast.Call) and ast.unparse(each.func) in _BY_NAME:
-            yield from (f"{_beginning(name)}*" for name in each.args[1:2] if isinstance(name, ast.JoinedStr))
+            yield from filter(str.isidentifier, each.value.split("."))
+        elif isinstance(each, ast.Call) and each.args:
+            yield _call_of(ast.unparse(each.func))
+            if ast.unparse(each.func) in _BY_NAME:
+                yield from (f"{_beginning(name)}*" for name in each.args[1:2] if isinstance(name, ast.JoinedStr))
+
+
+def _call_of(function: str) -> str:
+    """The word of a call with arguments by position."""
+    return f"{function.rpartition('.')[2]}("
 
 
 def _beginning(text: ast.JoinedStr) -> str:

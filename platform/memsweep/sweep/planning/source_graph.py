@@ -117,7 +117,7 @@ class SourceGraph:
                 members.update(self._members(definition))
             if not waiting:
                 found = {each for each in members if is_mentioned(each[0], words)}
-                waiting, members = [member for _, member in found], members - found
+                waiting, members = [member for _, member in found if member not in reached], members - found
         return frozenset(reached)
 
     def digest(self, reached: Iterable[Definition], cut: Cut) -> str:
@@ -176,8 +176,8 @@ class SourceGraph:
         found = self._module(name).members
         for owner in found if word == WHOLE else [word]:
             for member in found.get(owner, ()):
-                always = member.always or self._has_foreign_base((name, owner))
-                yield "" if always else member.name, (name, member.key)
+                always = self._has_foreign_base((name, owner))
+                yield from ((word, (name, member.key)) for word in ([""] if always else member.words))
 
     def _has_foreign_base(self, definition: Definition) -> bool:
         """Whether a class, or one in it, has a base, at any depth, that is not part of the graph."""

@@ -194,7 +194,7 @@ class Selection:
                 self.add(path, "the installation of the workspace")
 
 
-_ENGINE_SUFFIXES = frozenset({*(".py", ".pyi", ".typed", ".css", ".js", ".svg", ".j2"), *(".so", ".cpp", ".h")})
+_ENGINE_SUFFIXES = frozenset({*(".py", ".pyi", ".typed", ".txt", ".css", ".js", ".svg", ".j2"), *(".so", ".cpp", ".h")})
 
 
 def elsewhere(field: str, path: str) -> SubmissionError:
