@@ -25,7 +25,7 @@ INPUTS = MemoryOverInputs.Config(sequences=6)
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    perturbation = dataclasses.replace(config.perturbation, balls=(), measures=(INPUTS,))
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(INPUTS,))
     return dataclasses.replace(config, perturbation=perturbation)
 
 
@@ -69,7 +69,7 @@ def test_a_replica_has_the_same_memory_alone_and_in_a_pack() -> None:
 def test_it_moves_the_identity_of_trials_that_measure_it_and_no_other() -> None:
     plain = trial()
     assert "memory_over_inputs" not in identifying(plain)["perturbation"]
-    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, measures=(INPUTS,)))
+    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, asked_measures=(INPUTS,)))
     assert identity(other) != identity(plain)
     assert training_of(identity(other)) == training_of(identity(plain))
 
@@ -102,7 +102,7 @@ def test_a_trial_in_float32_is_measured_on_a_task_of_numbers_too() -> None:
     unit = registry.get(registry.UNIT, "min_gru").Config()
     stack = registry.get(registry.MODEL, "residual_stack").Config(width=3, features=3, layers=1, unit=unit)
     config = measured(trial(training={"dtype": "float32", "steps": 10}))
-    both = dataclasses.replace(config.perturbation, measures=(Capacity.Config(sequences=2), INPUTS))
+    both = dataclasses.replace(config.perturbation, asked_measures=(Capacity.Config(sequences=2), INPUTS))
     result = run_pack([dataclasses.replace(config, model=stack, perturbation=both)])[0]
     assert "not_measured" not in result.summary
     for name in ("memory_over_inputs", "singular_values"):

@@ -92,7 +92,7 @@ def test_of_a_network_no_corner_of_the_inputs_has_a_larger_error_than_what_is_fo
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, measures=(INPUTS,)))
+    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, asked_measures=(INPUTS,)))
 
 
 def test_a_trial_stores_the_errors_of_its_seeds_and_balls_in_the_units_of_its_inputs() -> None:
@@ -129,7 +129,7 @@ def test_a_task_without_a_linear_target_and_a_study_without_a_ball_are_refused()
     task = registry.get(registry.TASK, "nonlinear_functional").Config(horizon=20)
     problems = [*dataclasses.replace(measured(trial()), task=task).problems()]
     assert any("nonlinear_functional is not a linear functional" in problem for problem in problems)
-    still = dataclasses.replace(trial().perturbation, balls=(), measures=(INPUTS,))
+    still = dataclasses.replace(trial().perturbation, balls=(), asked_measures=(INPUTS,))
     problems = [*dataclasses.replace(trial(), perturbation=still).problems()]
     assert any("no weights that move" in problem for problem in problems)
 

@@ -121,7 +121,7 @@ class Measure(ABC):
 
 def with_optional(measured: Measured, subject: Subject) -> Measured:
     """The measurements of an ensemble's replicas, with all that their trials ask for, by name."""
-    for asked in subject.config.perturbation.measures:
+    for asked in subject.config.perturbation.asked_measures:
         measure: Measure = registry.get(registry.MEASURE, asked.name)(asked, subject)
         measured = measure.extended(measured)
     return measured

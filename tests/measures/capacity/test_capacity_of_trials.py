@@ -35,7 +35,7 @@ WIDTHS = [4, 8, 16, 32]
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    perturbation = dataclasses.replace(config.perturbation, balls=(), measures=(CAPACITY,))
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(CAPACITY,))
     return dataclasses.replace(config, perturbation=perturbation)
 
 
@@ -65,7 +65,7 @@ def test_a_replica_has_the_same_capacity_alone_and_in_a_pack() -> None:
 def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() -> None:
     plain = trial()
     assert "capacity" not in identifying(plain)["perturbation"]
-    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, measures=(CAPACITY,)))
+    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, asked_measures=(CAPACITY,)))
     assert identity(other) != identity(plain)
     assert training_of(identity(other)) == training_of(identity(plain))
 
@@ -73,7 +73,9 @@ def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() ->
 def moved(**model: object) -> TrialConfig:
     config = measured(trial(model=model))
     capacity = dataclasses.replace(CAPACITY, bits=(3, 12), radii=(1e-6, 0.3))
-    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, measures=(capacity,)))
+    return dataclasses.replace(
+        config, perturbation=dataclasses.replace(config.perturbation, asked_measures=(capacity,))
+    )
 
 
 def test_the_block_again_is_that_of_the_moved_weights() -> None:
@@ -128,7 +130,7 @@ def test_robust_capacity_counts_the_worst_push_that_the_search_finds() -> None:
 def test_the_tasks_metric_is_measured_again_with_rounded_and_with_pushed_weights() -> None:
     task = registry.get(registry.TASK, "memory_capacity").Config(horizon=24, delays=6)
     config, capacity = trial(model={"width": 3}), dataclasses.replace(CAPACITY, bits=(3, 20), radii=(1e-7, 0.3))
-    perturbation = dataclasses.replace(config.perturbation, balls=(), measures=(capacity,), test_size=64)
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(capacity,), test_size=64)
     config = dataclasses.replace(config, task=task, perturbation=perturbation)
     result, trained = run_pack([config])[0], train_replicas([config])
     plain = result.tables["replicas"].set_index("seed")["test_metric"]

@@ -62,7 +62,7 @@ def bases(data: str) -> list[TrialConfig]:
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
     measuring = dataclasses.replace(
         perturbation,
-        measures=tuple(part("measure", name) for name in registry.names("measure")),
+        asked_measures=tuple(part("measure", name) for name in registry.names("measure")),
     )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
     carrying = part("model", "exp_rnn", width=4)

@@ -62,7 +62,14 @@ def test_the_report_says_what_it_said(folder: Path, tmp_path: Path) -> None:
     said = sorted(path.name for path in (folder / "report").glob("*.csv"))
     assert "verdicts.csv" in said
     for name in said:
-        assert (study / "report" / name).read_text() == (folder / "report" / name).read_text(), name
+        assert _measured(study / "report" / name) == _measured(folder / "report" / name), name
+
+
+def _measured(file: Path) -> str:
+    """A table of the report without the columns of what nobody measured, which a report leaves out since then."""
+    table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    empty = [column for column in table if file.name == "cells.csv" and not table[column].any()]
+    return table.drop(columns=empty).to_csv(index=False)
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ class PerturbationConfig:
         at_least=1,
         at_most=24,
     )
-    measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
+    asked_measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
     def problems(self) -> Iterable[str]:
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
@@ -213,7 +213,7 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
-        for asked in self.perturbation.measures:
+        for asked in self.perturbation.asked_measures:
             yield from registry.get(registry.MEASURE, asked.name).problems(self)
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
@@ -245,7 +245,7 @@ class TrialConfig:
 
 def asks_measures(trial: TrialConfig) -> bool:
     """Whether a trial asks for measures beside the perturbation error."""
-    return bool(trial.perturbation.measures)
+    return bool(trial.perturbation.asked_measures)
 
 
 def mixes_models(model: ModelConfig) -> bool:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from memsweep.models.base import Model, Weights
     from memsweep.stability.optional import Measured
 
-PATH = 4.0
-"""The search climbs at a radius so many times smaller first: a path leads from there to the radius."""
-
 
 @register_measure("capacity")
 class Capacity(Measure):
@@ -71,6 +68,7 @@ class Capacity(Measure):
     @classmethod
     def cost(cls, asked: Config, effort: Effort) -> float:
         """A search for each radius and, of other than linear models, a gradient for each step behind the middle."""
+        from memsweep.measures.capacity.moved import PATH
         from memsweep.stability.block import STEPS
 
         pushes, trial = len(asked.radii or ()), effort.trial

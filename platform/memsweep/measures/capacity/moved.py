@@ -13,7 +13,6 @@ from torch import Tensor
 from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import TrainedEnsemble
-from memsweep.measures.capacity import PATH
 from memsweep.models.base import Part, Weights
 from memsweep.stability.evaluation import metrics_of, worst_weights
 from memsweep.stability.optional import Subject
@@ -24,6 +23,8 @@ from memsweep.streams import Stream
 if TYPE_CHECKING:
     from memsweep.stability.optional import Measured
 
+PATH = 4.0
+"""The search climbs at a radius so many times smaller first: a path leads from there to the radius."""
 ROUNDED, PUSHED = "{}_bits", "radius_{:g}"
 """After the name of the block, or of the task's metric: with rounded weights, and with weights that were moved, by
 chance for the block, by the worst push that a search finds for the metric."""

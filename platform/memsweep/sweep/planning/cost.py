@@ -124,7 +124,7 @@ def evaluations(trial: TrialConfig) -> float:
     radii, total = grid.count, float(draws * (len(moved.bits) + 1))
     few, more = _shares(trial)
     effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
-    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in moved.measures)
+    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in moved.asked_measures)
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0

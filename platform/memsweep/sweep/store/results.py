@@ -140,10 +140,8 @@ class Store:
         """
         unknown = set(tables) - set(table_files.names())
         if unknown:
-            raise StoreError(
-                f"the result of {identity} has unknown tables {one_of(unknown)}; allowed: "
-                f"{one_of(table_files.names())}."
-            )
+            allowed = one_of(table_files.names())
+            raise StoreError(f"the result of {identity} has unknown tables {one_of(unknown)}; allowed: {allowed}.")
         if record.get("identity") != identity:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
         filled = [name for name in table_files.names() if len(tables.get(name, ()))]
