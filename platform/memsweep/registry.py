@@ -1,10 +1,10 @@
-"""Names for the parts that a study may choose: tasks, models, parameterizations, recurrent units, learning rules.
+"""Names for the parts of a study: tasks, models, parameterizations, recurrent units, learning rules, measures.
 
 A part registers itself with a decorator, and is then available by name. Registration refuses a class that the engine
 could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
 ``Config`` dataclass. A base class may ask for more in ``registration_problem``.
 
-``discover`` imports what can register: the engine's own models and rules, the built-in tasks, the workspace's
+``discover`` imports what can register: the engine's own models, rules and measures, the built-in tasks, the workspace's
 ``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A task of the
 workspace takes the place of a built-in one of its name; any other name belongs to one part.
 """
@@ -30,7 +30,10 @@ from memsweep import builtin
 from memsweep.errors import RegistryError, did_you_mean, one_of
 
 TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
-KINDS = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
+MEASURE = "measure"
+NAMED = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
+"""Kinds of which a study names one. A part of any other kind is a field of a section, called as the part is."""
+KINDS = (*NAMED, MEASURE)
 ENTRY_POINT_GROUP = "memsweep.plugins"
 _BASES = {
     TASK: ("memsweep.data.api", "Task"),
@@ -38,6 +41,7 @@ _BASES = {
     PARAMETERIZATION: ("memsweep.models.parameterizations.base", "Parameterization"),
     UNIT: ("memsweep.models.deep.unit", "Unit"),
     RULE: ("memsweep.rules.base", "Rule"),
+    MEASURE: ("memsweep.stability.optional", "Measure"),
 }
 """Module and name of each kind's base class; by name, because the registry stands below all of them."""
 
@@ -82,6 +86,11 @@ def register_unit(name: str) -> Callable[[_Part], _Part]:
 def register_rule(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: make a learning rule available as ``training: {rule: <name>}``."""
     return _register(RULE, name)
+
+
+def register_measure(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make a measure of trained models available as ``perturbation: {<name>: {...}}``."""
+    return _register(MEASURE, name)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
@@ -192,6 +201,7 @@ def discover(workspace: Path | None = None) -> list[str]:
     _put_off.clear()
     for package in ("memsweep.models", "memsweep.rules"):
         _import_all(package)
+    _import_measures()
     task_folders = [builtin.folder(builtin.TASKS)]
     if workspace is not None:
         root = Path(workspace).resolve()
@@ -200,9 +210,7 @@ def discover(workspace: Path | None = None) -> list[str]:
     broken = []
     for path in dict.fromkeys(path for folder in task_folders for path in _task_files(folder)):
         broken += _attempt(f"task file {path}", partial(_import_file, path))
-    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
-        owner = point.dist.name if point.dist else point.value
-        broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
+    broken += _load_plugins()
     for sentence in broken:
         _log.debug("%s", sentence)
     return broken
@@ -224,12 +232,14 @@ def _task_files(folder: Path) -> list[Path]:
 
 
 def discover_when_asked(package: str) -> None:
-    """Import what one package of the engine registers, and the rest when ``get`` is asked for a part that is not there.
+    """Import what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
 
     For commands that read results: most models and tasks import torch, and a workspace's files are not needed. Where
     they come with the results, they are somebody else's program.
     """
     _import_all(package)
+    _import_measures()
+    _load_plugins()  # any of them may have a measure, which a report has to know
     _put_off[:] = [True]
 
 
@@ -246,6 +256,22 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
 def _import_all(name: str) -> None:
     package = importlib.import_module(name)
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
+
+
+def _load_plugins() -> list[str]:
+    """Import the installed distributions that announce parts; a sentence for each that failed."""
+    broken = []
+    for point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
+        owner = point.dist.name if point.dist else point.value
+        broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
+    return broken
+
+
+def _import_measures() -> None:
+    """Import the packages of the measures; each registers one, and imports the rest of itself when it is used."""
+    package = importlib.import_module("memsweep.measures")
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
 
 

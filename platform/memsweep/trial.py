@@ -16,7 +16,7 @@ import torch
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, trains_by_convolution, trains_over_sequences
 from memsweep.config.schema.canonical import to_dict
-from memsweep.config.schema.trial import TrialConfig, measures_capacity, measures_over_inputs, measures_worst_inputs
+from memsweep.config.schema.trial import TrialConfig, asks_measures
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
@@ -35,11 +35,9 @@ from memsweep.learning.state.weights_file import other_kinds, read_weights
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import give_back_freed_memory, keep_freed_memory
-from memsweep.stability.capacity.measure import with_capacity
 from memsweep.stability.measure import Measurement, measure
-from memsweep.stability.memory_over_inputs import with_memory_over_inputs
+from memsweep.stability.optional import Subject, with_optional
 from memsweep.stability.results import TrialResult, result_of
-from memsweep.stability.worst_inputs import with_worst_inputs
 
 __all__ = [
     "ReplicaMeasurement",
@@ -235,12 +233,8 @@ def run_replicas(configs: Sequence[TrialConfig], options: RunOptions = DEFAULT) 
         with options.phase("perturbation"):
             for done, (index, rows, ensemble) in enumerate(trained.ensembles, 1):
                 measured = measure(ensemble, loss, first)
-                if measures_capacity(first):
-                    measured = with_capacity(measured, ensemble, loss, first)
-                if measures_over_inputs(first):
-                    measured = with_memory_over_inputs(measured, ensemble, loss, first)
-                if measures_worst_inputs(first):
-                    measured = with_worst_inputs(measured, ensemble, trained.tasks, first)
+                if asks_measures(first):
+                    measured = with_optional(measured, Subject(ensemble, loss, trained.tasks, first))
                 measurements += [ReplicaMeasurement((index, row), *measured[row]) for row in rows]
                 if progress:
                     progress(TRAINING_SHARE + (1.0 - TRAINING_SHARE) * done / len(trained.ensembles))

@@ -21,7 +21,7 @@ from hosts import Host
 import drill_study
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from processes import carriers_of
 from sweeping import environment
 from tests.campaign.bench import BUCKET, Bench, mount, unmount
@@ -271,7 +271,9 @@ class Site:
         store = self.store
         names = store.identities()
         sound = sorted(names - store.check(names).keys())
-        kept = {n: [f"{table}/{n}.parquet" for table in TABLES if table in store.record(n)["files"]] for n in sound}
+        kept = {
+            n: [f"{table}/{n}.parquet" for table in table_names() if table in store.record(n)["files"]] for n in sound
+        }
         return {n: b"".join(map(self.location.read, [f"records/{n}.json", *paths])) for n, paths in kept.items()}
 
     def journal(self) -> dict[str, bytes]:

@@ -15,7 +15,8 @@ from memsweep.cli import main
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import DEFINITIONS, TABLES
+from memsweep.sweep.store.tables import DEFINITIONS, definition
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.sweep.upgrade import STAGED, upgrade
 from sweeping import snapshot
 
@@ -34,7 +35,7 @@ def schemas(study: Path) -> list[int]:
 def numbers(study: Path) -> dict[str, Any]:
     store = Store(study)
     assert store.check(store.identities()) == {}
-    return {name: store.table(name) for name in TABLES}
+    return {name: store.table(name) for name in table_names()}
 
 
 def test_a_dry_run_writes_nothing(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +74,7 @@ def test_an_interrupted_upgrade_goes_on(results: Path, survived: int, monkeypatc
     study = results / "grid"
     before = numbers(study)
     for name in ("curves", "replicas"):
-        newer = dataclasses.replace(DEFINITIONS[name], version=2, migrations={1: lambda table: table})
+        newer = dataclasses.replace(definition(name), version=2, migrations={1: lambda table: table})
         monkeypatch.setitem(DEFINITIONS, name, newer)
     left = [survived]
 

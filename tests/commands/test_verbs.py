@@ -19,7 +19,7 @@ from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialSta
 from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
 from sweeping import BASE, ready, runs_of, snapshot, sweep
 
@@ -53,7 +53,7 @@ def verb(name: str, results: Path, *words: str) -> int:
 
 def tables(results: Path) -> dict[str, pd.DataFrame]:
     store = Store(results / STUDY)
-    return {name: store.table(name) for name in TABLES}
+    return {name: store.table(name) for name in table_names()}
 
 
 def test_resume_finishes_what_is_missing_and_mends_what_is_damaged(

@@ -15,8 +15,8 @@ from memsweep import report
 from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.page.render import render
-from memsweep.report.rows.table import Column
 from memsweep.report.terminal import report_text
+from memsweep.report.values.table import Column
 from report_study import Condition, charts, drawn, exported, rate_conditions, write_study
 
 

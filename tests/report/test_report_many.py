@@ -22,7 +22,8 @@ from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.trend import Slope, Trend
-from memsweep.sweep.store.tables import TABLES, schema
+from memsweep.sweep.store.tables import names as table_names
+from memsweep.sweep.store.tables import schema
 from paths import ROOT
 from report_study import Condition, exported, gallery, write_study
 
@@ -33,7 +34,7 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     """The verdicts on a terminal: ``direct`` is unstable, models without parameterization unclear."""
     findings = [_finding(condition, ball) for ball in balls for condition in conditions]
     names = tuple(findings[0].condition)
-    tables = {name: schema(name).empty_table().to_pandas() for name in TABLES}
+    tables = {name: schema(name).empty_table().to_pandas() for name in table_names()}
     study = Study("", "", 0, {}, tables, (), 0, None, "")
     grouping = Grouping({}, names, (), {})
     labels = Labels([finding.condition for finding in findings])

@@ -28,7 +28,7 @@ from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import alignment_table
-from memsweep.report.rows.table import PAGE
+from memsweep.report.values.table import PAGE
 from memsweep.sweep.store.tables import ALIGNMENT, columns, schema
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, charts, drawn, exported, write_study

@@ -12,7 +12,7 @@ from memsweep.cli import main
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
 from sweeping import BASE, ready
 
@@ -65,7 +65,7 @@ def same(one: Path, other: Path) -> None:
     """Two searches did and found the same, bit for bit."""
     assert rows(one) == rows(other)
     assert rounds(one) == rounds(other)
-    for name in TABLES:
+    for name in table_names():
         pd.testing.assert_frame_equal(
             Store(one / STUDY).table(name), Store(other / STUDY).table(name), check_exact=True
         )
@@ -104,7 +104,7 @@ def test_a_search_in_a_bucket_is_the_one_on_a_disk(
     assert list(plan.rows) == rows(whole)
     for name, content in rounds(whole).items():
         assert place.read(f"search/{name}") == content
-    for name in TABLES:
+    for name in table_names():
         pd.testing.assert_frame_equal(Store(place).table(name), Store(whole / STUDY).table(name), check_exact=True)
 
 

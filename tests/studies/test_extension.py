@@ -14,7 +14,7 @@ from memsweep.report.read.study import load_study
 from memsweep.sweep.planning.plan_file import FILES
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
 from sweeping import BASE, ready
 
@@ -86,7 +86,7 @@ def test_a_training_that_ended_early_goes_on_with_the_bits_of_a_whole_one(
     extended, whole = (Store(study.parent / "results" / name) for name in ("small", "whole"))
     assert len(whole.identities()) == 2
     assert len(whole.table("replicas")) == 4
-    for name in TABLES:
+    for name in table_names():
         table, expected = extended.table(name), whole.table(name)
         if len(expected):
             own = table[table["identity"].isin(whole.identities())]

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from processes import carriers_of, wait_for
 from sweeping import PERTURBATION, end, environment, memsweep, start
 
@@ -207,7 +207,7 @@ class Drill:
         return {name: kept for name in sorted(names - store.check(names).keys()) for kept in [self._files(name)]}
 
     def _files(self, identity: str) -> tuple[bytes, int]:
-        paths = [self.store.folder / name / f"{identity}.parquet" for name in TABLES]
+        paths = [self.store.folder / name / f"{identity}.parquet" for name in table_names()]
         paths.append(self.store.folder / "records" / f"{identity}.json")
         paths = [path for path in paths if path.exists()]  # a table without rows has no file
         return b"".join(path.read_bytes() for path in paths), max(path.stat().st_mtime_ns for path in paths)
@@ -273,7 +273,10 @@ class Outcome:
         store = drill.store
         records = [store.record(name) for name in sorted(store.identities() if names is None else names)]
         return cls(
-            {name: pa.concat_tables([store.arrow(name, record) for record in records]).to_pandas() for name in TABLES},
+            {
+                name: pa.concat_tables([store.arrow(name, record) for record in records]).to_pandas()
+                for name in table_names()
+            },
             {record["identity"]: repr((record["outcome"], record["summary"])) for record in records},
             store.location.read("report/verdicts.csv"),
         )

@@ -1,8 +1,9 @@
-"""Every registered task, model and recurrent unit passes its conformance suite, a new one without editing this file."""
+"""Every registered task, model, recurrent unit and measure passes its conformance suite, without an edit here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.rules.base import online_units
-from memsweep.testing import ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
+from memsweep.testing import MeasureSuite, ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
 from paths import ROOT
 from text_files import write_ptb, write_text
 
@@ -32,6 +33,12 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+class _MeasureSuite(MeasureSuite):
+    @pytest.mark.more
+    def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
+        super().test_a_report_says_it_everywhere(tmp_path)
+
+
 for _name in registry.names(registry.TASK):
     globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})
 for _name in registry.names(registry.MODEL):
@@ -41,4 +48,14 @@ for _name in registry.names(registry.MODEL):
 for _name in registry.names(registry.UNIT):
     _suite = OnlineUnitSuite if _name in online_units() else UnitSuite
     globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name})
-del TaskSuite, ModelSuite, OnlineUnitSuite, UnitSuite, _suite  # pytest would collect the bare suites too
+for _name in registry.names(registry.MEASURE):
+    globals()[f"TestMeasure_{_name}"] = type(f"TestMeasure_{_name}", (_MeasureSuite,), {"measure": _name})
+del (
+    MeasureSuite,
+    _MeasureSuite,
+    TaskSuite,
+    ModelSuite,
+    OnlineUnitSuite,
+    UnitSuite,
+    _suite,
+)  # pytest would collect the bare suites too

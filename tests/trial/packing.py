@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from memsweep import registry
+from memsweep.config.core.reflect import hints, keys
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.trial import PACKED_TRAINING, TrialResult, program, run_pack
 
@@ -33,18 +34,26 @@ def measured_in_every_way(config: TrialConfig) -> TrialConfig:
 
 def _options(part: Any) -> Iterator[tuple[str, Any]]:
     """Optional measurements of a section: what is None or an empty choice by default, with a value."""
-    hints = typing.get_type_hints(type(part))
-    for each in dataclasses.fields(part):
-        inner = [kind for kind in typing.get_args(hints[each.name]) if kind is not type(None)]
-        optional = type(None) in typing.get_args(hints[each.name]) and each.metadata.get("added")
+    kinds = hints(type(part))
+    for each in keys(type(part)).values():
+        inner = [kind for kind in typing.get_args(kinds[each.name]) if kind is not type(None)]
+        optional = type(None) in typing.get_args(kinds[each.name]) and each.metadata.get("added")
         if optional and dataclasses.is_dataclass(inner[0]):
             made = inner[0]()  # type: ignore[operator]
             yield each.name, dataclasses.replace(made, **dict(_options(made)))  # type: ignore[type-var]
         elif optional:
             number = typing.get_args(inner[0])[0] if typing.get_args(inner[0]) else None
             yield each.name, SOME if number is None else FEW_BITS if number is int else PUSHED
-        elif each.metadata.get("choices") and typing.get_origin(hints[each.name]) is tuple:
+        elif each.metadata.get("choices") and typing.get_origin(kinds[each.name]) is tuple:
             yield each.name, each.metadata["choices"]
+
+
+def _changed(part: Any, name: str, value: Any) -> Any:
+    """A section with a field set; each measure is a field of its own, by its name."""
+    if name not in registry.names(registry.MEASURE):
+        return dataclasses.replace(part, **{name: value})
+    others = (asked for asked in part.asked_measures if asked.name != name)
+    return dataclasses.replace(part, asked_measures=tuple(sorted((*others, value), key=lambda asked: asked.name)))
 
 
 def _accepted(config: TrialConfig, section: str, name: str, wanted: Any) -> TrialConfig:
@@ -52,7 +61,7 @@ def _accepted(config: TrialConfig, section: str, name: str, wanted: Any) -> Tria
     for value in [(one,) for one in wanted] if isinstance(wanted, tuple) else [wanted]:
         part = getattr(config, section)
         more = tuple(dict.fromkeys((*getattr(part, name), *value))) if isinstance(wanted, tuple) else value
-        with_it = dataclasses.replace(config, **{section: dataclasses.replace(part, **{name: more})})
+        with_it = dataclasses.replace(config, **{section: _changed(part, name, more)})
         of_code = registry.get(registry.MODEL, config.model.name).problems_of_code(with_it)
         if not [*with_it.problems(), *getattr(with_it, section).problems(), *of_code]:
             config = with_it

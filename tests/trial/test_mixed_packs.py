@@ -15,12 +15,11 @@ from packing import against_each_alone, measured_in_every_way, mixed_pack
 
 from engine import task_config, trial, usual_model
 from memsweep import registry
-from memsweep.config.schema.trial import CapacityConfig, InputsConfig, RadiiConfig, TrialConfig, WorstInputsConfig
+from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.sweep.planning.fingerprint import code_closure
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.trial import program, run_pack
 
-CONFIGS = {"capacity": CapacityConfig, "memory_over_inputs": InputsConfig, "worst_inputs": WorstInputsConfig}
 SMALL = {"width": 3, "features": 4, "layers": 1, "state_size": 4}
 
 
@@ -155,7 +154,7 @@ def test_no_table_is_empty_in_all_of_these_tests() -> None:
     ):
         tables = run_pack([measured_in_every_way(config)])[0].tables
         filled |= {name for name, table in tables.items() if len(table)}
-    assert filled == set(TABLES)
+    assert filled == set(table_names())
 
 
 def test_a_model_that_is_called_for_one_replica_of_a_pack_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,14 +175,16 @@ def test_the_model_of_one_replica_counts_in_the_identity_of_trials_whose_tables_
 
     def counts(model: str, *tables: str, training: bool = False) -> bool:
         config = small(config_of(registry.MODEL, model))
-        options = {table: CONFIGS[table]() for table in tables}
-        config = dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, **options))
+        asked = tuple(registry.get(registry.MEASURE, table).Config() for table in sorted(tables))
+        config = dataclasses.replace(
+            config, perturbation=dataclasses.replace(config.perturbation, asked_measures=asked)
+        )
         return counted in code_closure(config, training=training)
 
     assert counts(name, "capacity")
     assert counts(name, "memory_over_inputs")
+    assert counts(name, "worst_inputs")
     assert counts(name, "worst_inputs", "capacity")
     assert not counts(name)
-    assert not counts(name, "worst_inputs")  # it makes its models by itself
     assert not counts(name, "capacity", training=True)
     assert not counts(other, "capacity", "memory_over_inputs", "worst_inputs")

@@ -19,7 +19,7 @@ from torch import Tensor
 from memsweep.audit.finding import Finding, Status, curve, finding, not_measured, show
 from memsweep.audit.subject import Subject, affordable, first
 from memsweep.models.contracts import default_dtype
-from memsweep.stability.capacity.block import block_values
+from memsweep.stability.block import block_values
 
 SHARE = 1 - np.exp(-1)
 STEP_SCALES = (0.01, 0.1, 1.0, 10.0)

@@ -22,7 +22,7 @@ from memsweep.sweep.store.filesystem import Location
 if TYPE_CHECKING:
     from memsweep.documents.keys.runs import ComparisonItem, ReportDocument, ReportItem
     from memsweep.report.analysis.contents import Contents
-    from memsweep.report.rows.table import Table
+    from memsweep.report.values.table import Table
     from memsweep.stability.verdict.judgement import Criteria
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.problems import show
-from memsweep.config.core.reflect import default, hints, key_of, nested_config, parts, registered_kind
+from memsweep.config.core.reflect import default, hints, keys, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
 from memsweep.config.load import study_files
 from memsweep.config.sections import MEANINGS, classes
@@ -29,6 +29,7 @@ LISTED = {
     "parameterizations": registry.PARAMETERIZATION,
     "units": registry.UNIT,
     "rules": registry.RULE,
+    "measures": registry.MEASURE,
     "studies": STUDY,
 }
 """The plural on the command line -> the kind."""
@@ -160,8 +161,8 @@ def wrapped(text: str, indent: str = "") -> str:
 
 def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
     """The fields of a config, those of nested dataclasses after their parent."""
-    for field in dataclasses.fields(config):
-        path, hint, value = prefix + key_of(field), hints(config)[field.name], default(field)
+    for key, field in keys(config).items():
+        path, hint, value = prefix + key, hints(config)[field.name], default(field)
         below, metadata = nested_config(hint), field.metadata
         kind = registered_kind(field)
         names = kind or metadata.get("named")

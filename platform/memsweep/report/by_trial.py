@@ -11,11 +11,11 @@ from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.figures.radius import medians
 from memsweep.report.rows.bits import bits_text
+from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
-    from memsweep.stability.verdict.trend import Slope
 
 
 def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
@@ -28,9 +28,7 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
         By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
-        predictor's loss. By map and tolerance ``capacity_block_0.01/size``, the median over the seeds, and its slope
-        with the width.
-        Over weights and inputs ``worst_inputs_all/share_0.1``, by ball and radius: the median error over the seeds.
+        predictor's loss. What each measure's section says of its trials.
         Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
         best one. Of every number of the table of growth, at the end of training or after the last step that was
         measured, its slope as ``growth_memory_capacity_width/slope`` or ``growth_sharpness_horizon/slope``.
@@ -68,38 +66,25 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
             shares = {name: Spread.of(rows.loc[rows["format"] == name, "share"]).middle for name in moved.by_format}
             numbers = {f"{moved.rounding}/{name}": share for name, share in shares.items() if math.isfinite(share)}
             metrics[str(identity)].update(numbers)
-    for size in contents.sizes:
-        about = f"capacity_{size.map}_{size.tolerance:g}"
-        for identity, rows in size.sizes.groupby("identity", observed=True):
-            numbers = {f"{about}/size": Spread.of(rows["size"]).middle} | _slope(size.slope, about)
-            metrics[str(identity)].update({k: v for k, v in numbers.items() if math.isfinite(v)})
-    for worst in contents.worst_inputs:
-        for identity, rows in worst.errors.groupby("identity", observed=True):
-            shares = {f"share_{r:g}": Spread.of(share).middle for r, share in rows.groupby("radius")["share"]}
-            numbers = {f"worst_inputs_{worst.ball}/{name}": share for name, share in shares.items()}
-            metrics[str(identity)].update({k: v for k, v in numbers.items() if math.isfinite(v)})
+    for section in sections_of(contents):
+        for identity, measured in section.metrics.items():
+            metrics[identity].update(measured)
     for rule in contents.rate_rules:
         numbers = {}
         for name, exponent in rule.exponents.items():
-            numbers |= _slope(exponent, f"rate_rule_{name}")
+            numbers |= slope_metrics(exponent, f"rate_rule_{name}")
         for identity in rule.identities:
             metrics[identity].update(numbers)
     after_the_last_step = {(row.quantity, row.axis, row.identities): row for row in contents.growth}
     for grown in after_the_last_step.values():
         for identity in grown.identities:
-            metrics[identity].update(_slope(grown.slope, f"growth_{grown.quantity}_{grown.axis}"))
+            metrics[identity].update(slope_metrics(grown.slope, f"growth_{grown.quantity}_{grown.axis}"))
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 
 def _of_bits(row: BitsRow) -> tuple[dict[str, float], dict[str, str]]:
     """The metrics and tags in bits that all trials of a condition share."""
-    return _slope(row.slope, f"bits_{row.rounding}"), {f"bits_{row.rounding}/verdict": row.growth.value}
-
-
-def _slope(slope: Slope, about: str) -> dict[str, float]:
-    """Metrics of a slope, as far as they are finite."""
-    values = {"slope": slope.estimate, "slope_low": slope.low, "slope_high": slope.high} if slope.available else {}
-    return {f"{about}/{name}": float(value) for name, value in values.items() if math.isfinite(value)}
+    return slope_metrics(row.slope, f"bits_{row.rounding}"), {f"bits_{row.rounding}/verdict": row.growth.value}
 
 
 def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
@@ -107,4 +92,4 @@ def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
     axis, slope = finding.deciding
     judgement, ball = finding.judgement, finding.ball
     words = {"verdict": judgement.verdict.value, "threshold": f"{judgement.threshold:g}", "deciding": axis}
-    return _slope(slope, f"ball_{ball}"), {f"ball_{ball}/{name}": word for name, word in words.items()}
+    return slope_metrics(slope, f"ball_{ball}"), {f"ball_{ball}/{name}": word for name, word in words.items()}

@@ -16,8 +16,8 @@ from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.numbers import clean
-from memsweep.report.rows.table import PAGE, Table
 from memsweep.report.rows.verdicts import BOUND
+from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.trend import Slope
 
 _ENDS = {Slope: "Slopes with 95 % intervals over seeds.", Spread: "Medians over seeds [smallest, largest]."}

@@ -124,7 +124,7 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
     (folder / "figures").mkdir()
     shown, most = on_page(contents), _MOST_DRAWN if formats is None else None
     formats, pictures, undrawn = FIGURES[:1] if formats is None else formats, dict[str, Shown](), 0
-    for gallery in galleries_of(contents):
+    for gallery in galleries_of(contents, tables.sections):
         picture = draw(gallery, folder / "figures", formats, most=most, embed=shown(gallery.name))
         pictures |= {gallery.name: picture} if picture is not None else {}
         undrawn += len([*parts_of(gallery)][most:]) if most else 0

@@ -25,15 +25,15 @@ from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
-from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
-from memsweep.report.rows.cells import CELLS_MEAN
+from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
+from memsweep.report.rows.growth import GROWTH_MEAN
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.table import TERMINAL, Line, Table, View
 from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
+from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 
 _Part = Grid | Text | str
@@ -101,12 +101,12 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     if tables.formats.rows:
         yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
-    if tables.capacity.rows:
-        yield from ("", *table_parts(tables.capacity, width), "", SIZES_MEAN)
-    if tables.worst_inputs.rows:
-        yield from ("", *table_parts(tables.worst_inputs, width), "", WORST_INPUTS_MEAN)
+    for section in tables.sections:
+        if section.table is not None:
+            yield from ("", *table_parts(section.table, width), "", section.words)
     if tables.cells.rows:
-        yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "", CELLS_MEAN)
+        yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
+        yield cells_mean(tables.sections)
     if tables.rate_rule.rows:
         yield from ("", f"{tables.rate_rule.title}:", *table_parts(tables.rate_rule, width), "", RULES_MEAN)
     if tables.growth.rows:

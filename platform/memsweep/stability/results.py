@@ -30,7 +30,7 @@ class TrialResult:
         config: of the trial.
         outcome: done, diverged or stopped_early; a failure raises instead.
         summary: scalars over the replicas, for tables and tracking.
-        tables: by names of ``memsweep.sweep.store.tables.TABLES``.
+        tables: by names of ``memsweep.sweep.store.tables.names``.
         weights: seed -> trained weights, by the model's own names, without padding.
     """
 

@@ -19,11 +19,9 @@ from memsweep.sweep.store.tables import (
     HISTORY,
     MEMORY,
     METRICS,
-    OVER_INPUTS,
     REPLICAS,
     SHARPNESS,
-    SINGULAR_VALUES,
-    WORST_INPUTS,
+    of_measures,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS, WORST_INPUTS)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -122,23 +120,6 @@ class Results:
         return self.table(MEMORY)
 
     @property
-    def memory_over_inputs(self) -> pd.DataFrame:
-        """A row per trial, seed and lag: the norm of the derivative of the last output by the input so long before.
-
-        ``median``, ``high`` (the 90 % quantile) and ``largest`` are over test sequences.
-        """
-        return self.table(OVER_INPUTS)
-
-    @property
-    def worst_inputs(self) -> pd.DataFrame:
-        """A row per trial, seed, ball and radius: the largest ``error`` of the last output over weights and inputs.
-
-        It is the largest that a search found, a lower bound. ``zero_error`` is the largest size of the target over the
-        same inputs, all of which are at most ``bound``.
-        """
-        return self.table(WORST_INPUTS)
-
-    @property
     def sharpness(self) -> pd.DataFrame:
         """A row per trial, seed and step: the loss's largest curvature, and the learning rate that it allows.
 
@@ -146,14 +127,11 @@ class Results:
         """
         return self.table(SHARPNESS)
 
-    @property
-    def singular_values(self) -> pd.DataFrame:
-        """A row per trial, seed, ``map`` and ``index``: of the maps from past inputs to future outputs.
-
-        ``block``: over the horizon, in shares of the largest for models that are not linear. ``hankel``: over all time.
-        ``truncation``: in their place the error of a linear layer that was pruned to index - 1 states.
-        """
-        return self.table(SINGULAR_VALUES)
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """The table of a measure, by its name: a row per trial, seed, and what the measure's columns say."""
+        if name.startswith("_") or name not in of_measures():
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return self.table(name)
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -172,7 +150,7 @@ class Results:
     @property
     def names(self) -> list[str]:
         """Of all tables: those that are properties, and those of what the study has besides (winners, claims, ...)."""
-        return list(dict.fromkeys([*_WRITTEN, "radii", "trials", *_MEASURED, *self._tables().named]))
+        return list(dict.fromkeys([*_WRITTEN, "radii", "trials", *_MEASURED, *of_measures(), *self._tables().named]))
 
     def table(self, name: str) -> pd.DataFrame:
         """A table by its name.
@@ -192,7 +170,7 @@ class Results:
             return with_settings(radii_table(contents.findings), trials)
         if name == CURVES:  # of a search, its winners alone are measured for the verdict
             return with_settings(contents.measured.tables[name], trials)
-        if name in _MEASURED:
+        if name in (*_MEASURED, *of_measures()):
             return with_settings(contents.study.tables[name], trials)
         found = self._exported()
         if name not in found:
@@ -281,7 +259,7 @@ class Results:
 
         return {
             name: (gallery, panels)
-            for gallery in galleries_of(self._contents)
+            for gallery in galleries_of(self._contents, self._tables().sections)
             for name, panels in parts_of(gallery).items()
         }
 

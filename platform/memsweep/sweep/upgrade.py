@@ -13,7 +13,7 @@ from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import SCHEMA, Record, encode, file_of, from_json
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import DEFINITIONS, TABLES, migrated_parquet
+from memsweep.sweep.store.tables import definition, migrated_parquet, names
 
 STAGED = ".upgrade"
 
@@ -82,7 +82,7 @@ def rewrite(store: Store, identity: str) -> None:
     }
     files = dict(record["files"])
     for name in _older_tables(record):
-        files[name] = file_of(tables[_table(name, identity)], DEFINITIONS[name].version)
+        files[name] = file_of(tables[_table(name, identity)], definition(name).version)
     content = encode({**record, "files": files})
     with storage_errors("write", store.location):
         if not tables:
@@ -105,7 +105,7 @@ def finish(store: Store, staged: Iterable[str]) -> None:
         for identity in (name.removesuffix(".json") for name in staged):
             if not store.has(identity) or not _older(store, identity):
                 continue
-            for path in (_table(name, identity) for name in TABLES):
+            for path in (_table(name, identity) for name in names()):
                 if store.location.exists(f"{STAGED}/{path}"):
                     store.location.move(f"{STAGED}/{path}", path)
             store.location.move(f"{STAGED}/{_record(identity)}", _record(identity))
@@ -127,7 +127,7 @@ def _older(store: Store, identity: str) -> bool | StoreError:
 
 def _older_tables(record: Record) -> list[str]:
     files = record["files"]
-    return [name for name in TABLES if name in files and files[name]["version"] < DEFINITIONS[name].version]
+    return [name for name in names() if name in files and files[name]["version"] < definition(name).version]
 
 
 def _record(identity: str) -> str:

@@ -1,4 +1,4 @@
-"""Conformance suites: what every task, model and recurrent unit must do, for the registry's own and for plugins.
+"""Conformance suites: what every task, model, recurrent unit and measure must do, those of plugins included.
 
 In a plugin's tests::
 
@@ -8,8 +8,9 @@ In a plugin's tests::
         task = "my_task"
 """
 
+from memsweep.testing.measures import MeasureSuite
 from memsweep.testing.models import ModelSuite
 from memsweep.testing.tasks import TaskSuite
 from memsweep.testing.units import OnlineUnitSuite, UnitSuite
 
-__all__ = ["ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]
+__all__ = ["MeasureSuite", "ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from tests.campaign.bench import Bench
 from tests.campaign.faults.base import Fault
 from tests.campaign.scenarios import Scenario
@@ -82,7 +82,7 @@ DAMAGES: dict[str, Damage] = {
 }  # fmt: skip
 
 SORTS: dict[str, Callable[[Site], list[str]]] = {
-    "table": lambda site: paths(site.location, *TABLES),
+    "table": lambda site: paths(site.location, *table_names()),
     "record": lambda site: paths(site.location, "records"),
     "plan": lambda site: [name for name in site.location.names() if name == "plan.json"],
     "plan's copy": lambda site: [name for name in site.location.names() if name == "plan.copy.json"],

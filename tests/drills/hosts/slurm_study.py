@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from drill_study import STUDY, TASK, Outcome, study_text
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from sweeping import memsweep
 
 FIRST = 1000
@@ -102,7 +102,7 @@ class SlurmStudy:
         place = self.store.location
         try:
             record = place.read(f"records/{identity}.json")
-            tables = [name for name in TABLES if name in json.loads(record)["files"]]
+            tables = [name for name in table_names() if name in json.loads(record)["files"]]
             return [record, *(place.read(f"{name}/{identity}.parquet") for name in tables)]
         except FileNotFoundError:
             return None

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.analysis.capacity.reach import reach_of
+from memsweep.measures.memory_over_inputs.reach import reach_of
 from memsweep.report.read.study import load_study
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, exported, write_study
 

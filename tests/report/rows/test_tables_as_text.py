@@ -10,7 +10,7 @@ import pytest
 
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.export import table_as
-from memsweep.report.rows.table import Cell, Column, Table
+from memsweep.report.values.table import Cell, Column, Table
 from memsweep.stability.verdict.trend import Slope
 
 HOSTILE = r"a_b & 50% $x$ #1 {c} ~d^ \e <f> |g| *h* `i` [j]"

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.console import Console
 
-from memsweep.report.rows.table import TERMINAL, Column, Table
 from memsweep.report.terminal import table_parts
+from memsweep.report.values.table import TERMINAL, Column, Table
 
 UNITS = ("delta_net · largest_beta 1", "delta_net · largest_beta 2", "attention")
 SHOWN = frozenset({TERMINAL})

@@ -17,7 +17,7 @@ from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder
 from memsweep.sweep.store.filesystem import STAGING
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import VARIABLE, retry_seconds
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.sweep.worker.execute import PackReport
 from paths import python_path
 from runner_work import OBSTACLE, obstruct, obstructed, planned, tiny
@@ -77,7 +77,7 @@ def test_no_work_is_handed_out_and_the_results_wait_for_the_next_run(
     for name, (record, tables) in held.items():
         stored = store.result(name)
         assert stored[0] == record
-        assert all(stored[1][table].equals(tables[table]) for table in TABLES)
+        assert all(stored[1][table].equals(tables[table]) for table in table_names())
 
 
 @pytest.mark.parametrize("launch", PLACES)

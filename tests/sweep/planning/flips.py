@@ -20,12 +20,9 @@ from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
 from memsweep.config.schema.trial import (
-    CapacityConfig,
     ChainConfig,
-    InputsConfig,
     PerturbationConfig,
     TrialConfig,
-    WorstInputsConfig,
 )
 from memsweep.errors import MemsweepError
 
@@ -65,9 +62,7 @@ def bases(data: str) -> list[TrialConfig]:
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
     measuring = dataclasses.replace(
         perturbation,
-        capacity=CapacityConfig(sequences=8),
-        memory_over_inputs=InputsConfig(sequences=8),
-        worst_inputs=WorstInputsConfig(bound=2.0),
+        asked_measures=tuple(part("measure", name) for name in registry.names("measure")),
     )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
     carrying = part("model", "exp_rnn", width=4)

@@ -18,12 +18,12 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import SearchConfig
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import (
-    CapacityConfig,
-    InputsConfig,
     PerturbationConfig,
     TrialConfig,
-    WorstInputsConfig,
 )
+from memsweep.measures.capacity import Capacity
+from memsweep.measures.memory_over_inputs import MemoryOverInputs
+from memsweep.measures.worst_inputs import WorstInputs
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity, without_later
@@ -36,9 +36,7 @@ Edit = Callable[[dict[str, str]], list[str]]
 def measured_in_every_way() -> TrialConfig:
     perturbation = PerturbationConfig(
         roundings=("fixed_recurrent",),
-        capacity=CapacityConfig(bits=(4,), radii=(0.1,)),
-        memory_over_inputs=InputsConfig(),
-        worst_inputs=WorstInputsConfig(),
+        asked_measures=(Capacity.Config(bits=(4,), radii=(0.1,)), MemoryOverInputs.Config(), WorstInputs.Config()),
     )
     return dataclasses.replace(trial(), model=usual_model("stable_ssm"), perturbation=perturbation)
 

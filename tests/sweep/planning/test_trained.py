@@ -25,7 +25,7 @@ from memsweep.sweep.planning.plan import PlannedTrial, identified, make_plan
 from memsweep.sweep.planning.trained import TRAINED_BY, stored_training, stored_weights, with_stored_training
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from paths import ROOT
 from s3_server import S3Server
@@ -118,7 +118,9 @@ def test_stored_weights_are_measured_with_the_bits_of_a_sweep(
     again = compute(tmp_path / "again", (trial,), measures=True)
     files = again.record(trial.identity)["files"]
     wanted = Store(tmp_path / "fresh").record(trial.identity)
-    assert {name: files.get(name) for name in TABLES} == {name: wanted["files"].get(name) for name in TABLES}
+    assert {name: files.get(name) for name in table_names()} == {
+        name: wanted["files"].get(name) for name in table_names()
+    }
     assert str(again.record(trial.identity)["summary"]) == str(wanted["summary"])
     assert again.record(trial.identity)["outcome"] == wanted["outcome"] == outcome
     assert bool(len(again.tables(trial.identity)["alignment"])) is (model == "residual_stack")

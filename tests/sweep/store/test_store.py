@@ -134,7 +134,7 @@ def test_a_record_is_strict_json_for_any_reader(tmp_path: Path) -> None:
 def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     filled(tmp_path, A, B)
     counts = {"curves": 6, "replicas": 2, "metrics": 2, "memory": 4}
-    for name in table_files.TABLES:
+    for name in table_files.names():
         count = counts.get(name, 1)
         frame = pd.read_parquet(tmp_path / name)
         assert tuple(frame.columns) == table_files.columns(name)
@@ -144,7 +144,7 @@ def test_pandas_alone_reads_the_whole_study(tmp_path: Path) -> None:
     assert curves["horizon"].isna().all()
     assert curves["width"].dtype == np.int64
     folders = {path.name for path in tmp_path.iterdir()}
-    assert folders == {"records", *table_files.TABLES, ".partial"}
+    assert folders == {"records", *table_files.names(), ".partial"}
     assert list((tmp_path / ".partial").iterdir()) == []
 
 
@@ -152,7 +152,7 @@ def test_a_study_without_results_has_empty_tables_and_touches_no_disk(tmp_path: 
     store = Store(tmp_path / "none")
     assert store.records() == []
     assert store.failures() == {}
-    for name in table_files.TABLES:
+    for name in table_files.names():
         frame = store.table(name)
         assert frame.empty
         assert tuple(frame.columns) == table_files.columns(name)
@@ -260,7 +260,7 @@ def test_a_missing_table_of_a_stored_result_is_an_error(tmp_path: Path) -> None:
         store.table("memory")
 
 
-@pytest.mark.parametrize("name", table_files.TABLES)
+@pytest.mark.parametrize("name", table_files.names())
 def test_a_file_that_is_not_what_was_written_is_known_though_it_can_be_read(tmp_path: Path, name: str) -> None:
     """Bit rot, a file of another run, zeros of the right length: the hash in the record tells."""
     store = filled(tmp_path, A, B)
@@ -341,7 +341,7 @@ def test_results_are_found_in_other_studies_and_adopted_unchanged(tmp_path: Path
     assert three.copy_from(Store(tmp_path / "two"), B)
     assert not three.copy_from(Store(tmp_path / "two"), B)
     assert three.failures() == {}
-    for name in ("records", *table_files.TABLES):
+    for name in ("records", *table_files.names()):
         file = f"{B}.json" if name == "records" else f"{B}.parquet"
         assert (tmp_path / "three" / name / file).read_bytes() == (tmp_path / "two" / name / file).read_bytes()
 

@@ -26,7 +26,8 @@ from memsweep.sweep.planning.fingerprint import forget
 from memsweep.sweep.planning.trained import stored_training
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.results import Store, find_elsewhere
-from memsweep.sweep.store.tables import DEFINITIONS, REPLICAS, TABLES
+from memsweep.sweep.store.tables import DEFINITIONS, REPLICAS, definition
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.sweep.store.versions import OtherSchemaError
 from paths import ROOT
 from sweeping import BASE, ready, sweep
@@ -40,7 +41,7 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Gives a table another definition, as a later version of memsweep would."""
 
     def set_definition(name: str, **changes: Any) -> None:
-        monkeypatch.setitem(DEFINITIONS, name, dataclasses.replace(DEFINITIONS[name], **changes))
+        monkeypatch.setitem(DEFINITIONS, name, dataclasses.replace(definition(name), **changes))
         table_files.schema.cache_clear()
 
     yield set_definition
@@ -51,9 +52,9 @@ def define(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("folder", STUDIES, ids=of_version)
 def test_a_new_column_is_not_measured_in_results_from_before(folder: Path, define: Define) -> None:
     store = Store(folder)
-    before = {name: store.table(name) for name in TABLES}
-    for name in TABLES:
-        define(name, columns={**DEFINITIONS[name].columns, **LATER})
+    before = {name: store.table(name) for name in table_names()}
+    for name in table_names():
+        define(name, columns={**definition(name).columns, **LATER})
     assert store.check(store.identities()) == {}
     for name, frame in before.items():
         table = store.table(name)
@@ -159,6 +160,7 @@ def test_a_table_of_a_newer_version_is_refused_in_a_sentence(tmp_path: Path, def
 
 
 def test_every_version_of_a_table_has_a_migration() -> None:
-    for name, definition in DEFINITIONS.items():
-        assert definition.oldest == 1, name
-        assert sorted(definition.migrations) == list(range(1, definition.version)), name
+    for name in table_names():
+        form = definition(name)
+        assert form.oldest == 1, name
+        assert sorted(form.migrations) == list(range(1, form.version)), name

@@ -16,7 +16,7 @@ from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.record import SCHEMA, file_of, sealed, to_json
 from memsweep.sweep.store.results import Store, find_elsewhere
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from memsweep.sweep.store.versions import OtherSchemaError
 
 
@@ -135,5 +135,5 @@ def test_a_table_of_another_form_is_refused_by_name(old: Path, tmp_path: Path, k
         assert str(file) in str(caught.value)
         assert all(word in str(caught.value) for word in words), str(caught.value)
     assert other.identities() == frozenset()
-    for untouched in set(TABLES) - {name}:
+    for untouched in set(table_names()) - {name}:
         assert len(store.table(untouched)) > 0

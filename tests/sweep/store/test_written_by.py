@@ -18,7 +18,7 @@ from memsweep.sweep.planning import fingerprint
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES
+from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
 from sweeping import ready, sweep
 
@@ -42,7 +42,7 @@ def test_stored_numbers_are_read_as_they_were_written(folder: Path) -> None:
     assert plan is not None
     assert store.identities() == plan.rows.keys()
     assert store.check(store.identities()) == {}
-    filled = [name for name in TABLES if (folder / name).is_dir()]
+    filled = [name for name in table_names() if (folder / name).is_dir()]
     assert len(filled) >= 4
     for name in filled:
         files = sorted((folder / name).glob("*.parquet"))
@@ -62,7 +62,14 @@ def test_the_report_says_what_it_said(folder: Path, tmp_path: Path) -> None:
     said = sorted(path.name for path in (folder / "report").glob("*.csv"))
     assert "verdicts.csv" in said
     for name in said:
-        assert (study / "report" / name).read_text() == (folder / "report" / name).read_text(), name
+        assert _measured(study / "report" / name) == _measured(folder / "report" / name), name
+
+
+def _measured(file: Path) -> str:
+    """A table of the report without the columns of what nobody measured, which a report leaves out since then."""
+    table = pd.read_csv(file, dtype=str, keep_default_na=False)
+    empty = [column for column in table if file.name == "cells.csv" and not table[column].any()]
+    return table.drop(columns=empty).to_csv(index=False)
 
 
 @pytest.fixture

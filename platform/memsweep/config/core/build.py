@@ -13,7 +13,7 @@ from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
 from memsweep.config.core.merge import as_mapping
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
-from memsweep.config.core.reflect import default, hints, keys, part_config, registered_kind
+from memsweep.config.core.reflect import arguments_of, default, hints, keys, part_config, registered_kind, value_of
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
@@ -63,7 +63,7 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         if key in data and data[key] != UNSET:
             given[field.name] = build_field(cls, field, data[key], join(path, key), problems)
         elif isinstance(fallback, cls):
-            given[field.name] = getattr(fallback, field.name)
+            given[field.name] = value_of(fallback, field)
         elif default(field) is dataclasses.MISSING:
             problems.append(_missing_field(field, join(path, key)))
     if len(problems) > before:
@@ -160,7 +160,7 @@ def _conform_tuple(
 
 def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Problem]) -> Any:
     try:
-        instance = cls(**given)
+        instance = cls(**arguments_of(cls, given))
     except (TypeError, ValueError) as error:  # a __post_init__ that refuses
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID

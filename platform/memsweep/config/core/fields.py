@@ -24,6 +24,7 @@ def setting(
     cosmetic: bool = False,
     added: bool = False,
     depends_on: str | None = None,
+    opens: str | None = None,
 ) -> Any:
     """A field of a configuration dataclass.
 
@@ -41,6 +42,8 @@ def setting(
         depends_on: name of the sibling field that decides whether this field exists and what its default is
             (``rate`` depends on ``kernel``). When a grid axis or an override changes the sibling, a value
             given for the old choice is dropped and the new choice's own default fills in.
+        opens: the kind of registered part of which each is a field here: the value is a tuple of their Configs, and a
+            study writes the name of a part and its fields (``worst_inputs: {...}``), or null.
     """
     metadata = {
         "doc": doc,
@@ -54,6 +57,7 @@ def setting(
         "cosmetic": cosmetic,
         "added": added,
         "depends_on": depends_on,
+        "opens": opens,
     }
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)

@@ -1,21 +1,72 @@
-"""Reads keys, types, defaults and named parts off the configuration dataclasses."""
+"""Reads keys, types, defaults and named parts off the configuration dataclasses.
+
+A dataclass may be open (``setting(opens=...)``): each registered part of a kind is a field of it, which is set by the
+part's Config and is null where a study does not ask for it. So the dataclass names no part.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memsweep import registry
+from memsweep.config.core.fields import setting
 from memsweep.errors import RegistryError
 
 
-@functools.lru_cache(maxsize=512)
 def keys(cls: type | None) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a config dataclass by their YAML key (``from_`` is written ``from``); other types have none."""
-    return {key_of(field): field for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    own, opened = _own_keys(cls)
+    return own if opened is None else _with_parts(cls, tuple(registry.names(opened.metadata["opens"])))
+
+
+@functools.lru_cache(maxsize=512)
+def _own_keys(cls: type | None) -> tuple[dict[str, dataclasses.Field[Any]], dataclasses.Field[Any] | None]:
+    """The fields that a dataclass writes down, by key, and the one that opens it for parts."""
+    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    opened = next((field for field in fields if field.metadata.get("opens")), None)
+    return {key_of(field): field for field in fields if field is not opened}, opened
+
+
+@functools.lru_cache(maxsize=16)
+def _with_parts(cls: type | None, names: tuple[str, ...]) -> dict[str, dataclasses.Field[Any]]:
+    """The fields of an open dataclass: its own, and one for each of these parts."""
+    own, opened = _own_keys(cls)
+    assert opened is not None, "please report this: the dataclass is not open"
+    return own | {name: _field_of(registry.get(opened.metadata["opens"], name)) for name in names}
+
+
+@functools.cache
+def _field_of(part: Any) -> dataclasses.Field[Any]:
+    """A part as a field of an open dataclass; what it means is the first paragraph of the part's docstring."""
+    meaning = " ".join(inspect.cleandoc(part.__doc__ or "").partition("\n\n")[0].split()).removesuffix(".")
+    doc = f"{meaning[:1].lower()}{meaning[1:]}; null: it is not measured"
+    field: dataclasses.Field[Any] = setting(None, doc, added=True)
+    field.name, field.type = part.Config.name, part.Config | None
+    return field
+
+
+def arguments_of(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a config dataclass from the values of its fields: an open one takes its parts as one tuple."""
+    own, opened = _own_keys(cls)
+    if opened is None:
+        return dict(given)
+    names = {field.name for field in own.values()}
+    parts = (value for name, value in sorted(given.items()) if name not in names and value is not None)
+    return {name: value for name, value in given.items() if name in names} | {opened.name: tuple(parts)}
+
+
+def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
+    """The value of one of a config's ``keys``; of a part of an open one its Config, or None if it is not asked for."""
+    cls: type = type(config)
+    own, opened = _own_keys(cls)
+    if opened is None or key_of(field) in own:
+        return getattr(config, field.name)
+    return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
 
 
 def decider(cls: type | None, key: str) -> str | None:
@@ -29,13 +80,18 @@ def key_of(field: dataclasses.Field[Any]) -> str:
     return field.name.rstrip("_")
 
 
-@functools.lru_cache(maxsize=512)
 def hints(cls: type) -> dict[str, Any]:
     """The resolved type of each field, by field name.
 
     Raises:
         RegistryError: an annotation has a name that its module does not import.
     """
+    own = _own_hints(cls)
+    return own if _own_keys(cls)[1] is None else {field.name: field.type for field in keys(cls).values()} | own
+
+
+@functools.lru_cache(maxsize=512)
+def _own_hints(cls: type) -> dict[str, Any]:
     try:
         return typing.get_type_hints(cls)
     except NameError as error:

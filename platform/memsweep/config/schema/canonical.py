@@ -8,7 +8,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import hints, keys, nested_config
+from memsweep.config.core.reflect import hints, keys, nested_config, value_of
 from memsweep.config.schema.trial import TrialConfig
 
 LEAVES = (str, int, float, bool, type(None))
@@ -23,11 +23,11 @@ def to_dict(config: Any) -> dict[str, Any]:
     Every field is present, defaults among them; a section that is not there (``chain: null``) is left out. The Config
     of a registered part carries its ``name`` first.
     """
-    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
+    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.NAMED else {}
     cls: type = type(config)
     types = hints(cls)
     for key, field in keys(cls).items():
-        value = getattr(config, field.name)
+        value = value_of(config, field)
         if value is not None or nested_config(types[field.name]) is None:
             data[key] = plain(value)
     return data
@@ -64,15 +64,15 @@ def plain_at(config: Any, path: str) -> Any:
         if isinstance(config, Mapping):  # arguments, whose names are not the engine's
             config = config.get(key, MISSING)
             continue
-        if key == "name" and getattr(config, "kind", None) in registry.KINDS:
+        if key == "name" and getattr(config, "kind", None) in registry.NAMED:
             config = config.name
             continue
         cls: type = type(config)
         if key not in keys(cls):
             return MISSING
-        name = keys(cls)[key].name
-        config = getattr(config, name)
-        if config is None and nested_config(hints(cls)[name]) is not None:
+        field = keys(cls)[key]
+        config = value_of(config, field)
+        if config is None and nested_config(hints(cls)[field.name]) is not None:
             return MISSING
     value = plain(config)
     return value["name"] if isinstance(value, dict) and set(value) == {"name"} else value

@@ -10,7 +10,7 @@ import math
 from typing import Any, Final
 
 from memsweep.config.core.merge import put
-from memsweep.config.core.reflect import keys
+from memsweep.config.core.reflect import keys, value_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 
@@ -75,5 +75,5 @@ def value_at(config: Any, path: str) -> Any:
     """The value of the field at a dotted path below a config."""
     for key in path.split("."):
         cls: type = type(config)
-        config = getattr(config, keys(cls)[key].name)
+        config = value_of(config, keys(cls)[key])
     return config

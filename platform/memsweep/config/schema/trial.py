@@ -62,59 +62,6 @@ ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for numbe
 
 
 @dataclass(frozen=True, kw_only=True)
-class CapacityConfig:
-    """How the capacity of a trained model is measured: how many numbers of the past its later outputs show."""
-
-    sequences: int = setting(
-        5,
-        "test sequences of each seed at which derivatives are taken; sizes are medians over them. A linear model does "
-        "not depend on them",
-        at_least=1,
-    )
-    bits: tuple[int, ...] | None = setting(
-        None,
-        "the block, and the task's metric, again with all weights rounded to the nearest of 2^bits cells, one scale "
-        "for each tensor",
-        at_least=1,
-        at_most=24,
-        added=True,
-    )
-    radii: tuple[float, ...] | None = setting(
-        None,
-        "the block again within this radius, entrywise: with every weight moved by it, up or down by chance (drawn "
-        "from perturbation.seed and the replica's seed); and the lowest size of these weights, the trained ones and "
-        "the worst push that a search finds, and the task's metric at that push",
-        above=0.0,
-        added=True,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputsConfig:
-    """How the memory of a trained model over inputs is measured: how its last output depends on each earlier input."""
-
-    sequences: int = setting(
-        32, "test sequences of each seed at which derivatives of the last output are taken", at_least=1
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorstInputsConfig:
-    """How the perturbation error over weights and inputs is measured: the largest error of the last output found."""
-
-    radii: tuple[float, ...] = setting(
-        (0.01, 0.03, 0.1), "radii of the balls (perturbation.balls); radius 0 is always added", above=0.0
-    )
-    bound: float = setting(
-        1.0, "largest size of every input, in standard deviations of the inputs of a test sequence", above=0.0
-    )
-
-    def problems(self) -> Iterable[str]:
-        if not self.radii or len(set(self.radii)) != len(self.radii):
-            yield f"radii must be one or more, each once, got {', '.join(map(str, self.radii)) or 'none'}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
 
@@ -186,28 +133,9 @@ class PerturbationConfig:
         at_least=1,
         at_most=24,
     )
-    capacity: CapacityConfig | None = setting(
-        None,
-        "how many numbers of the past later outputs show, by singular values; null: it is not measured",
-        added=True,
-    )
-    memory_over_inputs: InputsConfig | None = setting(
-        None,
-        "how the last output depends on each earlier input, for typical sequences and for the largest of some; null: "
-        "it is not measured",
-        added=True,
-    )
-
-    worst_inputs: WorstInputsConfig | None = setting(
-        None,
-        "the error over weights and inputs: the largest error of the last output that a search finds in the balls and "
-        "over all inputs of a bounded size, a lower bound (linear functionals); null: it is not measured",
-        added=True,
-    )
+    asked_measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
     def problems(self) -> Iterable[str]:
-        if self.worst_inputs is not None and not self.balls:
-            yield "worst_inputs is set, but balls names no weights that move: name recurrent, weights or all"
         for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
             if len(set(values)) != len(values):
                 yield f"{name} has a value twice: {', '.join(map(str, values))}"
@@ -285,19 +213,8 @@ class TrialConfig:
 
     def problems(self) -> Iterable[str]:
         yield from self.problems_of_roundings()
-        asked = {
-            "capacity": measures_capacity(self),
-            "memory_over_inputs": measures_over_inputs(self),
-            "worst_inputs": measures_worst_inputs(self),
-        }
-        if asked["worst_inputs"] and not registry.get(registry.TASK, self.task.name).knows_population:
-            yield (
-                f"perturbation.worst_inputs is set, but the target of the task {self.task.name} is not a linear "
-                "functional of its inputs, which is known at all inputs: leave it out"
-            )
-        if any(asked.values()) and registry.get(registry.MODEL, self.model.name).traits(self.model).reads_ids:
-            for name in (name for name, wanted in asked.items() if wanted):
-                yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
+        for asked in self.perturbation.asked_measures:
+            yield from registry.get(registry.MEASURE, asked.name).problems(self)
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
         yield from registry.get(registry.RULE, self.training.rule).problems(self)
@@ -326,19 +243,9 @@ class TrialConfig:
             yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"
 
 
-def measures_over_inputs(trial: TrialConfig) -> bool:
-    """Whether the memory of the trained models over inputs is measured."""
-    return trial.perturbation.memory_over_inputs is not None
-
-
-def measures_worst_inputs(trial: TrialConfig) -> bool:
-    """Whether the error of the trained models over weights and inputs is measured."""
-    return trial.perturbation.worst_inputs is not None
-
-
-def measures_capacity(trial: TrialConfig) -> bool:
-    """Whether the capacity of the trained models is measured."""
-    return trial.perturbation.capacity is not None
+def asks_measures(trial: TrialConfig) -> bool:
+    """Whether a trial asks for measures beside the perturbation error."""
+    return bool(trial.perturbation.asked_measures)
 
 
 def mixes_models(model: ModelConfig) -> bool:

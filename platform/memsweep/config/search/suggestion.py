@@ -9,7 +9,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.build import config_from
 from memsweep.config.core.merge import merge, put
-from memsweep.config.core.reflect import default, key_of, registered_kind
+from memsweep.config.core.reflect import default, keys, registered_kind, value_of
 from memsweep.config.schema.canonical import MISSING, plain, plain_at, to_dict
 from memsweep.config.schema.search import Domain
 from memsweep.config.schema.training import Turn
@@ -89,15 +89,16 @@ def shortest_form(trial: TrialConfig) -> dict[str, Any]:
 
 def _shortest(config: Any, usual: Any) -> dict[str, Any]:
     """Fields of a config that differ from ``usual`` (None: from the defaults of its class); named parts always."""
-    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.KINDS else {}
-    for field in dataclasses.fields(config):
-        value, before = getattr(config, field.name), getattr(usual, field.name, default(field))
+    data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.NAMED else {}
+    for key, field in keys(type(config)).items():
+        value = value_of(config, field)
+        before = default(field) if usual is None else value_of(usual, field)
         if registered_kind(field) is not None:
-            data[key_of(field)] = _shortest(value, None)
+            data[key] = _shortest(value, None)
         elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-            data[key_of(field)] = _shortest(value, before if isinstance(before, type(value)) else None)
+            data[key] = _shortest(value, before if isinstance(before, type(value)) else None)
         elif type(value) is not type(before) or value != before:
-            data[key_of(field)] = plain(value)
+            data[key] = plain(value)
     return data
 
 

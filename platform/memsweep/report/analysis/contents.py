@@ -10,8 +10,6 @@ import pandas as pd
 
 from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, formats_rows
-from memsweep.report.analysis.capacity.sizes import SizeRow, size_rows
-from memsweep.report.analysis.capacity.worst_inputs import WorstInputsRow, worst_inputs_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
@@ -40,8 +38,6 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
-        sizes: of the states that count, where the capacity was measured.
-        worst_inputs: errors over weights and inputs, where they were searched.
         growth: of the task's metric, and of what was measured in training, with width and horizon.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
@@ -63,8 +59,6 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     formats: Sequence[FormatsRow]
-    sizes: Sequence[SizeRow]
-    worst_inputs: Sequence[WorstInputsRow]
     growth: Sequence[GrowthRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
@@ -121,8 +115,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         formats=formats_rows(measured, grouping),
-        sizes=size_rows(measured, grouping),
-        worst_inputs=worst_inputs_rows(measured, grouping),
         growth=growth_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),

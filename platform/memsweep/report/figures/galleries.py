@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from memsweep.report.analysis.comparison import StudyComparison
@@ -12,6 +12,7 @@ from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.gradient_alignment import varied
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery
 from memsweep.report.figures.bits import bits_gallery
+from memsweep.report.figures.charts import chart_gallery
 from memsweep.report.figures.claims import claim_gallery
 from memsweep.report.figures.error import error_gallery
 from memsweep.report.figures.learning_rates import rate_gallery
@@ -21,6 +22,7 @@ from memsweep.report.figures.radius import radius_gallery
 from memsweep.report.figures.search import curve_gallery, field_gallery, front_gallery, transfer_gallery
 from memsweep.report.figures.training import tasks_gallery, training_gallery
 from memsweep.report.naming.labels import Labels
+from memsweep.report.values.section import Section
 
 RADIUS, CLAIMS, BITS, TASKS = "radius", "claims", "bits", "tasks"
 """Names of a comparison's picture, and of the pictures of claims, of bits, and of models by task."""
@@ -43,7 +45,7 @@ def comparison_gallery(comparison: StudyComparison) -> Gallery:
     return replace(gallery, panels=gallery.panels[:_MOST_PANELS])
 
 
-def galleries_of(contents: Contents) -> Iterator[Gallery]:
+def galleries_of(contents: Contents, sections: Sequence[Section]) -> Iterator[Gallery]:
     """The galleries of a report, some without panels; nothing is drawn yet."""
     labels = contents.labels
     for ball in BALLS:
@@ -51,6 +53,8 @@ def galleries_of(contents: Contents) -> Iterator[Gallery]:
         yield error_gallery(part, labels, f"error-{ball}")
         yield radius_gallery([finding for finding in part if finding.needs_verdict], labels, f"radius-{ball}")
     yield bits_gallery(contents.bits, labels, BITS)
+    for section in sections:
+        yield chart_gallery(section.charts, section.anchor)
     yield memory_gallery(contents.findings, labels, "memory")
     yield rate_gallery([*contents.rates, *contents.scanned], "learning-rates")
     yield tasks_gallery(contents.losses, labels, TASKS)

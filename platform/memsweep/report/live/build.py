@@ -17,7 +17,7 @@ from memsweep.report.rows.report import tables_of
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES, schema
+from memsweep.sweep.store.tables import names, schema
 
 _FAILED = {State.FAILED, State.OUT_OF_MEMORY}
 
@@ -103,5 +103,5 @@ def _words(total: int, done: int, failed: int, running: int, told: dict[str, Any
 
 
 def _without_plan(name: str, description: str) -> Study:
-    tables = {table: schema(table).empty_table().to_pandas() for table in TABLES}
+    tables = {table: schema(table).empty_table().to_pandas() for table in names()}
     return Study(name, description, 0, {}, tables, (), 0, None, "")

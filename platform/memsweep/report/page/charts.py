@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from memsweep.config.schema.search import NONE, PBT
@@ -16,7 +15,7 @@ from memsweep.report.analysis.bits import bits_panels
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_of
-from memsweep.report.analysis.losses import CRITERIA, LossRow, Spread, largest
+from memsweep.report.analysis.losses import CRITERIA, LossRow, largest
 from memsweep.report.analysis.search.searched import Searched, on_front
 from memsweep.report.analysis.search.winners import last_row
 from memsweep.report.naming.cells import is_number, last
@@ -24,16 +23,13 @@ from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
 from memsweep.report.rows.bits import ROUNDED
+from memsweep.report.values.chart import Chart, chart, over_seeds, size_words, spread_point
+from memsweep.report.values.section import Section
 from memsweep.search.suggestions import SuggestionState
 
 _BYTES = 250_000
 """Of all charts; those beyond are pictures beside the page alone."""
-_PLACES = 40  # of a curve: finer than a small chart shows
 _CRITERION = CRITERIA[0]
-
-Chart = dict[str, Any]
-"""``title``; ``x`` and ``y``: words of the axes; ``log``: those that are logarithmic; ``lines``: name, points
-``[x, middle, low, high]``; ``dots``: name, points ``[x, y, low, high]``; ``levels``: value and words; ``note``."""
 
 
 @dataclass(frozen=True)
@@ -44,43 +40,27 @@ class Charts:
     left_out: int
 
 
-def charts_of(contents: Contents) -> Charts:
-    """The charts of all sections."""
+def charts_of(contents: Contents, sections: Sequence[Section]) -> Charts:
+    """The charts of all parts of the page, those of the measures among them."""
     trained = [] if contents.verdicts or contents.rates else contents.losses
-    sections: dict[str, Iterable[Chart]] = {
+    parts: dict[str, Iterable[Chart]] = {
         "bits": _bits(contents),
         "learning-rates": _rates([*contents.rates, *contents.scanned]),
         "training": _training(trained, contents),
         "sharpness": _sharpness(contents),
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
-        "memory-over-inputs": _over_inputs(contents),
-        "worst-inputs": _worst_inputs(contents),
+        **{section.anchor: section.charts for section in sections},
         "search": _search(contents.searched, contents) if contents.searched is not None else (),
     }
     room, left_out, shown = _BYTES, 0, dict[str, list[Chart]]()
-    for name, charts in sections.items():
-        for chart in charts:
-            room -= len(json.dumps(plain(chart)))
+    for name, charts in parts.items():
+        for each in charts:
+            room -= len(json.dumps(plain(each)))
             left_out += room < 0
             if room >= 0:
-                shown.setdefault(name, []).append(chart)
+                shown.setdefault(name, []).append(each)
     return Charts(shown, left_out)
-
-
-def _chart(title: str, x: str, y: str, log: str, lines: Mapping[str, Sequence[Any]], **more: Any) -> Chart:
-    return {"title": title, "x": x, "y": y, "log": log, "lines": [*lines.items()], **more}
-
-
-def _spread(x: float, spread: Spread) -> list[float]:
-    return [x, spread.middle, spread.low, spread.high]
-
-
-def _over(seeds: Any) -> list[list[float]]:
-    """``[x, median, smallest, largest]`` of values by seed that were grouped by x, at few places."""
-    table = seeds.agg(["median", "min", "max"])
-    places = np.unique(np.linspace(0, len(table) - 1, min(len(table), _PLACES)).round().astype(int))
-    return [[float(x), *map(float, row)] for x, row in zip(table.index[places], table.to_numpy()[places], strict=True)]
 
 
 def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
@@ -89,7 +69,7 @@ def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
         rows = [row for line in study.lines.values() for row in line]
         levels = {row.zero_loss: "L₀" for row in rows if row.zero_loss > 0}
         levels = {row.memoryless: "memoryless" for row in rows if row.memoryless > 0} | levels
-        losses = {name: [_spread(rate_of(row), row.loss) for row in line] for name, line in study.lines.items()}
+        losses = {name: [spread_point(rate_of(row), row.loss) for row in line] for name, line in study.lines.items()}
         lost = [
             f"{name} at {show(rate_of(row))}: {row.diverged} of {row.seeds}"
             for name, line in study.lines.items()
@@ -97,23 +77,24 @@ def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
             if row.diverged
         ]
         note = f"Seeds that diverged: {'; '.join(lost)}." if lost else ""
-        yield _chart(title, "learning rate", "test loss", "xy", losses, levels=[*levels.items()], note=note)
+        yield chart(title, "learning rate", "test loss", "xy", losses, levels=[*levels.items()], note=note)
         slopes = {
-            name: [_spread(rate_of(row), row.spread(_CRITERION)) for row in line] for name, line in study.lines.items()
+            name: [spread_point(rate_of(row), row.spread(_CRITERION)) for row in line]
+            for name, line in study.lines.items()
         }
         if any(point[1] > 0 for line in slopes.values() for point in line):
-            yield _chart(title, "learning rate", "max |gradient| / |weight|", "xy", slopes)
+            yield chart(title, "learning rate", "max |gradient| / |weight|", "xy", slopes)
 
 
 def _bits(contents: Contents) -> Iterator[Chart]:
     for (memory, machine, what), rows in bits_panels(contents.bits, contents.labels).items():
         lines = {
             ROUNDED[row.rounding]: [
-                _spread(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
+                spread_point(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
             ]
             for row in rows
         }
-        yield _chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
+        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
 
 
 def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:
@@ -125,31 +106,29 @@ def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:
         if not part.empty:
             key = (labels.memory(row.condition), row.width, row.horizon)
             lines = together.setdefault(key, {})
-            lines[labels.machine(row.condition)] = _over(part.groupby("step")["validation_loss"])
+            lines[labels.machine(row.condition)] = over_seeds(part.groupby("step")["validation_loss"])
             if row.memoryless > 0:
                 levels.setdefault(key, {})[row.memoryless] = "memoryless"
     for key, lines in together.items():
-        title = ", ".join([key[0], *_size(key[1], key[2], len(together) > 1)])
-        yield _chart(title, "training step", "validation loss", "y", lines, levels=[*levels.get(key, {}).items()])
+        title = ", ".join([key[0], *size_words(key[1], key[2], several=len(together) > 1)])
+        yield chart(title, "training step", "validation loss", "y", lines, levels=[*levels.get(key, {}).items()])
 
 
 def _sharpness(contents: Contents) -> Iterator[Chart]:
     for row in largest(contents.trained):
         part = contents.measured.of("sharpness", row.identities)
         if not part.empty:
-            title = ", ".join([*contents.labels.names(row.condition), *_size(row.width, row.horizon, True)])
+            title = ", ".join(
+                [*contents.labels.names(row.condition), *size_words(row.width, row.horizon, several=True)]
+            )
             bounded = part[part["ceiling"].notna() & (part["ceiling"] < math.inf)]
             rates = {
-                "at most, by the curvature": _over(bounded.groupby("step")["ceiling"]),
-                "used": [point[:2] for point in _over(part.groupby("step")["learning_rate"]) if point[1] > 0],
+                "at most, by the curvature": over_seeds(bounded.groupby("step")["ceiling"]),
+                "used": [point[:2] for point in over_seeds(part.groupby("step")["learning_rate"]) if point[1] > 0],
             }
-            yield _chart(title, "training step", "learning rate", "y", rates)
-            sharpness = {"sharpness": _over(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
-            yield _chart(title, "training step", "largest curvature of the loss", "y", sharpness)
-
-
-def _size(width: Any, horizon: Any, several: bool) -> list[str]:
-    return [f"{name} {show(value)}" for name, value in (("width", width), ("horizon", horizon)) if several and value]
+            yield chart(title, "training step", "learning rate", "y", rates)
+            sharpness = {"sharpness": over_seeds(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
+            yield chart(title, "training step", "largest curvature of the loss", "y", sharpness)
 
 
 def _alignment(contents: Contents) -> Iterator[Chart]:
@@ -157,10 +136,10 @@ def _alignment(contents: Contents) -> Iterator[Chart]:
     shown = {id(row) for row in largest([row.row for row in contents.alignment])}
     for row in contents.alignment:
         if id(row.row) in shown:
-            title = ", ".join([*labels.names(row.condition), *_size(row.row.width, row.row.horizon, True)])
+            title = ", ".join([*labels.names(row.condition), *size_words(row.row.width, row.row.horizon, several=True)])
             for measure in MEASURES:
                 lines = {
-                    layer_name(layer): _over(row.table[row.table["layer"] == layer].groupby("step")[measure])
+                    layer_name(layer): over_seeds(row.table[row.table["layer"] == layer].groupby("step")[measure])
                     for layer in row.layers
                 }
                 yield _measure(title, "training step", measure, lines)
@@ -175,14 +154,14 @@ def _alignment(contents: Contents) -> Iterator[Chart]:
                 found: dict[str, list[Any]] = {}
                 for row in rows:
                     for layer, measures in row.layers.items():
-                        point = _spread(float(row.condition[field]), measures[measure])
+                        point = spread_point(float(row.condition[field]), measures[measure])
                         found.setdefault(layer_name(layer), []).append(point)
                 yield _measure(title, field_name(field), measure, found)
 
 
 def _measure(title: str, x: str, measure: str, lines: Mapping[str, Sequence[Any]]) -> Chart:
     log = "" if measure == "cosine" else "y"
-    return _chart(title, x, measure.replace("_", " "), log, lines, levels=[[1, "bptt"]])
+    return chart(title, x, measure.replace("_", " "), log, lines, levels=[[1, "bptt"]])
 
 
 def _gradients(contents: Contents) -> Iterator[Chart]:
@@ -194,41 +173,11 @@ def _gradients(contents: Contents) -> Iterator[Chart]:
         peak = learned.groupby([part["identity"], part["seed"]]).transform("max")
         share = part.assign(share=learned / peak.where(peak > 0))
         lines = {
-            "gradient norm": _over(part.groupby("lag")["gradient"]),
-            "its bound": [point[:2] for point in _over(part.groupby("lag")["gradient_bound"])],
-            "memory function": _over(share.groupby("lag")["share"]),
+            "gradient norm": over_seeds(part.groupby("lag")["gradient"]),
+            "its bound": [point[:2] for point in over_seeds(part.groupby("lag")["gradient_bound"])],
+            "memory function": over_seeds(share.groupby("lag")["share"]),
         }
-        yield _chart(", ".join(contents.labels.names(row.condition)), "lag (steps)", "share left", "y", lines)
-
-
-def _over_inputs(contents: Contents) -> Iterator[Chart]:
-    for row in largest(contents.trained):
-        part = contents.measured.of("memory_over_inputs", row.identities)
-        if not part.empty:
-            by_lag = part.groupby("lag")
-            lines = {
-                "the typical sequence": _over(by_lag["median"]),
-                "90 % are below": [point[:2] for point in _over(by_lag["high"])],
-                "the largest found": [point[:2] for point in _over(by_lag["largest"])],
-            }
-            title = ", ".join(contents.labels.names(row.condition))
-            yield _chart(title, "lag (steps)", "derivative of the last output", "y", lines)
-
-
-def _worst_inputs(contents: Contents) -> Iterator[Chart]:
-    labels, rows = contents.labels, contents.worst_inputs
-    several = len({(row.width, row.horizon, row.bound) for row in rows}) > 1
-    together: dict[str, dict[str, list[list[float]]]] = {}
-    for row in rows:
-        inputs = [f"inputs to {show(row.bound)}"] if several else []
-        title = ", ".join([labels.memory(row.condition), *_size(row.width, row.horizon, several), *inputs])
-        name = f"{labels.machine(row.condition)}, {row.ball}"
-        line = [_spread(radius, share) for radius, share in row.by_radius.items()]
-        together.setdefault(title, {})[name] = line
-    for title, lines in together.items():
-        yield _chart(
-            title, "radius", "share of the target's largest output", "y", lines, levels=[[1, "an output of 0"]]
-        )
+        yield chart(", ".join(contents.labels.names(row.condition)), "lag (steps)", "share left", "y", lines)
 
 
 def _search(searched: Searched, contents: Contents) -> Iterator[Chart]:
@@ -245,12 +194,12 @@ def _search(searched: Searched, contents: Contents) -> Iterator[Chart]:
                 if math.isfinite(worth.confirmed):
                     fresh.setdefault(name, []).append([size, worth.confirmed, worth.low, worth.high])
             words = "Line: in the search. Marks with bars: on fresh seeds, with their 95 % interval."
-            yield _chart("The winners", last(cells.hue), goal, "x", lines, dots=[*fresh.items()], note=words)
+            yield chart("The winners", last(cells.hue), goal, "x", lines, dots=[*fresh.items()], note=words)
         for field in (path for path, domain in searched.history.space.items() if all(map(is_number, domain.values))):
             for place, goal in enumerate(goals):
                 for picture, members in cells.pictures().items():
                     dots = {cells.shade_name(cell): _pairs(searched, cell, place, field) for cell in members}
-                    yield _chart(picture, last(field), goal, "x", {}, dots=[*dots.items()])
+                    yield chart(picture, last(field), goal, "x", {}, dots=[*dots.items()])
     for place, goal in enumerate(goals[1:], 1):
         for picture, members in cells.pictures().items():
             dots = {cells.shade_name(cell): _pairs(searched, cell, place) for cell in members}
@@ -263,7 +212,7 @@ def _search(searched: Searched, contents: Contents) -> Iterator[Chart]:
                 for cell in members
             }
             words = "The line joins the suggestions that no other surpasses in both."
-            yield _chart(picture, goals[0], goal, "", fronts, dots=[*dots.items()], note=words)
+            yield chart(picture, goals[0], goal, "", fronts, dots=[*dots.items()], note=words)
     yield from _stopped(searched, contents)
 
 
@@ -290,8 +239,8 @@ def _stopped(searched: Searched, contents: Contents) -> Iterator[Chart]:
                 won = best is not None and best.member.suggestion.number == member.suggestion.number
                 stopped += member.state is SuggestionState.STOPPED
                 state = "the winner" if won else member.state.value
-                points = [point[:2] for point in _over(part.groupby("step")["validation_loss"])]
+                points = [point[:2] for point in over_seeds(part.groupby("step")["validation_loss"])]
                 lines[f"{state} (suggestion {member.suggestion.number})"] = points
         if lines:
             title = f"{searched.cells.name(cell)}: {stopped} of {len(lines)} stopped"
-            yield _chart(title, "optimizer steps", "validation loss", "y", lines, roles=True)
+            yield chart(title, "optimizer steps", "validation loss", "y", lines, roles=True)

@@ -30,17 +30,17 @@ from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
-from memsweep.report.rows.capacity import GROWTH_MEAN, SIZES_MEAN, WORST_INPUTS_MEAN
-from memsweep.report.rows.cells import CELLS_MEAN
+from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
+from memsweep.report.rows.growth import GROWTH_MEAN
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.table import PAGE, Table
 from memsweep.report.rows.verdicts import moving
+from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
     HORIZON_LIMITED,
@@ -80,7 +80,7 @@ def render(
     study, searched, labels = contents.study, contents.searched, contents.labels
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
     answer = live.answer if live is not None else answer_of(contents)
-    charts = charts_of(contents)
+    charts = charts_of(contents, tables.sections)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
@@ -116,9 +116,7 @@ def render(
         bits_mean=BITS_MEAN,
         formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
-        sizes_mean=SIZES_MEAN,
-        worst_inputs_mean=WORST_INPUTS_MEAN,
-        cells_mean=CELLS_MEAN,
+        cells_mean=cells_mean(tables.sections),
         growth_mean=GROWTH_MEAN,
         rules_mean=RULES_MEAN,
         ceilings_mean=ceilings_mean(contents.ceilings),

@@ -12,7 +12,7 @@ from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show, slope_text, with_interval
-from memsweep.report.rows.capacity import growth_name
+from memsweep.report.rows.growth import growth_name
 
 _MOST_LINES = 6  # conditions that one sentence compares
 

@@ -26,7 +26,7 @@ from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import TABLES, schema
+from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
 from memsweep.sweep.store.versions import OtherSchemaError
 
@@ -60,7 +60,7 @@ class Study:
     Attributes:
         planned: number of trials in the plan.
         records: identity -> record, in the order of the plan.
-        tables: ``memsweep.sweep.store.tables.TABLES``, one frame each over all records.
+        tables: ``memsweep.sweep.store.tables.names``, one frame each over all records.
         missing: planned trials without a result that can be used.
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings.
@@ -149,14 +149,14 @@ class Known:
         self.records: dict[str, Record] = {}
         self._absent: dict[str, list[str]] = {}
         self._parts: dict[str, Any] = {}
-        self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in TABLES}
+        self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in names()}
 
     def read(self, store: Store, identities: Sequence[str]) -> dict[str, str]:
         """Read the results that are not known yet; returns what is wrong with each damaged one, by identity."""
         new, faults = [identity for identity in identities if identity not in self.records], dict[str, str]()
         for at in range(0, len(new), _TOGETHER):
             some = new[at : at + _TOGETHER]
-            parts: dict[str, list[pa.Table]] = {name: [] for name in TABLES}
+            parts: dict[str, list[pa.Table]] = {name: [] for name in names()}
             for identity, result in zip(some, at_once(partial(_read, store), some), strict=True):
                 if isinstance(result, str):
                     faults[identity] = result
@@ -165,7 +165,7 @@ class Known:
                 record["config"] = self.shared(record["config"])
                 record["provenance"] = self.shared(record["provenance"])
                 self.records[identity] = record
-                if absent := [f"{name}.{column}" for name in TABLES for column in without(name, tables[name])]:
+                if absent := [f"{name}.{column}" for name in names() for column in without(name, tables[name])]:
                     self._absent[identity] = absent
                 for name, part in parts.items():
                     part.append(tables[name])
@@ -185,7 +185,7 @@ class Known:
 
     def tables(self, chosen: Sequence[str]) -> dict[str, pd.DataFrame]:
         """The tables of some trials, in their order. Columns that repeat a few words are categories."""
-        return {name: self._table(name, chosen) for name in TABLES}
+        return {name: self._table(name, chosen) for name in names()}
 
     def _table(self, name: str, chosen: Sequence[str]) -> pd.DataFrame:
         self._tables[name] = [whole := pa.concat_tables(self._tables[name]).unify_dictionaries().combine_chunks()]
@@ -255,7 +255,7 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
     """A result with all its tables, or what is wrong with it."""
     try:
         record = store.record(identity)
-        return record, {name: store.arrow(name, record) for name in TABLES}
+        return record, {name: store.arrow(name, record) for name in names()}
     except OtherSchemaError:
         raise  # it may be whole
     except StoreError as error:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from memsweep.report.analysis.bits import BitsRow
-from memsweep.report.analysis.capacity.reach import SHARE, reach_of
-from memsweep.report.analysis.capacity.sizes import TOLERANCES, SizeRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
 from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.bits import ROUNDED, bits_text
-from memsweep.report.rows.table import NOTHING, PAGE, Cell, Column, Table, condition_columns, spread_cell, spread_text
 from memsweep.report.rows.verdicts import short_verdict_cell
+from memsweep.report.values.section import Glance, Section
+from memsweep.report.values.table import NOTHING, PAGE, Cell, Column, Table, condition_columns, spread_cell, spread_text
 from memsweep.stability.verdict.radius import THRESHOLD
 
-CELLS_MEAN = (
-    f"Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
-    f"the zero predictor's loss L₀. Radius, bits: at an error of {percent(THRESHOLD)} of L₀. Numbers kept: singular "
-    f"values of the map from past inputs to later outputs above {percent(max(TOLERANCES))} of the largest. Reach: the "
-    f"longest lag at which the typical derivative of the last output by an input is at least {percent(SHARE)} of its "
-    "largest."
+_MEANS = (
+    "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
+    f"the zero predictor's loss L₀. Radius, bits: at an error of {percent(THRESHOLD)} of L₀."
 )
 _LEAST = 2
 """Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
@@ -39,28 +34,21 @@ class CellRow:
         loss: at its largest size.
         findings: by ball.
         bits: by rounding.
-        size: numbers of the past that count above the larger of TOLERANCES; None: not measured.
-        reach: in steps; nan: not measured.
+        glances: numbers of the measures, by key; nan: not measured.
         seconds: of training, for each step of each seed; nan: not known.
     """
 
     loss: LossRow
     findings: dict[str, Finding]
     bits: dict[str, BitsRow]
-    size: SizeRow | None
-    reach: Spread
+    glances: dict[str, Spread]
     seconds: float
 
     @property
     def kinds(self) -> int:
         """How many kinds of measurements there are beside the loss."""
-        return bool(self.findings) + bool(self.bits) + (self.size is not None) + (not math.isnan(self.reach.middle))
-
-    @cached_property
-    def kept(self) -> Spread:
-        """Numbers of the past that count."""
-        sizes = self.size.by_width if self.size is not None else {}
-        return sizes[max(sizes)] if sizes else Spread.of([])
+        measured = sum(not math.isnan(spread.middle) for spread in self.glances.values())
+        return bool(self.findings) + bool(self.bits) + measured
 
     def radius(self, ball: str) -> Spread:
         """At ``THRESHOLD`` and the largest size, over the seeds that fit; nan without one."""
@@ -76,9 +64,14 @@ class CellRow:
         return row.bits[max(row.bits)] if row is not None and row.bits else Spread.of([])
 
 
-def cell_table(contents: Contents) -> Table[CellRow]:
+def cells_mean(sections: Sequence[Section]) -> str:
+    """What the numbers of the table are."""
+    return " ".join([_MEANS, *(glance.words for section in sections for glance in section.glance)])
+
+
+def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
     """A line for each condition; without lines where its other tables say all that there is."""
-    rows = [*_rows(contents)]
+    rows = [*_rows(contents, glances)]
     rows = rows if max((row.kinds for row in rows), default=0) >= _LEAST else []
     names, labels = contents.grouping.columns, contents.labels
     balls = [ball for ball in BALLS if any(ball in row.findings for row in rows)]
@@ -91,44 +84,23 @@ def cell_table(contents: Contents) -> Table[CellRow]:
         Column("accuracy", _accuracy, cell=_accuracy_cell, ends=True, optional=True),
         *(column for ball in balls for column in _of_ball(ball)),
         *(_of_rounding(rounding) for rounding in roundings),
-        Column(
-            "numbers kept",
-            lambda row: row.kept,
-            cell=lambda row: spread_cell(row.kept),
-            key="numbers_kept",
-            ends=True,
-            optional=True,
-        ),
-        Column(
-            "reach",
-            lambda row: row.reach,
-            cell=lambda row: spread_cell(row.reach),
-            ends=True,
-            optional=True,
-            unit="steps",
-        ),
+        *map(_of_glance, glances),
         # of one run on one machine: no number of the study, so no CSV file has it
         Column("time a step", lambda row: row.seconds, _milliseconds, views=frozenset({PAGE}), optional=True),
     ]
     return Table("cells", "Cells at a glance", rows, columns)
 
 
-def _rows(contents: Contents) -> Iterator[CellRow]:
+def _rows(contents: Contents, glances: Sequence[Glance]) -> Iterator[CellRow]:
     findings = {(finding.key, finding.ball): finding for finding in contents.verdicts}
     bits = {(tuple(row.condition.values()), row.rounding): row for row in contents.bits}
-    sizes = {
-        tuple(row.condition.values()): row
-        for row in sorted(contents.sizes, key=lambda row: row.horizon)
-        if row.map == "block" and row.tolerance == max(TOLERANCES)
-    }
     for row in largest(contents.trained):
         key = tuple(row.condition.values())
         yield CellRow(
             loss=row,
             findings={ball: finding for (of, ball), finding in findings.items() if of == key},
             bits={rounding: one for (of, rounding), one in bits.items() if of == key},
-            size=sizes.get(key),
-            reach=reach_of(contents.measured, row.identities),
+            glances={glance.key: glance.value(row) for glance in glances},
             seconds=_seconds(contents, row),
         )
 
@@ -163,6 +135,18 @@ def _of_rounding(rounding: str) -> Column[CellRow]:
 
     return Column(
         f"bits: {ROUNDED[rounding]}", lambda row: row.bits_of(rounding), cell=cell, key=f"bits_{rounding}", ends=True
+    )
+
+
+def _of_glance(glance: Glance) -> Column[CellRow]:
+    return Column(
+        glance.name,
+        lambda row: row.glances[glance.key],
+        cell=lambda row: spread_cell(row.glances[glance.key]),
+        key=glance.key,
+        ends=True,
+        optional=True,
+        unit=glance.unit,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from memsweep.report.naming.numbers import figure, interval, joined
-from memsweep.report.rows.table import NOTHING, PAGE, Cell, Column, Table
+from memsweep.report.values.table import NOTHING, PAGE, Cell, Column, Table
 from memsweep.stability.comparison.paired import LEVEL, Support, support_text
 
 _SIGNS = {

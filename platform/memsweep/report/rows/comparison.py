@@ -13,8 +13,8 @@ from memsweep.report.analysis.comparison import ComparedLoss, ComparedVerdict, D
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
-from memsweep.report.rows.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text
 from memsweep.report.rows.verdicts import BOUND, SIGNS, moving
+from memsweep.report.values.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 

@@ -26,7 +26,7 @@ from memsweep.report.analysis.losses import (
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, percent, show, slope_text, with_interval
-from memsweep.report.rows.table import (
+from memsweep.report.values.table import (
     ALL,
     CSV,
     EXPORTED,

@@ -10,7 +10,7 @@ from memsweep.outcome import Outcome
 from memsweep.report.naming.numbers import show
 from memsweep.report.read.settings import fields_of
 from memsweep.report.read.study import DAMAGED, MissingRow, Study
-from memsweep.report.rows.table import SHOWN, Cell, Column, Table
+from memsweep.report.values.table import SHOWN, Cell, Column, Table
 
 _ROUNDED = "to 1e-6 relative, except for replicas whose training amplifies roundings"
 

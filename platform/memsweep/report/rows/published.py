@@ -8,8 +8,8 @@ from typing import Any
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.published import ClaimedVerdict, counted
 from memsweep.report.naming.labels import Labels
-from memsweep.report.rows.table import CSV, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
 from memsweep.report.rows.verdicts import moving, short_verdict_cell, verdict_columns
+from memsweep.report.values.table import CSV, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
 
 _SIGNS = {"agrees": "✓", "disagrees": "✗", "undecided": "?", "not measured": "–"}
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, capacity, cells, claims, losses, provenance, published, search, verdicts
-from memsweep.report.rows.table import Table
+from memsweep.report.rows import bits, cells, claims, growth, losses, provenance, published, search, verdicts
+from memsweep.report.values.section import Section, sections_of
+from memsweep.report.values.table import Table
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class Tables:
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
+        sections: of the measures that were asked for.
         cells: all that was measured of a condition in one line; without rows where little was.
         exported: those that have a CSV file.
     """
@@ -35,8 +37,7 @@ class Tables:
     claims: Table[Any]
     bits: Table[Any]
     formats: Table[Any]
-    capacity: Table[Any]
-    worst_inputs: Table[Any]
+    sections: tuple[Section, ...]
     cells: Table[Any]
     rate_rule: Table[Any]
     growth: Table[Any]
@@ -62,25 +63,23 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     formats_table = bits.formats_table(contents.formats, names, labels)
-    capacity_table = capacity.capacity_table(contents.sizes, names, labels)
-    worst_inputs = capacity.worst_inputs_table(contents.worst_inputs, names, labels)
-    cell_table = cells.cell_table(contents)
+    sections = sections_of(contents)
+    cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
     rate_rule = losses.rule_table(contents.rate_rules, names, labels)
-    growth = capacity.growth_table(contents.growth, names, labels)
+    growth_table = growth.growth_table(contents.growth, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
     across = losses.across_table(contents.losses, labels)
-    optional = (
+    optional: tuple[Table[Any], ...] = (
         across,
         slopes,
         bits_table,
         formats_table,
-        capacity_table,
-        worst_inputs,
+        *(section.table for section in sections if section.table is not None),
         cell_table,
         rate_rule,
-        growth,
+        growth_table,
         loss_table,
         ceilings,
         alignment,
@@ -99,11 +98,10 @@ def tables_of(contents: Contents) -> Tables:
         claims=claims.claim_table(contents.compared),
         bits=bits_table,
         formats=formats_table,
-        capacity=capacity_table,
-        worst_inputs=worst_inputs,
+        sections=tuple(sections),
         cells=cell_table,
         rate_rule=rate_rule,
-        growth=growth,
+        growth=growth_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

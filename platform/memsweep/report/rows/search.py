@@ -12,7 +12,7 @@ from memsweep.report.analysis.search.searched import AtEnd, Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import figure, joined, percent, with_interval
-from memsweep.report.rows.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
+from memsweep.report.values.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import mean_gap
 

@@ -14,7 +14,7 @@ from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import number, percent, slope_text
 from memsweep.report.read.study import Study
-from memsweep.report.rows.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
+from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 from memsweep.stability.verdict.judgement import Trends
 from memsweep.stability.verdict.trend import Trend
 

@@ -115,8 +115,7 @@ def evaluations(trial: TrialConfig) -> float:
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
     every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
-    from memsweep.stability.capacity.block import STEPS
-    from memsweep.stability.capacity.measure import PATH
+    from memsweep.stability.optional import Effort
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
     from memsweep.stability.rounding.kinds import DRAWS, ROUNDINGS, STOCHASTIC
 
@@ -124,16 +123,8 @@ def evaluations(trial: TrialConfig) -> float:
     draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
     radii, total = grid.count, float(draws * (len(moved.bits) + 1))
     few, more = _shares(trial)
-    if moved.capacity is not None:
-        pushes = moved.capacity.radii or ()
-        total += len(pushes) * _search(trial, "all", 2, PATH)
-        if not closed:  # a gradient of a sequence for each step behind the middle
-            blocks = 1 + len(moved.capacity.bits or ()) + 2 * len(pushes)
-            total += 3 * blocks * moved.capacity.sequences * min(STEPS, _horizon(trial) / 2) / moved.test_size
-    if moved.memory_over_inputs is not None and not closed:  # a gradient of a sequence for each output
-        total += 3 * moved.memory_over_inputs.sequences / moved.test_size
-    if moved.worst_inputs is not None:
-        total += len(moved.balls) * _over_inputs(trial)
+    effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
+    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in moved.asked_measures)
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
@@ -159,19 +150,6 @@ def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
     path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
     starts = _pushes(ball) + moved.starts * (CLOSED if closed else 1)
     return few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
-
-
-def _over_inputs(trial: TrialConfig) -> float:
-    """Evaluations of a search over weights and inputs in one ball; each copy runs on the inputs of all copies."""
-    from memsweep.stability.perturbation.over_inputs import CORNERS, UNMOVED
-
-    moved, closed = trial.perturbation, trial.has_closed_form
-    assert moved.worst_inputs is not None, "please report this: no worst inputs were asked for"
-    climb, copies = 4 * (moved.ascent_steps + 1), 5 + moved.starts  # an evaluation beside every gradient
-    if closed:
-        return climb * (UNMOVED + 2.0 * copies * len(moved.worst_inputs.radii))
-    moves = 2 * copies * (climb * copies + CORNERS) * len(moved.worst_inputs.radii)
-    return (climb * UNMOVED**2 + CORNERS + moves) / moved.test_size
 
 
 def _shares(trial: TrialConfig) -> tuple[float, float]:

@@ -22,12 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import (
-    measures_capacity,
-    measures_over_inputs,
-    measures_worst_inputs,
-    mixes_models,
-)
+from memsweep.config.schema.trial import asks_measures, mixes_models
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -63,20 +58,15 @@ CONDITIONAL: dict[str, Condition] = {
         config.model.name == "stable_ssm" and transforms_blocks(_task(config)(config.task).horizon)
     ),
     "memsweep.config.schema.batch_loss.trains_over_sequences": lambda config, kernels: trains_over_sequences(config),
-    "memsweep.config.schema.trial.measures_capacity": lambda config, kernels: measures_capacity(config),
-    "memsweep.config.schema.trial.measures_over_inputs": lambda config, kernels: measures_over_inputs(config),
-    "memsweep.config.schema.trial.measures_worst_inputs": lambda config, kernels: measures_worst_inputs(config),
+    "memsweep.config.schema.trial.asks_measures": lambda config, kernels: asks_measures(config),
+    "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
+        config.chain is None and asks_measures(config) and mixes_models(config.model)
+    ),
     "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
         registry.get(registry.MODEL, config.model.name), "frozen_weights"
     ),
     "memsweep.learning.state.plain_tensors.holds_special_tensors": lambda config, kernels: (
         config.training.weights_file is not None
-    ),
-    # the search over inputs makes the model of each replica by itself
-    "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
-        config.chain is None
-        and mixes_models(config.model)
-        and (measures_capacity(config) or measures_over_inputs(config))
     ),
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
@@ -125,7 +115,8 @@ def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Defi
     """The definitions that a worker calls for a trial: the engine's core, its parts, and what its configs compute."""
     roots = {*(TRAINING if training else CORE), *(CHAINED if config.chain is not None else ())}
     for part in parts(config):
-        roots |= _definitions_of(part)
+        if not (training and part.Config.kind == registry.MEASURE):  # type: ignore[attr-defined]
+            roots |= _definitions_of(part)
     roots |= named_code(config)
     roots |= {(type(each).__module__, type(each).__qualname__) for each in _configs(config) if not _is_of_part(each)}
     return frozenset(roots - _measuring(config)) if training else frozenset(roots)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.core.reflect import default, key_of
+from memsweep.config.core.reflect import default, key_of, keys, value_of
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
@@ -116,26 +116,31 @@ def identifying(config: Any) -> dict[str, Any]:
         RegistryError: two fields of a config have one key, so that one of them would not count.
     """
     cls: type = type(config)
-    first, fields = _counting(cls)
+    first, fields = _counting(cls, tuple(keys(cls)))
     data: dict[str, Any] = {first: config.name if first == "name" else cls.__qualname__}
-    for key, name, left_out in fields:
-        value = getattr(config, name)
+    for key, field, left_out in fields:
+        value = value_of(config, field)
         if value != left_out:
             data[key] = _plain(value)
     return data
 
 
 @functools.lru_cache(maxsize=512)
-def _counting(cls: type) -> tuple[str, list[tuple[str, str, Any]]]:
-    """The key of what a config is called; and key, name and the value that is left out, of each field that counts."""
+def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str, dataclasses.Field[Any], Any]]]:
+    """The key of what a config is called; and key, field and the value that is left out, of each field that counts.
+
+    Args:
+        cls: of the config.
+        written: its keys, which grow with the registered parts where it is open for them.
+    """
     first = "name" if getattr(cls, "kind", None) in registry.KINDS else "class"
     fields = dataclasses.fields(cls)
     if len({first, *map(key_of, fields)}) <= len(fields):
         raise RegistryError(
             f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {first}: rename it."
         )
-    counting = (field for field in fields if not field.metadata.get("cosmetic"))
-    return first, [(key_of(field), field.name, _left_out(cls, field)) for field in counting]
+    counting = ((key, keys(cls)[key]) for key in written if not keys(cls)[key].metadata.get("cosmetic"))
+    return first, [(key, field, _left_out(cls, field)) for key, field in counting]
 
 
 def without_later(data: Mapping[str, Any], config: Any) -> dict[str, Any]:

@@ -34,11 +34,9 @@ SENTENCES = frozenset(
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset(
     {
+        "asks_measures",
         "freezes_weights",
         "holds_special_tensors",
-        "measures_capacity",
-        "measures_over_inputs",
-        "measures_worst_inputs",
         "mixes_models",
         "trains_by_convolution",
         "trains_over_sequences",

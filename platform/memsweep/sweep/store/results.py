@@ -22,7 +22,6 @@ from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import Record, StoredFailure, file_of
-from memsweep.sweep.store.tables import TABLES
 from memsweep.sweep.store.versions import OtherSchemaError
 from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, to_safetensors
 
@@ -113,7 +112,7 @@ class Store:
         Args:
             identity: the trial's identity, also ``record["identity"]``.
             record: see ``memsweep.sweep.store.record``; non-finite numbers are allowed in its summary only.
-            tables: by names of ``memsweep.sweep.store.tables.TABLES``; one without rows gets no file.
+            tables: by names of ``memsweep.sweep.store.tables.names``; one without rows gets no file.
             weights: seed -> name -> tensor; None: the result keeps none.
 
         Returns:
@@ -139,16 +138,15 @@ class Store:
         Raises:
             StoreError: the record or a table is malformed.
         """
-        unknown = set(tables) - set(TABLES)
+        unknown = set(tables) - set(table_files.names())
         if unknown:
-            raise StoreError(
-                f"the result of {identity} has unknown tables {one_of(unknown)}; allowed: {one_of(TABLES)}."
-            )
+            allowed = one_of(table_files.names())
+            raise StoreError(f"the result of {identity} has unknown tables {one_of(unknown)}; allowed: {allowed}.")
         if record.get("identity") != identity:
             raise StoreError(f"the record of {record.get('identity')!r} was to be stored as {identity!r}.")
-        filled = [name for name in TABLES if len(tables.get(name, ()))]
+        filled = [name for name in table_files.names() if len(tables.get(name, ()))]
         data = {name: table_files.to_parquet(name, tables[name], identity) for name in filled}
-        described = {name: file_of(data[name], table_files.DEFINITIONS[name].version) for name in filled}
+        described = {name: file_of(data[name], table_files.definition(name).version) for name in filled}
         if weights is not None:
             data[WEIGHTS] = to_safetensors(weights)
             described[WEIGHTS] = file_of(data[WEIGHTS])
@@ -204,7 +202,7 @@ class Store:
         """
         aside = f"{SET_ASIDE}/{identity}.{time.time_ns()}"
         with storage_errors("write", self.location):
-            for path in [_record(identity), *(_table(name, identity) for name in (*TABLES, WEIGHTS))]:
+            for path in [_record(identity), *(_table(name, identity) for name in (*table_files.names(), WEIGHTS))]:
                 folder, _, file = path.partition("/")
                 with contextlib.suppress(FileNotFoundError):
                     self.location.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
@@ -244,20 +242,20 @@ class Store:
         """One table of the whole study, in the order of the identities; empty (with its columns) without results.
 
         Args:
-            name: one of ``memsweep.sweep.store.tables.TABLES``.
+            name: one of ``memsweep.sweep.store.tables.names``.
 
         Raises:
             StoreError: a file of a stored result is missing or damaged; the message names it.
         """
-        if name not in TABLES:
-            raise StoreError(f"there is no table {name!r}; the tables are {one_of(TABLES)}.")
+        if name not in table_files.names():
+            raise StoreError(f"there is no table {name!r}; the tables are {one_of(table_files.names())}.")
         import pyarrow as pa
 
         parts = at_once(lambda record: self.arrow(name, record), self.records())
         frame: pd.DataFrame = pa.concat_tables([table_files.schema(name).empty_table(), *parts]).to_pandas()
         return frame
 
-    def tables(self, identity: str, names: Sequence[str] = TABLES) -> dict[str, pd.DataFrame]:
+    def tables(self, identity: str, names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
         """All tables of one result, or some of them.
 
         Raises:
@@ -265,7 +263,7 @@ class Store:
         """
         return self.result(identity, names)[1]
 
-    def result(self, identity: str, names: Sequence[str] = TABLES) -> tuple[Record, dict[str, pd.DataFrame]]:
+    def result(self, identity: str, names: Sequence[str] | None = None) -> tuple[Record, dict[str, pd.DataFrame]]:
         """The record and all tables of one result, or some of them; each file is read once.
 
         Raises:
@@ -274,14 +272,15 @@ class Store:
         record = self.record(identity)
         return record, self.tables_of(record, names)
 
-    def tables_of(self, record: Mapping[str, Any], names: Sequence[str] = TABLES) -> dict[str, pd.DataFrame]:
+    def tables_of(self, record: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, pd.DataFrame]:
         """All tables of the result with this record, or some of them.
 
         Raises:
             StoreError: a file is missing or damaged.
         """
-        parts = at_once(lambda name: self.arrow(name, record), names)
-        return {name: part.to_pandas() for name, part in zip(names, parts, strict=True)}
+        wanted = table_files.names() if names is None else names
+        parts = at_once(lambda name: self.arrow(name, record), wanted)
+        return {name: part.to_pandas() for name, part in zip(wanted, parts, strict=True)}
 
     def outcomes(self, identities: Iterable[str]) -> dict[str, str]:
         """How the trials of these stored results ended, in the words of their records.
@@ -429,7 +428,7 @@ class Store:
 
 def _filled(record: Mapping[str, Any]) -> list[str]:
     """The tables of a result that have rows, and so a file."""
-    return [name for name in TABLES if name in record["files"]]
+    return [name for name in table_files.names() if name in record["files"]]
 
 
 def _record(identity: str) -> str:

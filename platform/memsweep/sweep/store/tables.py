@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from memsweep import registry
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store.record import MEND, FileOf
 from memsweep.sweep.store.versions import Form
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SHARPNESS, SINGULAR_VALUES = "sharpness", "singular_values"
-OVER_INPUTS, WORST_INPUTS = "memory_over_inputs", "worst_inputs"
-TABLES = (CURVES, REPLICAS, METRICS, MEMORY, HISTORY, ALIGNMENT, SHARPNESS, SINGULAR_VALUES, OVER_INPUTS, WORST_INPUTS)
+SHARPNESS = "sharpness"
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -143,46 +142,41 @@ DEFINITIONS: dict[str, Table] = {
             "time_scale_high": "float64",
         }
     ),
-    # derivatives of the last output by earlier inputs, over test sequences
-    OVER_INPUTS: Table(
-        columns={
-            **_SIZE,
-            "seed": "int64",
-            "lag": "int64",
-            "median": "float64",
-            "high": "float64",
-            "largest": "float64",
-        }
-    ),
-    # errors of the last output over weights and inputs
-    WORST_INPUTS: Table(
-        columns={
-            **_SIZE,
-            "seed": "int64",
-            "ball": "string",
-            "norm": "string",
-            "bound": "float64",
-            "radius": "float64",
-            "error": "float64",
-            "zero_error": "float64",
-        }
-    ),
-    # of maps from past inputs to future outputs
-    SINGULAR_VALUES: Table(
-        columns={
-            **_SIZE,
-            "seed": "int64",
-            "map": "string",
-            "index": "int64",
-            "value": "float64",
-        }
-    ),
 }
+"""The tables that are no measure's (``memsweep.stability.optional``)."""
+
+
+def names() -> tuple[str, ...]:
+    """The names of all tables: those of ``DEFINITIONS``, then those of the registered measures."""
+    return tuple({**DEFINITIONS, **of_measures()})
+
+
+def definition(name: str) -> Table:
+    """The form of a table."""
+    return DEFINITIONS[name] if name in DEFINITIONS else of_measures()[name]
+
+
+def of_measures() -> Mapping[str, Table]:
+    """The tables of the registered measures, by name."""
+    return _of_measures(tuple(registry.names(registry.MEASURE)))
+
+
+@functools.cache
+def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
+    measures = (registry.get(registry.MEASURE, name) for name in registered)
+    return {
+        measure.table: Table(
+            version=measure.version,
+            migrations=measure.migrations,
+            columns={**_SIZE, "seed": "int64", **measure.columns},
+        )
+        for measure in measures
+    }
 
 
 def columns(name: str) -> tuple[str, ...]:
     """The columns of a table, in order."""
-    return tuple(DEFINITIONS[name].columns)
+    return tuple(definition(name).columns)
 
 
 @functools.cache
@@ -199,7 +193,7 @@ def _schema(name: str, *, written: bool) -> pa.Schema:
     return pa.schema(
         [
             pa.field(column, types[kind], nullable=not written or column in _MAY_BE_EMPTY)
-            for column, kind in DEFINITIONS[name].columns.items()
+            for column, kind in definition(name).columns.items()
         ]
     )
 
@@ -216,8 +210,8 @@ def require_known(files: Mapping[str, FileOf], where: str) -> None:
     Raises:
         OtherSchemaError: see ``Form.require_known``.
     """
-    for name in DEFINITIONS.keys() & files.keys():
-        DEFINITIONS[name].require_known(files[name]["version"], f"the {name} table of {where}")
+    for name in {*names()} & files.keys():
+        definition(name).require_known(files[name]["version"], f"the {name} table of {where}")
 
 
 def to_parquet(name: str, frame: pd.DataFrame, identity: str) -> bytes:
@@ -250,7 +244,7 @@ def from_parquet(name: str, data: bytes, identity: str, where: str, version: int
         table = pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise StoreError(f"{where} is damaged ({error}). {MEND}") from error
-    table = DEFINITIONS[name].migrated(table, version, where)
+    table = definition(name).migrated(table, version, where)
     _check(name, table, identity, where)
     arrays = [
         table[field.name] if field.name in table.column_names else pa.nulls(table.num_rows, field.type)

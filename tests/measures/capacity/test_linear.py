@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from memsweep.measures.capacity.linear import LinearSystem
 from memsweep.recurrence.layer import Layer
-from memsweep.stability.capacity.linear import LinearSystem
 
 
 def layer(matrix: np.ndarray, inputs: int = 1, outputs: int = 1, seed: int = 1) -> Layer:

@@ -8,9 +8,9 @@ import torch
 
 from engine import model_config, noise, usual_model, weights_of
 from memsweep import registry
+from memsweep.measures.capacity.maps import BLOCK, HANKEL, capacity_of
 from memsweep.models.base import Model, Signature
-from memsweep.stability.capacity.block import STEPS, block_values, steps_of
-from memsweep.stability.capacity.measure import BLOCK, HANKEL, capacity_of
+from memsweep.stability.block import STEPS, block_values, steps_of
 
 HORIZON = 24
 

@@ -17,15 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import as_read
-from memsweep.learning.loss.base import Data, TaskLoss
-from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Model, Weights, as_linear
-from memsweep.stability.measure import Measurement, with_table
-from memsweep.streams import TEST, Stream
 
-TABLE = "memory_over_inputs"
 HIGH = 0.9
 """The quantile between the typical sequence and the largest."""
 
@@ -47,21 +41,8 @@ def influence(run: Callable[[Tensor], Tensor], inputs_STI: Tensor) -> Tensor:
     return squares_ST.sqrt().flip(1)
 
 
-def with_memory_over_inputs(
-    measured: dict[int, tuple[int, Measurement]], pack: TrainedEnsemble, task_loss: TaskLoss[Data], config: TrialConfig
-) -> dict[int, tuple[int, Measurement]]:
-    """The measurements of an ensemble's replicas, with this one. Arguments and result as of ``measure``."""
-    asked, stream = config.perturbation.memory_over_inputs, Stream(config.training.data_seed, TEST)
-    assert asked is not None, "please report this: no memory over inputs was asked for"
-
-    def rows(model: Model, weights: Weights, row: int) -> Iterator[dict[str, Any]]:
-        return _rows(model, weights, task_loss.draw(stream, pack.replicas[row].seed, asked.sequences).inputs)
-
-    return with_table(measured, pack, TABLE, rows)
-
-
-def _rows(model: Model, weights: Weights, inputs: Tensor) -> Iterator[dict[str, Any]]:
-    """``lag``, and over the sequences the ``median``, the ``high`` quantile and the ``largest``.
+def memory_rows(model: Model, weights: Weights, inputs: Tensor) -> Iterator[dict[str, Any]]:
+    """The rows of one replica: by ``lag`` the ``median`` over the sequences, the ``high`` quantile and the ``largest``.
 
     Of a linear model from its impulse response, which all sequences share.
     """

@@ -16,7 +16,7 @@ import math
 import torch
 from torch import Tensor
 
-from memsweep.stability.capacity.linear import LinearSystem
+from memsweep.measures.capacity.linear import LinearSystem
 
 WIDEST = 64
 """States of a layer whose truncations are measured: each takes a system of equations at every frequency."""

@@ -9,10 +9,10 @@ from test_linear import SYSTEMS, layer
 
 from engine import noise, usual_model, weights_of
 from memsweep import registry
+from memsweep.measures.capacity.linear import LinearSystem
+from memsweep.measures.capacity.maps import HANKEL, TRUNCATION, capacity_of
+from memsweep.measures.capacity.truncation import WIDEST, truncated, truncation_errors
 from memsweep.models.base import Signature
-from memsweep.stability.capacity.linear import LinearSystem
-from memsweep.stability.capacity.measure import HANKEL, TRUNCATION, capacity_of
-from memsweep.stability.capacity.truncation import WIDEST, truncated, truncation_errors
 
 
 def kernel(system: LinearSystem, steps: int) -> torch.Tensor:

@@ -12,18 +12,20 @@ import torch
 
 from engine import trial
 from memsweep import registry, report
-from memsweep.config.schema.trial import CapacityConfig, InputsConfig, TrialConfig
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.measures.capacity import Capacity
+from memsweep.measures.memory_over_inputs import MemoryOverInputs
+from memsweep.measures.memory_over_inputs.derivatives import influence
 from memsweep.models.base import Signature
-from memsweep.stability.memory_over_inputs import influence
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
 from report_study import Condition, write_study
 
-INPUTS = InputsConfig(sequences=6)
+INPUTS = MemoryOverInputs.Config(sequences=6)
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    perturbation = dataclasses.replace(config.perturbation, balls=(), memory_over_inputs=INPUTS)
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(INPUTS,))
     return dataclasses.replace(config, perturbation=perturbation)
 
 
@@ -67,7 +69,7 @@ def test_a_replica_has_the_same_memory_alone_and_in_a_pack() -> None:
 def test_it_moves_the_identity_of_trials_that_measure_it_and_no_other() -> None:
     plain = trial()
     assert "memory_over_inputs" not in identifying(plain)["perturbation"]
-    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, memory_over_inputs=INPUTS))
+    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, asked_measures=(INPUTS,)))
     assert identity(other) != identity(plain)
     assert training_of(identity(other)) == training_of(identity(plain))
 
@@ -100,7 +102,7 @@ def test_a_trial_in_float32_is_measured_on_a_task_of_numbers_too() -> None:
     unit = registry.get(registry.UNIT, "min_gru").Config()
     stack = registry.get(registry.MODEL, "residual_stack").Config(width=3, features=3, layers=1, unit=unit)
     config = measured(trial(training={"dtype": "float32", "steps": 10}))
-    both = dataclasses.replace(config.perturbation, capacity=CapacityConfig(sequences=2))
+    both = dataclasses.replace(config.perturbation, asked_measures=(Capacity.Config(sequences=2), INPUTS))
     result = run_pack([dataclasses.replace(config, model=stack, perturbation=both)])[0]
     assert "not_measured" not in result.summary
     for name in ("memory_over_inputs", "singular_values"):

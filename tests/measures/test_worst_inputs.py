@@ -14,19 +14,20 @@ from torch import Tensor
 
 from engine import model_config, stacked, task_config, trial
 from memsweep import registry, report
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig, WorstInputsConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble
+from memsweep.measures.worst_inputs import WorstInputs as Measure
+from memsweep.measures.worst_inputs.ascent import WorstInputs, worst_over_inputs
 from memsweep.models.base import as_linear
 from memsweep.report.by_trial import verdicts_of
 from memsweep.report.page.charts import charts_of
-from memsweep.stability.perturbation.over_inputs import WorstInputs, worst_over_inputs
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
 from report_study import Condition, exported, write_study
 
 RADII = (0.02, 0.1)
 BOUND = 0.7
-INPUTS = WorstInputsConfig(radii=RADII, bound=BOUND)
+INPUTS = Measure.Config(radii=RADII, bound=BOUND)
 HOW = PerturbationConfig()
 
 
@@ -91,7 +92,7 @@ def test_of_a_network_no_corner_of_the_inputs_has_a_larger_error_than_what_is_fo
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, worst_inputs=INPUTS))
+    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, asked_measures=(INPUTS,)))
 
 
 def test_a_trial_stores_the_errors_of_its_seeds_and_balls_in_the_units_of_its_inputs() -> None:
@@ -128,9 +129,9 @@ def test_a_task_without_a_linear_target_and_a_study_without_a_ball_are_refused()
     task = registry.get(registry.TASK, "nonlinear_functional").Config(horizon=20)
     problems = [*dataclasses.replace(measured(trial()), task=task).problems()]
     assert any("nonlinear_functional is not a linear functional" in problem for problem in problems)
-    assert any(
-        "no weights that move" in problem for problem in PerturbationConfig(balls=(), worst_inputs=INPUTS).problems()
-    )
+    still = dataclasses.replace(trial().perturbation, balls=(), asked_measures=(INPUTS,))
+    problems = [*dataclasses.replace(trial(), perturbation=still).problems()]
+    assert any("no weights that move" in problem for problem in problems)
 
 
 def test_a_report_has_the_errors_by_radius_and_calls_them_a_lower_bound(tmp_path: Path) -> None:
@@ -152,7 +153,7 @@ def test_a_report_has_the_errors_by_radius_and_calls_them_a_lower_bound(tmp_path
     assert "No more than a lower bound." in text
     assert "0.62 [0.6, 0.64]" in text
     assert 'id="worst-inputs"' in paths.page.read_text()
-    (chart,) = charts_of(paths.contents).sections["worst-inputs"]
+    (chart,) = charts_of(paths.contents, paths.tables.sections).sections["worst-inputs"]
     ((name, points),) = chart["lines"]
     assert name.endswith("all")
     np.testing.assert_allclose(points, [[r, 0.52 + r, 0.5 + r, 0.54 + r] for r in (0.0, *RADII)])

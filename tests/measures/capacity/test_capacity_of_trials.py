@@ -13,27 +13,29 @@ import torch
 
 from engine import model_config, stacked, trial
 from memsweep import registry, report
-from memsweep.config.schema.trial import CapacityConfig, TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.state.trained import TrainedEnsemble
+from memsweep.measures.capacity import Capacity
+from memsweep.measures.capacity.maps import capacity_of, lowest
+from memsweep.measures.capacity.moved import pushed_weights, rounded_weights, worst_push
+from memsweep.measures.capacity.sizes import sizes_of
 from memsweep.models.base import Signature
-from memsweep.report.analysis.capacity.sizes import sizes_of
 from memsweep.report.by_trial import verdicts_of
 from memsweep.report.rows.report import tables_of
-from memsweep.report.rows.table import TERMINAL
-from memsweep.stability.capacity.block import steps_of
-from memsweep.stability.capacity.measure import capacity_of, lowest, pushed_weights, rounded_weights, worst_push
+from memsweep.report.values.table import TERMINAL
+from memsweep.stability.block import steps_of
 from memsweep.streams import TEST, Stream
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack, train_replicas
 from report_study import Condition, exported, write_study
 
-CAPACITY = CapacityConfig(sequences=3)
+CAPACITY = Capacity.Config(sequences=3)
 SLOPE = 0.5
 WIDTHS = [4, 8, 16, 32]
 
 
 def measured(config: TrialConfig) -> TrialConfig:
-    perturbation = dataclasses.replace(config.perturbation, balls=(), capacity=CAPACITY)
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(CAPACITY,))
     return dataclasses.replace(config, perturbation=perturbation)
 
 
@@ -63,7 +65,7 @@ def test_a_replica_has_the_same_capacity_alone_and_in_a_pack() -> None:
 def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() -> None:
     plain = trial()
     assert "capacity" not in identifying(plain)["perturbation"]
-    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, capacity=CAPACITY))
+    other = dataclasses.replace(plain, perturbation=dataclasses.replace(plain.perturbation, asked_measures=(CAPACITY,)))
     assert identity(other) != identity(plain)
     assert training_of(identity(other)) == training_of(identity(plain))
 
@@ -71,7 +73,9 @@ def test_capacity_moves_the_identity_of_trials_that_measure_it_and_no_other() ->
 def moved(**model: object) -> TrialConfig:
     config = measured(trial(model=model))
     capacity = dataclasses.replace(CAPACITY, bits=(3, 12), radii=(1e-6, 0.3))
-    return dataclasses.replace(config, perturbation=dataclasses.replace(config.perturbation, capacity=capacity))
+    return dataclasses.replace(
+        config, perturbation=dataclasses.replace(config.perturbation, asked_measures=(capacity,))
+    )
 
 
 def test_the_block_again_is_that_of_the_moved_weights() -> None:
@@ -126,7 +130,7 @@ def test_robust_capacity_counts_the_worst_push_that_the_search_finds() -> None:
 def test_the_tasks_metric_is_measured_again_with_rounded_and_with_pushed_weights() -> None:
     task = registry.get(registry.TASK, "memory_capacity").Config(horizon=24, delays=6)
     config, capacity = trial(model={"width": 3}), dataclasses.replace(CAPACITY, bits=(3, 20), radii=(1e-7, 0.3))
-    perturbation = dataclasses.replace(config.perturbation, balls=(), capacity=capacity, test_size=64)
+    perturbation = dataclasses.replace(config.perturbation, balls=(), asked_measures=(capacity,), test_size=64)
     config = dataclasses.replace(config, task=task, perturbation=perturbation)
     result, trained = run_pack([config])[0], train_replicas([config])
     plain = result.tables["replicas"].set_index("seed")["test_metric"]
@@ -223,6 +227,8 @@ def test_models_of_one_width_each_have_one_column_of_sizes(tmp_path: Path) -> No
 
     conditions = (Condition(parameterization="exp"), Condition(parameterization="direct"))
     write_study(tmp_path, conditions, widths=[4], horizons=[50], memory=False, complete=add)
-    shown = tables_of(report.build(tmp_path).contents).capacity.view(TERMINAL)
+    (section,) = tables_of(report.build(tmp_path).contents).sections
+    assert section.table is not None
+    shown = section.table.view(TERMINAL)
     assert [column.name for column in shown.columns] == ["under", "size"]
     assert shown.throughout == {"memory": "polynomial", "horizon": "50", "width": "4"}

@@ -1,0 +1,44 @@
+"""Memory over inputs by lag, and the reach of each condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memsweep.measures.memory_over_inputs.reach import SHARE, reach_of
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.losses import largest
+from memsweep.report.naming.numbers import percent
+from memsweep.report.values.chart import Chart, chart, over_seeds
+from memsweep.report.values.section import Glance, Section
+
+WORDS = (
+    "How the last output depends on the input so many steps before: the norm ‖∂y_T / ∂x_{T−k}‖ along test sequences. A "
+    "model whose decay is a function of the input keeps some inputs and forgets others, so the typical sequence and "
+    "the largest differ; the largest of some sequences is a lower bound of the worst case over all inputs. Of a linear "
+    "model all are one. Medians over seeds, the band of the typical one over all."
+)
+_REACH = (
+    "Reach: the longest lag at which the typical derivative of the last output by an input is at least "
+    f"{percent(SHARE)} of its largest."
+)
+
+
+def section(contents: Contents) -> Section:
+    """A chart of each condition at its largest size, and its reach."""
+    measured = contents.measured
+    reach = Glance("reach", "reach", _REACH, lambda row: reach_of(measured, row.identities), unit="steps")
+    return Section("Memory over inputs", WORDS, charts=[*_charts(contents)], glance=[reach])
+
+
+def _charts(contents: Contents) -> Iterator[Chart]:
+    for row in largest(contents.trained):
+        part = contents.measured.of("memory_over_inputs", row.identities)
+        if not part.empty:
+            by_lag = part.groupby("lag")
+            lines = {
+                "the typical sequence": over_seeds(by_lag["median"]),
+                "90 % are below": [point[:2] for point in over_seeds(by_lag["high"])],
+                "the largest found": [point[:2] for point in over_seeds(by_lag["largest"])],
+            }
+            title = ", ".join(contents.labels.names(row.condition))
+            yield chart(title, "lag (steps)", "derivative of the last output", "y", lines)

@@ -1,1 +1,0 @@
-"""Effective state sizes, from stored singular values."""

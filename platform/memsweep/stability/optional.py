@@ -1,0 +1,127 @@
+"""Measures that a study may ask for beside the perturbation error: what each of them says of itself to the engine.
+
+A measure is a class with ``@register_measure(name)``, in a package of its own below ``memsweep.measures`` or in an
+installed distribution (entry-point group ``memsweep.plugins``). A study asks for it with
+``perturbation: {<name>: {<fields>}}``. The engine loops over what a trial asks for, the store over the tables that are
+registered, the report over what was measured: none of them names a measure.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from memsweep import registry
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
+    from memsweep.data.task import Task
+    from memsweep.learning.loss.base import TaskLoss
+    from memsweep.learning.state.trained import TrainedEnsemble
+    from memsweep.models.base import Model, Weights
+    from memsweep.stability.measure import Measurement
+
+    Measured = dict[int, tuple[int, Measurement]]
+    """Row of each real replica of an ensemble -> the position of its trial in the pack, and its measurement."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Subject replicas that are measured.
+
+    Attributes:
+        pack: the replicas, those that diverged among them.
+        task_loss: of their errors.
+        tasks: of the trials of the pack, in order.
+        config: any trial of the pack: they share all fields that a measure may use.
+    """
+
+    pack: TrainedEnsemble
+    task_loss: TaskLoss[Any]
+    tasks: Sequence[Task]
+    config: TrialConfig
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a measurement of one replica takes, for the plan.
+
+    Attributes:
+        trial: that is measured.
+        horizon: of its task.
+        search: ball, radii, growth -> evaluations of a search at so many radii, each ``growth`` times the one before.
+    """
+
+    trial: TrialConfig
+    horizon: float
+    search: Callable[[str, int, float], float]
+
+
+class Measure(ABC):
+    """What is measured of trained replicas where a trial asks for it.
+
+    An instance measures the replicas of one ensemble. The first paragraph of the docstring of a subclass says what is
+    measured; ``memsweep describe perturbation`` prints it. Example: ``memsweep.measures.memory_over_inputs``.
+
+    Args:
+        asked: the measure's Config in the trials.
+        subject: what is measured.
+
+    Attributes:
+        table: name of the table of its rows.
+        columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
+            table has: the trial's identity, horizon and width, and the seed.
+        version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
+        needs_derivatives: by the inputs, which a model of ids does not have.
+        section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
+            ``memsweep.report.values.section.Section`` of a study that has rows of the table.
+    """
+
+    Config: ClassVar[type]
+    table: ClassVar[str]
+    columns: ClassVar[Mapping[str, str]]
+    version: ClassVar[int] = 1
+    migrations: ClassVar[Mapping[int, Any]] = {}
+    needs_derivatives: ClassVar[bool] = False
+    section: ClassVar[str]
+
+    def __init__(self, asked: Any, subject: Subject) -> None:
+        self.asked, self.subject = asked, subject
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        """Why a trial cannot be measured so, a sentence without a full stop each; nothing where it can."""
+        name, model = cls.Config.name, registry.get(registry.MODEL, trial.model.name)  # type: ignore[attr-defined]
+        if cls.needs_derivatives and model.traits(trial.model).reads_ids:
+            yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
+
+    @classmethod
+    @abstractmethod
+    def cost(cls, asked: Any, effort: Effort) -> float:
+        """Evaluations of a replica's loss on all of its data that the measure takes as long as, for the plan."""
+
+    @abstractmethod
+    def rows(self, model: Model, weights: Weights, row: int) -> Iterable[Mapping[str, Any]]:
+        """The rows of the table, ``columns``, of one replica that did not diverge.
+
+        Args:
+            model: of the replica.
+            weights: of the replica, stacked: ``[1, ...]``.
+            row: of the replica in ``subject.pack``.
+        """
+
+    def extended(self, measured: Measured) -> Measured:
+        """The measurements of the replicas, with this one."""
+        from memsweep.stability.measure import with_table
+
+        return with_table(measured, self.subject.pack, self.table, self.rows)
+
+
+def with_optional(measured: Measured, subject: Subject) -> Measured:
+    """The measurements of an ensemble's replicas, with all that their trials ask for, by name."""
+    for asked in subject.config.perturbation.asked_measures:
+        measure: Measure = registry.get(registry.MEASURE, asked.name)(asked, subject)
+        measured = measure.extended(measured)
+    return measured

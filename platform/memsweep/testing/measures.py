@@ -1,0 +1,147 @@
+"""What every measure must do: the engine, the store and the report loop over measures and trust each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.core.build import config_from
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.sweep.planning.cost import seconds
+from memsweep.sweep.planning.identity import identity, training_of
+from memsweep.sweep.store import tables as table_files
+from memsweep.trial import run_pack
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.stability.optional import Measure
+    from memsweep.studies.results import Results
+
+TYPES = {"string", "int64", "float64", "bool"}
+
+
+class MeasureSuite:
+    """Inherit and set ``measure``; the default Config is tested, or the one in ``config``.
+
+    Attributes:
+        measure: registered name.
+        config: a Config to test instead of the default one.
+        study: sections of the study on which it is tested; two parameterizations of the model share a pack.
+    """
+
+    measure: str
+    config: Any = None
+    study: dict[str, Any] = {  # noqa: RUF012  (a test class is made once)
+        "task": {"name": "linear_functional", "kernel": "exponential", "horizon": 12},
+        "model": {"name": "diagonal_rnn", "width": 2},
+        "training": {"seeds": 2, "steps": 20, "batch_size": 16, "validation_size": 32, "validate_every": 10},
+        "perturbation": {
+            "balls": ["recurrent"],
+            "radii": {"from": 0.01, "to": 1, "count": 3},
+            "starts": 0,
+            "ascent_steps": 2,
+        },
+    }
+
+    def part(self) -> type[Measure]:
+        registry.discover()  # the tasks and models of the study
+        part: type[Measure] = registry.get(registry.MEASURE, self.measure)
+        return part
+
+    def asked(self) -> Any:
+        return self.part().Config() if self.config is None else self.config
+
+    def trials(self) -> list[TrialConfig]:
+        """Two trials of one pack, of two parameterizations, that ask for the measure."""
+        return [self.trial(name, measured=True) for name in ("direct", "exp")]
+
+    def trial(self, parameterization: str, *, measured: bool) -> TrialConfig:
+        registry.discover()
+        data = {**self.study, "model": {**self.study["model"], "parameterization": parameterization}}
+        if measured:
+            data["perturbation"] = {**data["perturbation"], self.measure: to_dict(self.asked())}
+        trial: TrialConfig = config_from(TrialConfig, data, "the suite of measures")
+        return trial
+
+    def table(self, trials: Sequence[TrialConfig], place: int) -> pd.DataFrame:
+        return run_pack(trials)[place].tables[self.part().table]
+
+    def test_config_is_documented_and_plain(self) -> None:
+        fields = dataclasses.fields(self.asked())
+        undocumented = [field.name for field in fields if not field.metadata.get("doc")]
+        assert not undocumented, f"fields of {self.measure}.Config without a doc: {undocumented}"
+        json.dumps(to_dict(self.asked()), allow_nan=False)
+
+    def test_its_table_has_a_name_and_columns_of_its_own(self) -> None:
+        part = self.part()
+        taken = [name for name in table_files.names() if name == part.table]
+        assert len(taken) == 1, f"{part.table} is the name of {len(taken)} tables"
+        unknown = {column: kind for column, kind in part.columns.items() if kind not in TYPES}
+        assert not unknown, f"columns of types that no table has: {unknown}; there are {sorted(TYPES)}"
+        fixed = {*table_files.SIZE, "seed"} & {*part.columns}
+        assert not fixed, f"columns that every table has already: {sorted(fixed)}"
+
+    def test_rows_are_those_of_the_table_and_can_be_stored(self) -> None:
+        trial = self.trials()[0]
+        rows = self.table([trial], 0)
+        assert len(rows), "a trained model has no rows"
+        assert set(rows) == {"horizon", "width", "seed", *self.part().columns}
+        data = table_files.to_parquet(self.part().table, rows.assign(identity="a"), "a")
+        again = table_files.from_parquet(self.part().table, data, "a", "a file", self.part().version).to_pandas()
+        assert again.drop(columns="identity").equals(rows[[*again.columns.drop("identity")]].reset_index(drop=True))
+
+    def test_a_replica_has_the_same_rows_alone_and_in_a_pack_of_others(self) -> None:
+        trials = self.trials()
+        for place, trial in enumerate(trials):
+            together, alone = self.table(trials, place), self.table([trial], 0)
+            assert together.equals(alone), f"trial {place} of a pack of {len(trials)} has other rows than alone"
+
+    def test_asking_for_it_moves_the_measurement_and_no_training(self) -> None:
+        plain, asking = self.trial("exp", measured=False), self.trial("exp", measured=True)
+        assert identity(plain) != identity(asking)
+        assert training_of(identity(plain)) == training_of(identity(asking))
+        assert self.part().table not in run_pack([plain])[0].tables
+
+    def test_the_plan_knows_what_it_costs(self) -> None:
+        plain, asking = (seconds([self.trial("exp", measured=measured)]) for measured in (False, True))
+        assert math.isfinite(asking)
+        assert asking >= plain, f"the plan takes {asking - plain} s for the measure"
+
+    def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
+        """Page, terminal, files and metrics of a trial, all from one section."""
+        from memsweep.report.by_trial import verdicts_of
+        from memsweep.report.values.section import sections_of
+
+        results = self.swept(tmp_path)
+        anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
+        (section,) = [one for one in sections_of(results.contents) if one.anchor == anchor]
+        page = (folder / "index.html").read_text(encoding="utf-8")
+        assert f'<section id="{anchor}">' in page
+        assert section.title
+        assert section.words.endswith("."), f"{section.words!r} is no sentence"
+        if section.table is not None:
+            assert (folder / f"{section.table.name}.csv").is_file()
+            assert section.table.name in results.names
+        if section.charts:
+            assert anchor in results.figures
+            assert (folder / "figures" / f"{anchor}.png").is_file()
+        assert len(results.table(self.part().table)) > 0
+        metrics = verdicts_of(results.contents)
+        for name, numbers in section.metrics.items():
+            assert all(metrics[name].metrics[key] == value for key, value in numbers.items())
+        assert section.table is not None or section.charts, "the section shows nothing"
+
+    def swept(self, folder: Path) -> Results:
+        """A study of two widths that asks for the measure, swept in this process."""
+        import memsweep
+
+        asked = {**self.study["perturbation"], self.measure: to_dict(self.asked())}
+        study = {**self.study, "name": "measured", "perturbation": asked, "grid": {"model.width": [2, 3]}}
+        return memsweep.sweep(study, results=folder / "results", workspace=folder, inline=True, progress=False)
