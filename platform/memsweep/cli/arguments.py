@@ -28,7 +28,7 @@ STUDY_VERBS = (
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
-LISTS = ("tasks", "models", "parameterizations", "units", "rules", "studies")
+LISTS = ("tasks", "models", "parameterizations", "units", "rules", "measures", "studies")
 
 Command = Callable[[argparse.Namespace], Answer]
 

@@ -317,7 +317,7 @@ examples:
   memsweep data fetch cifar10 --folder /data/sets""",
     ),
     "list": Text(
-        "list tasks, models, parameterizations, units, rules or studies",
+        "list tasks, models, parameterizations, units, rules, measures or studies",
         "List what a study may name: what is built in, what this workspace's tasks/ and search_spaces/ add to it or\n"
         "put in its place, and installed plugins.",
         """\

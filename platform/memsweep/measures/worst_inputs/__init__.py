@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @register_measure("worst_inputs")
 class WorstInputs(Measure):
-    """The error over weights and inputs: the largest error of the last output that a search finds in the balls and
-    over all inputs of a bounded size, a lower bound (linear functionals).
+    """The largest error of the last output over weights in the balls and bounded inputs, a lower bound by search.
+
+    The target must be a linear functional, which is known at all inputs.
     """
 
     table = "worst_inputs"
