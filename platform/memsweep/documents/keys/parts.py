@@ -15,7 +15,7 @@ class ListItem(TypedDict):
 class ListDocument(TypedDict):
     """``memsweep list``."""
 
-    what: Annotated[str, "tasks, models, parameterizations, units, rules or studies"]
+    what: Annotated[str, "tasks, models, parameterizations, units, rules, measures or studies"]
     items: Annotated[list[ListItem], "in the order of their names"]
 
 
