@@ -67,6 +67,7 @@ def test_a_copy_and_the_original_stand_alone(swept: Path, tmp_path: Path) -> Non
     assert is_here(swept / "results")
 
 
+@pytest.mark.more
 def test_a_moved_folder_makes_no_old_place_again(swept: Path, tmp_path: Path) -> None:
     old = Path(shutil.copytree(swept, tmp_path / "old"))
     assert verb("sync", old) == 0
@@ -79,6 +80,7 @@ def test_a_moved_folder_makes_no_old_place_again(swept: Path, tmp_path: Path) ->
     assert names(new / "results", str(old) + "/") == []
 
 
+@pytest.mark.more
 def test_a_database_of_many_folders_stays_as_it_is(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
