@@ -12,7 +12,7 @@ from typing import Any
 
 from memsweep.config.core import values
 from memsweep.config.core.problems import Problem, sentence, show
-from memsweep.config.core.reflect import default, hints, keys
+from memsweep.config.core.reflect import default, hints, keys, value_of
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import CHAIN, resolve_chain, value_at
@@ -125,7 +125,7 @@ def _field_problems(chain: ChainConfig, part: Any) -> Iterator[str]:
             yield sentence("chain.into", rule)
             return
         field, hint = known[key], hints(cls)[known[key].name]
-        path, value = f"{path}.{key}", getattr(value, field.name)
+        path, value = f"{path}.{key}", value_of(value, field)
     if float not in (hint, *typing.get_args(hint)):
         yield sentence("chain.into", "must name a field that takes any number, fractions too", show(chain.into))
         return

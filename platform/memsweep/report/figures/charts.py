@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
-
-from matplotlib.lines import Line2D
 
 from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.naming.numbers import clean
@@ -19,14 +17,17 @@ if TYPE_CHECKING:
 
 
 def chart_gallery(charts: Sequence[Chart], name: str) -> Gallery:
-    """One panel for each chart."""
-    panels = [Panel(chart["title"], chart.get("note", ""), partial(_draw, chart=chart)) for chart in charts]
-    return Gallery(name, panels)
+    """One panel for each chart; a line of one name looks alike in all of them."""
+    names = dict.fromkeys(name for chart in charts for name, _ in (*chart["lines"], *chart.get("dots", ())))
+    styles = category_styles([*names])
+    panels = [
+        Panel(chart["title"], chart.get("note", ""), partial(_draw, chart=chart, styles=styles)) for chart in charts
+    ]
+    return Gallery(name, panels, [*styles.items()])
 
 
-def _draw(ax: Axes, chart: Chart) -> None:
+def _draw(ax: Axes, chart: Chart, styles: Mapping[str, LineStyle]) -> None:
     lines, dots = chart["lines"], chart.get("dots", ())
-    styles = category_styles([*dict.fromkeys(name for name, _ in (*lines, *dots))])
     for axis in ("x", "y"):
         if axis in chart["log"]:
             log_axis(ax, axis)
@@ -41,7 +42,6 @@ def _draw(ax: Axes, chart: Chart) -> None:
         ax.annotate(clean(words), (1.0, value), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
     ax.set_xlabel(clean(chart["x"]))
     ax.set_ylabel(clean(chart["y"]))
-    ax.legend(handles=[Line2D([], [], label=clean(name), **style.line()) for name, style in styles.items()])
 
 
 def _line(ax: Axes, points: Sequence[Sequence[float]], style: LineStyle) -> None:

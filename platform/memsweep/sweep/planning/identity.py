@@ -146,8 +146,8 @@ def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str,
 def without_later(data: Mapping[str, Any], config: Any) -> dict[str, Any]:
     """The plain data of a config without later fields at their defaults, at any depth, as of ``identifying``."""
     kept = dict(data)
-    for field in dataclasses.fields(config):
-        key, value = key_of(field), getattr(config, field.name)
+    for key, field in keys(type(config)).items():
+        value = value_of(config, field)
         if value == _left_out(type(config), field):
             kept.pop(key, None)
         elif key in kept and dataclasses.is_dataclass(value):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from memsweep.config.core.reflect import config_of, default, keys
+from memsweep.config.core.reflect import config_of, default, keys, value_of
 from memsweep.config.schema.canonical import flatten, plain
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
@@ -191,7 +191,7 @@ def _changed(data: Mapping[str, Any], cls: type | None, standard: Any) -> dict[s
             if key != "name" or standard is None or standard.name != value:
                 kept[key] = value
             continue
-        usual = default(field) if standard is None else getattr(standard, field.name)
+        usual = default(field) if standard is None else value_of(standard, field)
         if not isinstance(value, Mapping):
             kept |= {key: value} if usual is MISSING or plain(usual) != value else {}
             continue
