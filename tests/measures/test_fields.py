@@ -34,5 +34,7 @@ def test_it_is_read_and_written_like_any_other(names: tuple[str, ...]) -> None:
     assert {*NAMES} & {*without_later(data, config)["perturbation"]} == {*names}
     for name in NAMES:
         assert (plain_at(config, f"perturbation.{name}") is MISSING) is (name not in names)
-    told = parameters(data, ())
-    assert {path.split(".")[1] for path in told if path.startswith("perturbation.")} & {*NAMES} == {*names}
+    told = parameters(data, [f"perturbation.{name}.sequences" for name in NAMES])
+    assert {path for path in told if path.endswith(".sequences")} == {
+        f"perturbation.{name}.sequences" for name in {"capacity", "memory_over_inputs"} & {*names}
+    }
