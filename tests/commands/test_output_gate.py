@@ -186,6 +186,7 @@ def test_a_lease_of_a_hostile_host_is_shown_and_logged_without_its_escapes(
 
 
 @pytest.mark.more
+@pytest.mark.filterwarnings("default")  # the task warns, and its warning is to be shown
 def test_a_sweep_of_hostile_parts_tells_nothing_and_obeys_nothing(
     secrets: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

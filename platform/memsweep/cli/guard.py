@@ -28,11 +28,13 @@ class Output:
 
     Attributes:
         error: the first error of writing; None while there is none.
+        left: whether a reader has left.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self.error: OSError | None = None
+        self.left = False
 
     def write(self, text: str) -> int:
         """Write a text."""
@@ -55,6 +57,7 @@ class Output:
         try:
             yield
         except BrokenPipeError:
+            self.left = True
             raise
         except OSError as error:
             if self.error is None:
@@ -103,6 +106,8 @@ def check_words(words: list[str], *, closed: bool) -> None:
 
 def reader_left() -> bool:
     """Whether the reader of standard output has left (``memsweep list tasks | head -1``)."""
+    if getattr(sys.stdout, "left", False):  # rich has put /dev/null in the place of the pipe by now
+        return True
     try:
         poll = select.poll()
         poll.register(sys.stdout.fileno(), select.POLLOUT)

@@ -24,6 +24,8 @@ from paths import ROOT
 
 NETS = "tests/support/nets"
 MIN_GRU = {"factory": f"{NETS}/min_gru.py:MinGRU", "arguments": {"layers": 2}}
+pytestmark = pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+
 MODELS: dict[str, dict[str, Any]] = {
     "min_gru": MIN_GRU,
     "selective_ssm": {"factory": f"{NETS}/selective_ssm.py:SelectiveSSM", "width_argument": "d_model"},
@@ -84,7 +86,6 @@ def ensemble_of(model: dict[str, Any], seeds: int = 2) -> Any:
     return ensemble
 
 
-@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
 @pytest.mark.parametrize("name", MODELS)
 def test_each_replica_and_copy_gives_the_modules_own_outputs_and_gradients(name: str) -> None:
     ensemble = ensemble_of(MODELS[name])
