@@ -44,21 +44,21 @@ def test_a_study_without_settings_trains_as_torch_does(name: str) -> None:
         assert replicas[seed] == pytest.approx(loss_of_a_plain_loop(config, seed)[0], rel=1e-9)
 
 
-DECAYING = {"learning_rate": 0.02, "weight_decay": 0.5}
+DECAYING = {"learning_rate": 0.02, "weight_decay": 0.05}
 
 
 @pytest.mark.parametrize(
     ("training", "optimizer"),
     [
-        (DECAYING, lambda weights: torch.optim.AdamW(weights, lr=0.02, weight_decay=0.5)),
+        (DECAYING, lambda weights: torch.optim.AdamW(weights, lr=0.02, weight_decay=0.05)),
         pytest.param(
             DECAYING | {"optimizer": "adam"},
-            lambda weights: torch.optim.Adam(weights, lr=0.02, weight_decay=0.5),
+            lambda weights: torch.optim.Adam(weights, lr=0.02, weight_decay=0.05),
             marks=pytest.mark.more,
         ),
         pytest.param(
             DECAYING | {"optimizer": "rmsprop"},
-            lambda weights: torch.optim.RMSprop(weights, lr=0.02, weight_decay=0.5),
+            lambda weights: torch.optim.RMSprop(weights, lr=0.02, weight_decay=0.05),
             marks=pytest.mark.more,
         ),
     ],
