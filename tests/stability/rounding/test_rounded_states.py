@@ -24,6 +24,7 @@ from memsweep.stability.rounding.numbers import fixed
 from memsweep.stability.rounding.runs import run_of
 from memsweep.stability.rounding.states import Largest, Rounded
 from memsweep.trial import run_pack
+from memsweep.trust.gate import Trust
 
 SIZES = Signature(inputs=2, outputs=2, horizon=9)
 GROWING = {"attention"}
@@ -145,4 +146,4 @@ def test_states_that_cannot_be_rounded_are_refused(model: str, why: str, tmp_pat
         "perturbation: {balls: [], roundings: [fixed_states]}\n"
     )
     with pytest.raises(ConfigError, match=why):
-        load_study(str(file))
+        load_study(str(file), trust=Trust(given=True))
