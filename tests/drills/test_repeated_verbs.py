@@ -102,6 +102,7 @@ VERBS: Mapping[str, Verb | str] = {
     "schema": Verb(("plan",), ()),
     "init": Verb(("my_project",), ()),
     "data": "tests/project/test_data.py::test_a_download_that_was_cut_off_goes_on_where_it_stopped",
+    "upgrade": "tests/commands/test_upgrade.py::test_an_interrupted_upgrade_goes_on",
     "submit": "tests/drills/test_submit_drills.py::test_a_study_is_left_alone_stopped_and_finished",
 }
 """Every verb, or the test that repeats it where it needs a server. Flags of the name say which way is meant."""
