@@ -135,6 +135,8 @@ def left(folder: Path) -> dict[str, object]:
             continue
         if name.endswith((".lock", "-journal")) or any(part in name for part in _WASTE):
             continue
+        if (path.parent.parent / "records" / path.name).is_file() and path.parent.name == "failures":
+            continue  # of a trial that has a result now: the store passes it over
         kept[name] = path.read_bytes() if path.suffix in (".csv", ".safetensors", ".py", ".toml", ".yaml") else None
     for place in folder.glob("results/*/records"):
         store = Store(place.parent)

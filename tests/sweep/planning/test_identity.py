@@ -26,7 +26,7 @@ from memsweep import registry
 from memsweep.config.claims.types import Claims
 from memsweep.config.core.build import config_from
 from memsweep.config.core.fields import setting
-from memsweep.config.core.reflect import default, keys
+from memsweep.config.core.reflect import default, keys, value_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
@@ -210,7 +210,7 @@ def shuffled(data: Any, draw: Callable[..., Any]) -> Any:
 def without_defaults(data: dict[str, Any], config: Any) -> dict[str, Any]:
     kept = {"name": data["name"]} if "name" in data else {}
     for key, field in keys(type(config)).items():
-        value = getattr(config, field.name)
+        value = value_of(config, field)
         if key not in data or value == default(field):
             continue
         kept[key] = without_defaults(data[key], value) if dataclasses.is_dataclass(value) else data[key]
