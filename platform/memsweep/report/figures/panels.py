@@ -108,7 +108,10 @@ def draw(
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
             figure = _picture(gallery, panels)
             for form in formats:
-                figure.savefig(folder / f"{name}.{form}", dpi=_DPI, metadata=_METADATA[form])
+                # into memory first: at a full disk a backend fails in ways of its own while it closes its file
+                drawn = io.BytesIO()
+                figure.savefig(drawn, format=form, dpi=_DPI, metadata=_METADATA[form])
+                (folder / f"{name}.{form}").write_bytes(drawn.getvalue())
             if embed and shown is None:
                 shown = _data_address(figure), _words(panels)
     return shown
