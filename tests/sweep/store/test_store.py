@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memsweep import registry
 from memsweep.errors import StoreError
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.filesystem import Location
@@ -308,6 +309,7 @@ def test_an_unfinished_write_is_no_result(tmp_path: Path) -> None:
 
 
 def _write_many(folder: Path, identities: list[str], won: multiprocessing.Queue[int]) -> None:
+    registry.discover()  # a new process knows no measure, nor its table
     store = Store(folder)
     won.put(sum(store.write(identity, make_record(identity), make_tables(identity)) for identity in identities))
 

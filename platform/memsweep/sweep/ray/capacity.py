@@ -21,7 +21,7 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.errors import BlockedError, ConfigError
 from memsweep.sweep.planning.resources import slots
 from memsweep.sweep.ray.private import announced_node_types, key_value
 from memsweep.sweep.signals import terminate_like_ctrl_c
@@ -137,7 +137,7 @@ def _wait(resources: ResourcesConfig, asked: int, *, all_of_them: bool) -> None:
                 came, last = now, waited
                 continue
             if not came and waited >= limit:
-                raise MemsweepError(_none_came(resources, waited))
+                raise BlockedError(_none_came(resources, waited))
             if waited - told >= _SAY_INTERVAL:
                 told = waited
                 _log.warning("%s", _waiting(resources, asked, came, waited, limit))
