@@ -124,8 +124,8 @@ def test_no_way_to_measure_depends_on_the_pack(effort: dict[str, Any]) -> None:
 )
 def test_a_pack_of_several_memories_has_the_tables_of_each_trial_alone(task: str) -> None:
     model = config_of(registry.MODEL, "diagonal_rnn")
-    pack = mixed_pack(small(model, config_of(registry.TASK, task, horizon=16)))
-    assert not against_each_alone([measured_in_every_way(each) for each in pack])[1]
+    pack = mixed_pack(measured_in_every_way(small(model, config_of(registry.TASK, task, horizon=16))))
+    assert not against_each_alone(pack)[1]
 
 
 @pytest.mark.parametrize("model", UNPACKED, ids=named)

@@ -15,7 +15,7 @@ from engine import NETS, usual_model
 from memsweep import registry
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import hints, key_of, registered_kind
+from memsweep.config.core.reflect import hints, keys, registered_kind, value_of
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
@@ -99,7 +99,7 @@ def classes(root: type = TrialConfig) -> set[type]:
 
 def fields_of(found: set[type]) -> set[tuple[type, str]]:
     """Every field of these dataclasses that has a value of its own."""
-    return {(cls, field.name) for cls in found for field in dataclasses.fields(cls) if not is_section(cls, field)}
+    return {(cls, field.name) for cls in found for field in keys(cls).values() if not is_section(cls, field)}
 
 
 def _dataclasses(hint: Any) -> list[type]:
@@ -110,11 +110,11 @@ def _dataclasses(hint: Any) -> list[type]:
 
 def places(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any, dataclasses.Field[Any]]]:
     """(path, owner, field) of every field that has a value of its own, at every depth; a section has only fields."""
-    for field in dataclasses.fields(config):
-        here = (*path, key_of(field))
+    for key, field in keys(type(config)).items():
+        here = (*path, key)
         if not is_section(config, field):
             yield here, config, field
-        yield from _below(getattr(config, field.name), here)
+        yield from _below(value_of(config, field), here)
 
 
 def is_section(owner: Any, field: dataclasses.Field[Any]) -> bool:
@@ -133,7 +133,7 @@ def _below(value: Any, path: Path) -> Iterator[tuple[Path, Any, dataclasses.Fiel
 
 def candidates(owner: Any, field: dataclasses.Field[Any], words: tuple[str, ...]) -> list[Any]:
     """Other values of a field as plain data, allowed or not."""
-    value = getattr(owner, field.name)
+    value = value_of(owner, field)
     kind = registered_kind(field)
     if kind is not None:
         return [name for name in registry.names(kind) if name != value.name]
@@ -247,8 +247,8 @@ def _differ_in(one: TrialConfig, two: TrialConfig) -> set[Path]:
 
 
 def _leaves(config: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    for field in dataclasses.fields(config):
-        here, value = (*path, key_of(field)), getattr(config, field.name)
+    for key, field in keys(type(config)).items():
+        here, value = (*path, key), value_of(config, field)
         if dataclasses.is_dataclass(value):
             if registered_kind(field) is not None:
                 yield here, value.name

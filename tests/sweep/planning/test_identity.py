@@ -77,7 +77,7 @@ def flips(data_folders: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
 
 
 def field_named(name: tuple[type, str]) -> dataclasses.Field[Any]:
-    return next(field for field in dataclasses.fields(name[0]) if field.name == name[1])
+    return next(field for field in keys(name[0]).values() if field.name == name[1])
 
 
 @pytest.mark.more
