@@ -6,6 +6,7 @@ MLflow makes every artifact location absolute, and reads a relative one from whe
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import urllib.parse
 from collections.abc import Iterator
@@ -55,6 +56,29 @@ def mend(uri: str, results: Location | Path) -> None:
             opened.execute("COMMIT")
     except sqlite3.OperationalError as error:
         raise ConnectionError(f"{database}: {error}") from error
+
+
+def make_whole(uri: str, results: Location | Path) -> None:
+    """Makes the default database of a results folder, where it lacks one, whole or not at all.
+
+    MLflow makes its tables step by step in the file itself: a full disk or a kill leaves one that it never opens again.
+
+    Args:
+        uri, results: as of ``mend``.
+    """
+    database = home(results) / MLFLOW_DATABASE
+    if uri != default_uri(results) or database.exists():
+        return
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    draft = database.with_name(f".{database.name}.{os.getpid()}")
+    try:
+        made = SqlAlchemyStore(f"sqlite:///{draft}", _root(results))
+        made._dispose_engine()
+        if not database.exists():
+            draft.replace(database)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _root(results: Location | Path) -> str:

@@ -25,7 +25,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.tracking.moved import mend
+from memsweep.sweep.tracking.moved import make_whole, mend
 from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
 from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, run_page
 
@@ -115,6 +115,7 @@ class Writer:
         self._own = f"tags.`{SWEEP}` = '{key}'"  # the children do not have this tag
         self._children: dict[str, _Known] = {}
         with _alone(uri, results):
+            make_whole(uri, results)
             self._client = _Client(tracking_uri=uri)
             self.experiment_id = self._experiment(study, note, artifact_location(uri, results))
             mend(uri, results)
