@@ -9,7 +9,7 @@ import signal
 import time
 from pathlib import Path
 
-from memsweep.sweep.driver.limits import LIMIT_REACHED
+from memsweep.errors import Exit
 from memsweep.sweep.store.results import Store
 from sweeping import BASE
 from tests.campaign.inputs.answers import answered, places, started
@@ -35,7 +35,7 @@ def repeated(luck: random.Random, folder: Path) -> None:
     place, begun = [*places(folder), "--inline"], verb == "resume"
     if begun or verb != "sweep":
         limit = ["--max-trials", "1"] if begun else []
-        answered(["sweep", study, *limit, *place], frozenset({LIMIT_REACHED if begun else 0}))
+        answered(["sweep", study, *limit, *place], frozenset({Exit.LIMIT if begun else 0}))
     done = Store(folder / "results" / ("more" if verb == "measure" else "small"))
     if verb in ("sync", "report"):
         place = places(folder)[: 4 if verb == "sync" else 2]
@@ -49,7 +49,7 @@ def repeated(luck: random.Random, folder: Path) -> None:
 def _again(words: list[str], done: Store, total: int) -> None:
     """Type the same command until it says that all is done."""
     for _ in range(TIMES):
-        said = answered(words, frozenset({0, LIMIT_REACHED}))
+        said = answered(words, frozenset({0, Exit.LIMIT}))
         if len(done.identities()) == total:
             break
     else:
