@@ -1,4 +1,4 @@
-"""The marks of the house, as numbers: ``python tests/house/marks.py [size] [flow] [functions]``, all of them without a word.
+"""The marks of the house, as numbers: ``python tests/house/marks.py [size] [functions] [flow]``; all without a word.
 
 ``flow`` runs a small sweep twice in one process and prints, of the second, the files of the engine in which a function
 runs, and the modules that are imported. ``functions`` counts the lines and the branches of functions. ``size`` counts
@@ -20,10 +20,8 @@ from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "platform" / "memsweep"
-SWEEP = (
-    "quickstart task.horizon=10,20 model.width=2,3 model.parameterization=exp training.seeds=2 training.steps=20 "
-    "--inline --no-page"
-).split()
+STUDY = ("quickstart", "task.horizon=10,20", "model.width=2,3", "model.parameterization=exp", "training.seeds=2")
+SWEEP = ("sweep", *STUDY, "training.steps=20", "--inline", "--no-page")
 
 # One more way through a function each.
 BRANCHES = (
@@ -55,7 +53,7 @@ def functions() -> Iterator[tuple[str, Function]]:
 
 
 def complexity(function: ast.AST) -> int:
-    """The ways through a function: branches, conditions of comprehensions, and the words ``and`` and ``or``, plus one."""
+    """The ways through a function: branches, conditions of comprehensions, each ``and`` and ``or``, plus one."""
     nodes = list(ast.walk(function))
     words = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
     conditions = sum(len(node.ifs) for node in nodes if isinstance(node, ast.comprehension))
@@ -77,7 +75,7 @@ def flow() -> tuple[list[str], list[str]]:
 def sweep(main, results: Path) -> None:  # type: ignore[no-untyped-def]  # imported late: size needs no torch
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        code = main(["sweep", *SWEEP, "--results", str(results)])
+        code = main([*SWEEP, "--results", str(results)])
     if code:
         sys.exit(f"the sweep ended with {code}:\n{said.getvalue()}")
 
@@ -116,9 +114,8 @@ def print_functions() -> None:
     found = list(functions())
     sizes = sorted((node.end_lineno or node.lineno) - node.lineno + 1 for _, node in found)
     percentile = sizes[int(0.95 * len(sizes))]
-    print(
-        f"functions: {len(sizes)}, lines in the median {statistics.median(sizes)}, p95 {percentile}, at most {sizes[-1]}"
-    )
+    median = statistics.median(sizes)
+    print(f"functions: {len(sizes)}, lines in the median {median:g}, p95 {percentile}, at most {sizes[-1]}")
     busy = sorted(((complexity(node), name) for name, node in found), reverse=True)
     print(f"  {sum(count > 15 for count, _ in busy)} of a complexity above 15:")
     for count, name in busy:
