@@ -1,0 +1,136 @@
+"""The marks of the house, as numbers: ``python tests/house/marks.py [size] [functions] [flow]``; all without a word.
+
+``flow`` runs a small sweep twice in one process and prints, of the second, the files of the engine in which a function
+runs, and the modules that are imported. ``functions`` counts the lines and the branches of functions. ``size`` counts
+lines. The numbers are read by people before and after a wall is moved; tests hold the few that are promises.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import statistics
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = ROOT / "platform" / "memsweep"
+STUDY = ("quickstart", "task.horizon=10,20", "model.width=2,3", "model.parameterization=exp", "training.seeds=2")
+SWEEP = ("sweep", *STUDY, "training.steps=20", "--inline", "--no-page")
+
+# One more way through a function each.
+BRANCHES = (
+    ast.If,
+    ast.IfExp,
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ExceptHandler,
+    ast.comprehension,
+    ast.match_case,
+    ast.Assert,
+)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def lines(*folders: str, endings: tuple[str, ...] = (".py",)) -> int:
+    """All lines of the files with these endings, below these folders of the checkout."""
+    files = (path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in endings)
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files if path.is_file())
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    """Each function of the engine with its place."""
+    for path in sorted(ENGINE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, Function):
+                yield f"{path.relative_to(ENGINE)}:{node.lineno} {node.name}", node
+
+
+def complexity(function: ast.AST) -> int:
+    """The ways through a function: branches, conditions of comprehensions, each ``and`` and ``or``, plus one."""
+    nodes = list(ast.walk(function))
+    words = sum(len(node.values) - 1 for node in nodes if isinstance(node, ast.BoolOp))
+    conditions = sum(len(node.ifs) for node in nodes if isinstance(node, ast.comprehension))
+    return 1 + sum(isinstance(node, BRANCHES) for node in nodes) + words + conditions
+
+
+def flow() -> tuple[list[str], list[str]]:
+    """Files of the engine in which a function runs in the second of two equal sweeps, and modules that they import."""
+    from memsweep.cli import main
+
+    with tempfile.TemporaryDirectory() as folder:
+        sweep(main, Path(folder, "first"))
+        with traced() as files:
+            sweep(main, Path(folder, "second"))
+    modules = sorted(name for name in sys.modules if name.partition(".")[0] == "memsweep")
+    return sorted(files), modules
+
+
+def sweep(main, results: Path) -> None:  # type: ignore[no-untyped-def]  # imported late: size needs no torch
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = main([*SWEEP, "--results", str(results)])
+    if code:
+        sys.exit(f"the sweep ended with {code}:\n{said.getvalue()}")
+
+
+@contextlib.contextmanager
+def traced() -> Iterator[set[str]]:
+    """The files of the engine, below it, in which a function is called in the block, in any thread."""
+    seen: set[str] = set()
+    place = f"{ENGINE}/"
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(place) and code.co_name != "<module>":
+            seen.add(code.co_filename.removeprefix(place))
+
+    threading.setprofile(look)
+    sys.setprofile(look)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]  # typeshed forgets that this ends it
+
+
+def print_size() -> None:
+    files = sorted(ENGINE.rglob("*.py"), key=lambda path: -len(path.read_bytes().splitlines()))
+    longest = {str(path.relative_to(ENGINE)): len(path.read_bytes().splitlines()) for path in files[:5]}
+    print(f"size: {len(files)} files, {lines('platform')} lines of Python; longest {longest}")
+    rooms = sorted(path for path in ENGINE.iterdir() if path.is_dir() and path.name != "__pycache__")
+    print("  " + ", ".join(f"{room.name} {lines(str(room.relative_to(ROOT)))}" for room in rooms))
+    other = lines("platform", endings=(".cpp", ".h", ".js", ".css", ".html", ".j2"))
+    print(f"  and {other} lines of C++, scripts and templates, vendored ones included")
+
+
+def print_functions() -> None:
+    found = list(functions())
+    sizes = sorted((node.end_lineno or node.lineno) - node.lineno + 1 for _, node in found)
+    percentile = sizes[int(0.95 * len(sizes))]
+    median = statistics.median(sizes)
+    print(f"functions: {len(sizes)}, lines in the median {median:g}, p95 {percentile}, at most {sizes[-1]}")
+    busy = sorted(((complexity(node), name) for name, node in found), reverse=True)
+    print(f"  {sum(count > 15 for count, _ in busy)} of a complexity above 15:")
+    for count, name in busy:
+        if count > 15:
+            print(f"    {count} {name}")
+
+
+def print_flow() -> None:
+    files, modules = flow()
+    print(f"flow: {len(files)} files run, {len(modules)} modules imported")
+    for name in files:
+        print(f"    {name}")
+
+
+if __name__ == "__main__":
+    asked = sys.argv[1:] or ["size", "functions", "flow"]
+    for name in asked:
+        {"size": print_size, "functions": print_functions, "flow": print_flow}[name]()
