@@ -117,10 +117,9 @@ def _unrecognized(command: str, flags: Sequence[str], rest: Sequence[str], known
     """What to say of flags that a command does not know, or else of words: near flags, and what Hydra's are here."""
     near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
     unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {command} --help)"
+    unknown = ".".join([unknown, *filter(None, near)])
     hydra = dict.fromkeys(name for flag in flags if (name := _name(flag)) in usage.HYDRA)
-    return ". ".join(
-        [".".join([unknown, *filter(None, near)]), *(f"{name} of Hydra: {usage.HYDRA[name]}" for name in hydra)]
-    )
+    return ". ".join([unknown, *(f"{name} of Hydra: {usage.HYDRA[name]}" for name in hydra)])
 
 
 def _name(flag: str) -> str:
