@@ -209,11 +209,8 @@ class Run:
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         self._provenance |= {_ANEW: True} if self._request.no_reuse else {}
-        new = {
-            "params": _sweep_params(self._sweep),
-            "tags": {"code_revision": revision},
-            "varied": _varied(self._sweep),
-        }
+        params, varied = _sweep_params(self._sweep), _varied(self._sweep)
+        new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
         self._tracking = self._request.tracking or new
 
     def _choose_process(self) -> None:
@@ -387,20 +384,9 @@ class Run:
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
         left = len(names - stored - summary.finished.keys() - summary.failed.keys())
-        name, inline = self._sweep.name, bool(self._place.launch.inline)
+        name, inline, resume = self._sweep.name, bool(self._place.launch.inline), self._resume
         return Ending(
-            code,
-            name,
-            len(names),
-            len(stored),
-            left,
-            summary,
-            paths,
-            seconds,
-            tracking,
-            complaint,
-            inline,
-            self._resume,
+            code, name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint, inline, resume
         )
 
 
