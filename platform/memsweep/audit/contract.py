@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import time
 import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -28,38 +30,41 @@ _NAMED = 3
 _FRAME = re.compile(r'File "([^"]+)", line (\d+), in \w+\n\s+(.+)')
 
 
+@dataclass(frozen=True)
+class _Run:
+    """What came of B sequences of T steps.
+
+    Attributes:
+        batch, length: B and T.
+        outputs: O; 0 where no outputs came.
+        problem: what is wrong with the outputs, in words; empty where nothing is.
+        seconds: that it took.
+    """
+
+    batch: int
+    length: int
+    outputs: int
+    problem: str
+    seconds: float
+
+
 def shapes(subject: Subject, seconds: float) -> Finding:
     """Whether it runs at all batch sizes and lengths, and gives one output for each step of each sequence."""
-    faults, notes = [], []
-    sizes: set[int] = set()
-    horizon, half = subject.horizon, max(1, subject.horizon // 2)
-    if _problem(subject, 1, half, set()) is not None and _problem(subject, 1, horizon, set()) is None:
-        subject.fixed = True
-        notes.append(f"It runs at {horizon} steps only, not at {half}: all checks are made there.")
-    tried = [(2, horizon)] if subject.fixed else [(2, 7), (1, 7), (3, 5), (2, 1), (1, 1), (1, min(65, horizon))]
-    tried = [*dict.fromkeys((batch, min(length, horizon)) for batch, length in tried), (1, horizon)]
-    start = time.monotonic()
-    for batch, length in dict.fromkeys(tried):
-        start = time.monotonic()
-        if problem := _problem(subject, batch, length, sizes):
-            faults.append(f"With {batch} sequence{'s' * (batch > 1)} of {length} step{'s' * (length > 1)} {problem}.")
-    reads_ids = any(isinstance(part, torch.nn.Embedding) for part in subject.at(SINGLE).modules())
-    if faults and reads_ids and not subject.tokens:
-        faults.insert(0, "It has an embedding: if it reads ids [B, T], say --tokens.")
-    if len(sizes) > 1:
-        faults.append(f"The number of outputs depends on the input: {sorted(sizes)}.")
-    looked = not subject.fixed and not faults and time.monotonic() - start < seconds
-    beyond = _problem(subject, 1, horizon + 1, set()) if looked else None
+    horizon, notes = subject.horizon, _runs_at_horizon_only(subject)
+    runs = [_run(subject, batch, length) for batch, length in _sizes(subject)]
+    faults = _shape_faults(subject, runs)
+    looked = not subject.fixed and not faults and runs[-1].seconds < seconds
+    beyond = _run(subject, 1, horizon + 1).problem if looked else ""
     if beyond:
         notes.append(f"It does not run one step beyond the horizon ({horizon + 1} steps): {beyond}.")
     if not faults and subject.reference != WIDE:
         notes.append("It does not run in float64: float32 is the reference of all checks.")
-    outputs = max(sizes, default=0)
+    outputs = max(run.outputs for run in runs)
     numbers = {
         "outputs": outputs,
-        "lengths": sorted({length for _, length in tried}),
-        "batches": sorted({batch for batch, _ in tried}),
-        "beyond_horizon": beyond is None if looked else None,
+        "lengths": sorted({run.length for run in runs}),
+        "batches": sorted({run.batch for run in runs}),
+        "beyond_horizon": not beyond if looked else None,
         "parameters": sum(weight.numel() for weight in subject.at(WIDE).parameters()),
     }
     ids = "ids [B, T]" if subject.tokens else f"[B, T, {subject.inputs}]"
@@ -67,21 +72,52 @@ def shapes(subject: Subject, seconds: float) -> Finding:
     return finding("shapes", well, numbers, faults=faults[:3], notes=notes)
 
 
-def _problem(subject: Subject, batch: int, length: int, sizes: set[int]) -> str | None:
-    inputs = subject.noise(batch, length)
-    answer: Tensor
+def _runs_at_horizon_only(subject: Subject) -> list[str]:
+    """A note where the module runs at the horizon and not at half of it; the subject is ``fixed`` from then on."""
+    horizon, half = subject.horizon, max(1, subject.horizon // 2)
+    if not _run(subject, 1, half).problem or _run(subject, 1, horizon).problem:
+        return []
+    subject.fixed = True
+    return [f"It runs at {horizon} steps only, not at {half}: all checks are made there."]
+
+
+def _sizes(subject: Subject) -> list[tuple[int, int]]:
+    """Batch sizes and lengths to try, each pair once; one sequence of the horizon's length is the last."""
+    horizon = subject.horizon
+    if subject.fixed:
+        return [(2, horizon), (1, horizon)]
+    tried = [(2, 7), (1, 7), (3, 5), (2, 1), (1, 1), (1, min(65, horizon)), (1, horizon)]
+    return [*dict.fromkeys((batch, min(length, horizon)) for batch, length in tried)]
+
+
+def _run(subject: Subject, batch: int, length: int) -> _Run:
+    inputs, start = subject.noise(batch, length), time.monotonic()
+    outputs, problem = 0, ""
     for dtype in (SINGLE, WIDE):
         try:
-            answer = subject(inputs, dtype)
-            break
+            shape = tuple(subject(inputs, dtype).shape)
         except Exception as error:  # foreign code may raise anything
-            why = f"it fails: {in_one_line(error)[:250]}"
-    else:
-        return why
-    if answer.ndim != 3 or tuple(answer.shape[:2]) != (batch, length):
-        return f"it gives {tuple(answer.shape)}, not ({batch}, {length}, outputs)"
-    sizes.add(answer.shape[2])
-    return None
+            problem = f"it fails: {in_one_line(error)[:250]}"
+            continue
+        fits = len(shape) == 3 and shape[:2] == (batch, length)
+        outputs, problem = (shape[2], "") if fits else (0, f"it gives {shape}, not ({batch}, {length}, outputs)")
+        break
+    return _Run(batch, length, outputs, problem, time.monotonic() - start)
+
+
+def _shape_faults(subject: Subject, runs: Sequence[_Run]) -> list[str]:
+    faults = [
+        f"With {run.batch} sequence{'s' * (run.batch > 1)} of {run.length} step{'s' * (run.length > 1)} {run.problem}."
+        for run in runs
+        if run.problem
+    ]
+    reads_ids = any(isinstance(part, torch.nn.Embedding) for part in subject.at(SINGLE).modules())
+    if faults and reads_ids and not subject.tokens:
+        faults.insert(0, "It has an embedding: if it reads ids [B, T], say --tokens.")
+    sizes = sorted({run.outputs for run in runs if not run.problem})
+    if len(sizes) > 1:
+        faults.append(f"The number of outputs depends on the input: {sizes}.")
+    return faults
 
 
 def determinism(subject: Subject, seconds: float) -> Finding:
@@ -161,44 +197,18 @@ def batch(subject: Subject, seconds: float) -> Finding:
 
 def parameters(subject: Subject, seconds: float) -> Finding:
     """Weights that are zero, that no gradient reaches, or whose gradient is not finite."""
-    dtype = subject.reference
-    module = subject.at(dtype)
-    weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-    frozen = [name for name, weight in module.named_parameters() if not weight.requires_grad]
+    everything = dict(subject.at(subject.reference).named_parameters())
+    weights = {name: weight for name, weight in everything.items() if weight.requires_grad}
     if not weights:
         return not_measured("parameters", "the module has no trainable weights.", Status.SKIP)
-    reached: set[str] = set()
-    not_finite: dict[str, str] = {}
     length = subject.length(_GRADIENT_LENGTH)
-    for regime, inputs in subject.regimes(length).items():
-        module.zero_grad(set_to_none=True)
-        with default_dtype(dtype), torch.enable_grad():
-            answer = first(module(subject.cast(inputs, dtype)))
-            if not torch.isfinite(answer).all() or not answer.requires_grad:
-                continue  # the check of finite values says so
-            direction = torch.randn(answer.shape, generator=torch.Generator().manual_seed(0), dtype=WIDE)
-            (answer * direction.to(answer)).sum().backward()
-        for name, weight in weights.items():
-            if weight.grad is None:
-                continue
-            if not torch.isfinite(weight.grad).all():
-                not_finite.setdefault(name, regime)
-            elif bool(weight.grad.any()):
-                reached.add(name)
-    module.zero_grad(set_to_none=True)
+    reached, not_finite = _gradients(subject, weights, length)
     zero = [name for name, weight in weights.items() if weight.ndim > 1 and not bool(weight.any())]
     unreached = [name for name in weights if name not in reached and name not in not_finite]
-    faults: list[str] = []
-    notes: list[str] = []
-    if zero:
-        (faults if unreached else notes).append(f"All values of {listed(zero, _NAMED)} are zero.")
-    if unreached:
-        hint = " If zeros are meant (a readout or a residual branch that starts from zero), audit the trained module."
-        faults.append(
-            f"No gradient reaches {listed(unreached, _NAMED)}: outputs do not depend on them.{hint if zero else ''}"
-        )
+    frozen = [name for name in everything if name not in weights]
+    faults, notes = _of_zeros(zero, unreached)
     if not_finite:
-        name, regime = next(iter(not_finite.items()))
+        regime = next(iter(not_finite.values()))
         faults.append(
             f"The gradient of {listed(list(not_finite), _NAMED)} is not finite (inputs: {regime})"
             f"{_culprit(subject, regime, length)}."
@@ -214,6 +224,46 @@ def parameters(subject: Subject, seconds: float) -> Finding:
     }
     well = f"A finite gradient reaches each of the {len(weights)} weight tensors, and none of them is zero."
     return finding("parameters", well, numbers, faults=faults, notes=notes)
+
+
+def _gradients(subject: Subject, weights: Mapping[str, Tensor], length: int) -> tuple[set[str], dict[str, str]]:
+    """The weights that a finite gradient reaches; and of each whose gradient is not finite, the first such regime."""
+    module = subject.at(subject.reference)
+    reached: set[str] = set()
+    not_finite: dict[str, str] = {}
+    for regime, inputs in subject.regimes(length).items():
+        module.zero_grad(set_to_none=True)
+        _backward(subject, inputs)
+        for name, weight in weights.items():
+            if weight.grad is None:
+                continue
+            if not torch.isfinite(weight.grad).all():
+                not_finite.setdefault(name, regime)
+            elif bool(weight.grad.any()):
+                reached.add(name)
+    module.zero_grad(set_to_none=True)
+    return reached, not_finite
+
+
+def _backward(subject: Subject, inputs: Tensor) -> None:
+    """Gradients of the outputs in a random direction; none where the outputs are not finite."""
+    dtype = subject.reference
+    with default_dtype(dtype), torch.enable_grad():
+        answer = first(subject.at(dtype)(subject.cast(inputs, dtype)))
+        if not torch.isfinite(answer).all() or not answer.requires_grad:
+            return  # the check of finite values says so
+        direction = torch.randn(answer.shape, generator=torch.Generator().manual_seed(0), dtype=WIDE)
+        (answer * direction.to(answer)).sum().backward()
+
+
+def _of_zeros(zero: Sequence[str], unreached: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Faults and notes about weights that are zero and weights without a gradient: zeros alone may be meant."""
+    zeros = [f"All values of {listed(zero, _NAMED)} are zero."] if zero else []
+    if not unreached:
+        return [], zeros
+    hint = " If zeros are meant (a readout or a residual branch that starts from zero), audit the trained module."
+    why = f"outputs do not depend on them.{hint if zero else ''}"
+    return [*zeros, f"No gradient reaches {listed(unreached, _NAMED)}: {why}"], []
 
 
 def _culprit(subject: Subject, regime: str, length: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import torch
 from torch import Tensor
 
@@ -16,67 +18,93 @@ _UNAVOIDABLE = 100.0
 """Arithmetic may be so many times worse than the rounding of weights and inputs alone."""
 
 
+@dataclass
+class _Errors:
+    """Relative errors against float64, by precision and regime.
+
+    Attributes:
+        lengths: of the runs, in steps.
+        table: precision -> regime -> ``error`` and ``rounded_once``, by length.
+        fails: precision in which the module does not run -> why.
+    """
+
+    lengths: list[int] = field(default_factory=list)
+    table: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
+    fails: dict[str, str] = field(default_factory=dict)
+
+    def measure(self, subject: Subject, regime: str, inputs: Tensor) -> None:
+        """Adds the errors for these inputs."""
+        exact = subject(inputs)
+        for dtype in (SINGLE, HALF):
+            name = NAMES[dtype]
+            if name in self.fails:
+                continue
+            try:
+                error = _error(subject(inputs, dtype), exact)
+            except Exception as failure:  # foreign code may raise anything
+                self.fails[name] = in_one_line(failure)[:150]
+                continue
+            entry = self.table.setdefault(name, {}).setdefault(regime, {"error": [], "rounded_once": []})
+            entry["error"].append(error)
+            entry["rounded_once"].append(_error(_rounded(subject, inputs, dtype), exact))
+
+    def curves(self) -> list[Curve]:
+        return [
+            Curve("precision", f"{name}, {regime}", tuple(self.lengths[-len(entry["error"]) :]), tuple(entry["error"]))
+            for name, regimes in self.table.items()
+            for regime, entry in regimes.items()
+        ]
+
+    def at_the_end(self) -> str:
+        """``float32 1.2e-07, bfloat16 0.01``: the largest error of each precision at the greatest length."""
+        return ", ".join(
+            f"{name} {show(max(entry['error'][-1] for entry in regimes.values()))}"
+            for name, regimes in self.table.items()
+        )
+
+
 def precision(subject: Subject, seconds: float) -> Finding:
     """Relative errors of float32 and bfloat16 against float64, beside those of rounded weights and inputs alone."""
-    faults, notes = [], []
     half = _half_inside(subject)
-    if half:
-        faults.append(half)
+    faults, notes = [half] if half else [], list[str]()
     if subject.reference != WIDE:
-        return finding(
-            "precision", "", {}, faults=faults, notes=["It does not run in float64: nothing to compare with."]
-        )
-    single = subject.traced(WIDE).single
-    table: dict[str, dict[str, dict[str, list[float]]]] = {}
-    lengths: list[int] = []
-    fails: dict[str, str] = {}
+        notes.append("It does not run in float64: nothing to compare with.")
+        return finding("precision", "", {}, faults=faults, notes=notes)
+    single, errors = subject.traced(WIDE).single, _Errors()
     for length in affordable(subject.lengths(), seconds):
-        lengths.append(length)
+        errors.lengths.append(length)
+        regimes = subject.regimes(length)
         for regime in ("noise", "hold"):
-            if regime not in (regimes := subject.regimes(length)):
-                continue
-            exact = subject(regimes[regime])
-            for dtype in (SINGLE, HALF):
-                if NAMES[dtype] in fails:
-                    continue
-                try:
-                    error = _error(subject(regimes[regime], dtype), exact)
-                except Exception as failure:  # foreign code may raise anything
-                    fails[NAMES[dtype]] = in_one_line(failure)[:150]
-                    continue
-                rounded = _error(_rounded(subject, regimes[regime], dtype), exact)
-                entry = table.setdefault(NAMES[dtype], {}).setdefault(regime, {"error": [], "rounded_once": []})
-                entry["error"].append(error)
-                entry["rounded_once"].append(rounded)
+            if regime in regimes:
+                errors.measure(subject, regime, regimes[regime])
     for dtype in (SINGLE, HALF):
-        for regime, entry in table.get(NAMES[dtype], {}).items():
-            error, rounded = entry["error"][-1], entry["rounded_once"][-1]
-            if not _TOO_MUCH[dtype] < error < float("inf"):  # the check of finite values says the rest
-                continue
-            words = (
-                f"In {NAMES[dtype]} the outputs are off by {show(error)} of their size after {lengths[-1]} steps "
-                f"(inputs: {regime}); rounding weights and inputs alone costs {show(rounded)}"
-            )
-            if dtype == SINGLE and error > _UNAVOIDABLE * rounded:
-                faults.append(f"{words}: the arithmetic inside loses precision.")
-            else:
-                notes.append(f"{words}.")
-            break
-    notes += [f"It does not run in {name} ({why})." for name, why in fails.items()]
-    numbers = {"lengths": lengths, "half_inside": bool(half), "float32_inside_float64": single is not None, **table}
-    numbers["does_not_run"] = fails
-    curves = [
-        Curve("precision", f"{name}, {regime}", tuple(lengths[-len(entry["error"]) :]), tuple(entry["error"]))
-        for name, regimes in table.items()
-        for regime, entry in regimes.items()
-    ]
-    last = ", ".join(
-        f"{name} {show(max(entry['error'][-1] for entry in regimes.values()))}" for name, regimes in table.items()
-    )
-    well = f"Relative error against float64 after {lengths[-1]} steps: {last}."
+        wrong, worth_a_word = _losses(errors, dtype)
+        faults += wrong
+        notes += worth_a_word
+    notes += [f"It does not run in {name} ({why})." for name, why in errors.fails.items()]
+    numbers = {"lengths": errors.lengths, "half_inside": bool(half), "float32_inside_float64": single is not None}
+    numbers |= {**errors.table, "does_not_run": errors.fails}
+    well = f"Relative error against float64 after {errors.lengths[-1]} steps: {errors.at_the_end()}."
     if single is not None:
         well += f" In float64 it computes in float32 inside ({single})."
-    return finding("precision", well, numbers, faults=faults, notes=[*([well] if notes else []), *notes], curves=curves)
+    notes = [well, *notes] if notes else []
+    return finding("precision", well, numbers, faults=faults, notes=notes, curves=errors.curves())
+
+
+def _losses(errors: _Errors, dtype: torch.dtype) -> tuple[list[str], list[str]]:
+    """Faults and notes about a precision: the first regime whose error at the greatest length is too large."""
+    for regime, entry in errors.table.get(NAMES[dtype], {}).items():
+        error, rounded = entry["error"][-1], entry["rounded_once"][-1]
+        if not _TOO_MUCH[dtype] < error < float("inf"):  # the check of finite values says the rest
+            continue
+        words = (
+            f"In {NAMES[dtype]} the outputs are off by {show(error)} of their size after {errors.lengths[-1]} steps "
+            f"(inputs: {regime}); rounding weights and inputs alone costs {show(rounded)}"
+        )
+        if dtype == SINGLE and error > _UNAVOIDABLE * rounded:
+            return [f"{words}: the arithmetic inside loses precision."], []
+        return [], [f"{words}."]
+    return [], []
 
 
 def _half_inside(subject: Subject) -> str:

@@ -103,20 +103,23 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Command]) -> argpar
     flags = [word for word in rest if word.startswith("-")]
     several = next((name for name in ("overrides", "words", "names", "others") if hasattr(args, name)), "")
     if flags or (rest and not several):
-        known = [flag for command in (parser, commands[args.command]) for flag in command.flags()]
-        near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
-        unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {args.command} --help)"
-        unknown = ".".join([unknown, *filter(None, near)])
-        hydra = {
-            f"{name} of Hydra: {usage.HYDRA[name]}": None for flag in flags if (name := _name(flag)) in usage.HYDRA
-        }
-        parser.refuse(". ".join([unknown, *hydra]), args.command)
+        known = [*parser.flags(), *commands[args.command].flags()]
+        parser.refuse(_unrecognized(args.command, flags, rest, known), args.command)
     if rest:
         setattr(args, several, [*getattr(args, several), *rest])
     if args.verbose:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
         logging.getLogger("memsweep").setLevel(logging.DEBUG)
     return args
+
+
+def _unrecognized(command: str, flags: Sequence[str], rest: Sequence[str], known: Sequence[str]) -> str:
+    """What to say of flags that a command does not know, or else of words: near flags, and what Hydra's are here."""
+    near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
+    unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {command} --help)"
+    unknown = ".".join([unknown, *filter(None, near)])
+    hydra = dict.fromkeys(name for flag in flags if (name := _name(flag)) in usage.HYDRA)
+    return ". ".join([unknown, *(f"{name} of Hydra: {usage.HYDRA[name]}" for name in hydra)])
 
 
 def _name(flag: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,9 @@ def audit(args: argparse.Namespace) -> Answer:
     from memsweep.audit.run import audit as made_of
     from memsweep.audit.subject import Subject
     from memsweep.commands import console
-    from memsweep.config.core.merge import leaves
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
-    page = args.page
-    if not page and not args.json:
-        page = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
-    if page:
-        check_file(Path(page), "--page FILE")
+    page = _page(args)
     registry.discover(Path(args.workspace))
     fields = module_fields if ":" in args.module else model_fields
     given = fields(args.overrides, Path(args.workspace))
@@ -40,13 +36,46 @@ def audit(args: argparse.Namespace) -> Answer:
     build()  # a module that cannot be built is refused in a sentence before anything is measured
     tokens = args.tokens or given.get("tokens") is True
     subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device)
-    told: Callable[[str], None] | None = None
-    if sys.stderr.isatty():
-        told = lambda check: print(f"\r\x1b[K{check} ...", end="", file=sys.stderr)  # noqa: E731
-    result = made_of(subject, args.seconds, told)
-    if told:
-        print("\r\x1b[K", end="", file=sys.stderr)
-    settings = {
+    with _told() as told:
+        result = made_of(subject, args.seconds, told)
+    about = About(args.module, _settings(args, given, tokens))
+    text, code = audit_text(result, about), Exit.UNMET if result.status is Status.FAULT else Exit.DONE
+    if page:
+        try:
+            write_file(page, audit_page(result, about).encode())
+            text += f"\npage: {console.shown(page)}"
+        except StorageError as error:  # the findings are worth more than the page
+            console.say_sentence(str(error), file=sys.stderr)
+            code = code or Exit.BLOCKED
+    return Answer(audit_document(result, about), code, text)
+
+
+def _page(args: argparse.Namespace) -> Path | None:
+    """Where the page goes, checked before anything is measured; None where ``--json`` stands without ``--page``."""
+    name = args.page
+    if not name and not args.json:
+        name = f"audit-{re.sub(r'[^A-Za-z0-9_.-]+', '-', args.module)}.html"
+    if not name:
+        return None
+    check_file(Path(name), "--page FILE")
+    return Path(name)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[Callable[[str], None] | None]:
+    """Shows the name of the check that runs in the last line of a terminal; gives None where there is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    yield lambda check: print(f"\r\x1b[K{check} ...", end="", file=sys.stderr)
+    print("\r\x1b[K", end="", file=sys.stderr)
+
+
+def _settings(args: argparse.Namespace, given: dict[str, Any], tokens: bool) -> dict[str, Any]:
+    """The settings under which the module was audited, as the page names them."""
+    from memsweep.config.core.merge import leaves
+
+    return {
         **({"width": args.width} if args.width is not None else {}),
         "horizon": args.horizon,
         "inputs": args.inputs,
@@ -56,16 +85,6 @@ def audit(args: argparse.Namespace) -> Answer:
         **({"weights": args.weights} if args.weights else {}),
         **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},
     }
-    about = About(args.module, settings)
-    text, code = audit_text(result, about), Exit.UNMET if result.status is Status.FAULT else Exit.DONE
-    if page:
-        try:
-            write_file(Path(page), audit_page(result, about).encode())
-            text += f"\npage: {console.shown(Path(page))}"
-        except StorageError as error:  # the findings are worth more than the page
-            console.say_sentence(str(error), file=sys.stderr)
-            code = code or Exit.BLOCKED
-    return Answer(audit_document(result, about), code, text)
 
 
 def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn.Module]:

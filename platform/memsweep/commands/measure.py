@@ -36,16 +36,7 @@ def measure(args: argparse.Namespace) -> Answer:
     words = [word for word in args.overrides if word not in studies]
     of_a_file = {"--factory or --model": args.factory or args.model, "--weights": args.weights, "--task": args.task}
     if any(of_a_file.values()):
-        missing = [flag for flag, value in of_a_file.items() if not value]
-        if studies or missing:
-            verb = "is" if len(missing) == 1 else "are"
-            wrong = (
-                f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} {verb} missing"
-            )
-            raise MemsweepError(
-                f"{wrong}. To measure a file of weights, write memsweep measure --factory my_nets:MinGRU --weights "
-                "ckpt.pt --task TASK model.width=16 task.horizon=100."
-            )
+        _refuse_half(studies, [flag for flag, value in of_a_file.items() if not value])
         return _measure_file(args, words)
     if len(studies) != 1:
         got = f"got {', '.join(studies)}" if studies else "got none"
@@ -54,6 +45,18 @@ def measure(args: argparse.Namespace) -> Answer:
             "--factory, --weights and --task."
         )
     return _measure_study(args, studies[0], words)
+
+
+def _refuse_half(studies: Sequence[str], missing: Sequence[str]) -> None:
+    """Refuses the flags of a file of weights beside a study, and some of them without the others."""
+    if not studies and not missing:
+        return
+    verb = "is" if len(missing) == 1 else "are"
+    wrong = f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} {verb} missing"
+    raise MemsweepError(
+        f"{wrong}. To measure a file of weights, write memsweep measure --factory my_nets:MinGRU --weights "
+        "ckpt.pt --task TASK model.width=16 task.horizon=100."
+    )
 
 
 def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:

@@ -147,11 +147,10 @@ class StudySearch:
         known = running.log.read(search.round) or Round()
         # a suggestion that has failed once stays failed for the sampler, whatever a later try measures
         lost = {one.number for one in known.observations if one.values is None}
-        if not all(one.number in lost or self._objectives.ended(one.identity, failed) for one in running.trials):
+        if not self._has_ended(running, lost, failed):
             return
         observations = self._observations(running, lost)
-        # a round without stages was the last one, but the study may have got more suggestions since
-        holds = bool(known.stages) and known.follows(observations) and self._suggested(known)
+        holds = self._holds(known, observations)
         search.observe(observations, known.closed if holds else None)
         made = known if holds else search.next_round()
         trials = [trial for stage in made.stages if (trial := self._stage_trial(running, stage)) is not None]
@@ -168,12 +167,25 @@ class StudySearch:
         )
         if content.to_json() != known.to_json():
             running.log.write(search.round, content)
-        for index, trial in enumerate(trials):
-            place = (search.round, running.cell, index)
+        self._begin(running, content)
+
+    def _begin(self, running: _Running, content: Round) -> None:
+        """Makes a round the present one, and takes its trials into the order of all trials."""
+        for index, trial in enumerate(content.trials):
+            place = (running.search.round, running.cell, index)
             self._order[trial.identity] = min(place, self._order.get(trial.identity, place))
-        search.begin(content)
-        running.stages, running.trials = made.stages, trials
-        self.searched += trials
+        running.search.begin(content)
+        running.stages, running.trials = content.stages, [*content.trials]
+        self.searched += content.trials
+
+    def _has_ended(self, running: _Running, lost: Collection[int], failed: Collection[str]) -> bool:
+        """Whether every trial of the present round has ended, or is one of a lost suggestion."""
+        return all(one.number in lost or self._objectives.ended(one.identity, failed) for one in running.trials)
+
+    def _holds(self, known: Round, observations: Sequence[Observation]) -> bool:
+        """Whether a round of the log is repeated: it follows from these observations."""
+        # a round without stages was the last one, but the study may have got more suggestions since
+        return bool(known.stages) and known.follows(observations) and self._suggested(known)
 
     def _suggested(self, known: Round) -> bool:
         """Whether a round sets what is searched alone, to what may be suggested: a log may come from elsewhere."""

@@ -163,19 +163,10 @@ class Run:
     def _plan(self) -> None:
         """Plans the trials without a result, says and writes the plan, and prepares the study's folder."""
         from memsweep.sweep.driver.storage_outage import take_over
-        from memsweep.sweep.planning.plan_file import plan_to_replace
-        from memsweep.sweep.store.record import now
-        from memsweep.sweep.worker.provenance import code_revision
 
         request, store = self._request, self._store
         take_over(store)
-        if request.plan is not None and request.plan.serial != stored_plan(store).serial:
-            raise BlockedError(
-                "another command has changed the plan of this study just now. Run the same command again."
-            )
-        before = request.plan or plan_to_replace(store.location)
-        if request.plan is None and not request.drop_extended:
-            refuse_to_drop(before, self._sweep, self._resume)
+        before = self._plan_before()
         self._extended = request.extended if request.extended is not None else _kept(before, self._sweep)
         statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
@@ -188,20 +179,40 @@ class Run:
         for line in differences(self._trials, statuses, self._place):
             write_line(self._stream, line)
         self._choose_process()
-        revision = code_revision(self._workspace)
-        self._provenance = {"started": now(), "code_revision": revision, **self._called()}
-        self._provenance |= {_ANEW: True} if request.no_reuse else {}
-        new = {
-            "params": _sweep_params(self._sweep),
-            "tags": {"code_revision": revision},
-            "varied": _varied(self._sweep),
-        }
-        self._tracking = request.tracking or new
+        self._note_origin()
         self._complete = self._found_complete(before)
         if self._complete is None:
             self._trials.restart()
             self._write_plan()
             self._trials.prepare_folder()
+
+    def _plan_before(self) -> StoredPlan | None:
+        """The plan that this run replaces; refuses one that has just changed, and one whose extension it would drop."""
+        from memsweep.sweep.planning.plan_file import plan_to_replace
+
+        request = self._request
+        if request.plan is not None:
+            if request.plan.serial != stored_plan(self._store).serial:
+                raise BlockedError(
+                    "another command has changed the plan of this study just now. Run the same command again."
+                )
+            return request.plan
+        before = plan_to_replace(self._store.location)
+        if not request.drop_extended:
+            refuse_to_drop(before, self._sweep, self._resume)
+        return before
+
+    def _note_origin(self) -> None:
+        """What the plan and MLflow keep of this run: when, by which command and code, and what the study varies."""
+        from memsweep.sweep.store.record import now
+        from memsweep.sweep.worker.provenance import code_revision
+
+        revision = code_revision(self._workspace)
+        self._provenance = {"started": now(), "code_revision": revision, **self._called()}
+        self._provenance |= {_ANEW: True} if self._request.no_reuse else {}
+        params, varied = _sweep_params(self._sweep), _varied(self._sweep)
+        new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
+        self._tracking = self._request.tracking or new
 
     def _choose_process(self) -> None:
         """Computes in this process, and says so, where nobody said where and nothing needs Ray."""
@@ -374,20 +385,9 @@ class Run:
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
         left = len(names - stored - summary.finished.keys() - summary.failed.keys())
-        name, inline = self._sweep.name, bool(self._place.launch.inline)
+        name, inline, resume = self._sweep.name, bool(self._place.launch.inline), self._resume
         return Ending(
-            code,
-            name,
-            len(names),
-            len(stored),
-            left,
-            summary,
-            paths,
-            seconds,
-            tracking,
-            complaint,
-            inline,
-            self._resume,
+            code, name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint, inline, resume
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,24 +52,46 @@ def only_measured(plan: Plan) -> int:
 
 def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
     """What a run is about to do, compared with the journal of the study; to be said before it does it."""
+    study = trials.plan.sweep.name
+    planned = {trial.identity for trial in trials.plan.trials}
+    yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place))}"
+    yield from _changes(trials, statuses, planned)
+    for name, fault in trials.reuse.damaged.items():
+        yield f"  {name}: damaged, recomputed: {fault}"
+    for name in sorted(trials.gave_up):
+        yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
+    if trials.gave_up:
+        yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
+
+
+def _parts(trials: Trials, place: Place) -> Iterator[str]:
+    """How many trials are done, reused, to run, only measured, continued and left for later."""
+    plan, reuse = trials.plan, trials.reuse
+    left = sum(len(pack.trials) for pack in plan.packs)
+    if reuse.here:
+        yield f"{len(reuse.here)} done"
+    if reuse.elsewhere:
+        yield f"{len(reuse.elsewhere)} reused from other studies"
+    yield f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"
+    if measured := only_measured(plan):
+        yield f"{measured} of them only measured, from stored weights"
+    if going_on := _going_on(plan):
+        yield f"{going_on} of them go on from a kept state"
+    if trials.postponed:
+        resume = typed("resume", plan.sweep.name, place.results, workspace=place.workspace)
+        yield f"{trials.postponed} not now ({resume})"
+
+
+def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[str]) -> Iterator[str]:
+    """Planned trials that are new, were running or have failed, and trials that left the plan; a line for each kind."""
     from memsweep.sweep.store.journal import State
 
-    plan, reuse = trials.plan, trials.reuse
-    planned = {trial.identity for trial in plan.trials}
-    study = plan.sweep.name
-    resume = typed("resume", study, place.results, workspace=place.workspace)
-    left = sum(len(pack.trials) for pack in plan.packs)
-    parts = [f"{len(reuse.here)} done"] if reuse.here else []
-    parts += [f"{len(reuse.elsewhere)} reused from other studies"] if reuse.elsewhere else []
-    parts += [f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"]
-    parts += [f"{measured} of them only measured, from stored weights"] if (measured := only_measured(plan)) else []
-    parts += [f"{going_on} of them go on from a kept state"] if (going_on := _going_on(plan)) else []
-    parts += [f"{trials.postponed} not now ({resume})"] if trials.postponed else []
-    yield f"{plan.sweep.name}: {counted(len(planned), 'trial')}: {', '.join(parts)}"
+    states = {name: status.state for name, status in statuses.items()}
     new = len(planned - statuses.keys()) if statuses else 0
-    removed = sum(name not in planned and status.state is not State.CANCELLED for name, status in statuses.items())
-    stopped = sum(name in planned and status.state is State.RUNNING for name, status in statuses.items())
-    again = [name for name in planned - reuse.all - trials.gave_up if name in statuses and statuses[name].failures]
+    removed = sum(name not in planned and state is not State.CANCELLED for name, state in states.items())
+    stopped = sum(name in planned and state is State.RUNNING for name, state in states.items())
+    failed = {name for name, status in statuses.items() if status.failures}
+    again = len(failed & planned - trials.reuse.all - trials.gave_up)
     if new:
         yield f"  {counted(new, 'trial')} added to the plan"
     if removed:
@@ -77,13 +99,7 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Plac
     if stopped:
         yield f"  {counted(stopped, 'trial')} ran when the last driver died: queued again"
     if again and not trials.postponed:
-        yield f"  {counted(len(again), 'trial')} failed before: tried again"
-    for name, fault in reuse.damaged.items():
-        yield f"  {name}: damaged, recomputed: {fault}"
-    for name in sorted(trials.gave_up):
-        yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
-    if trials.gave_up:
-        yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
+        yield f"  {counted(again, 'trial')} failed before: tried again"
 
 
 def stopped(ending: Ending) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memsweep.commands.console import say
-from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem
+from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem, StatusTrialItem
 from memsweep.errors import counted
 from memsweep.studies.wording import first_line, typed
 
@@ -46,18 +46,7 @@ def status_document(
     done = sum(status.state.has_result for status in of_plan.values())
     return {
         "study": plan.study,
-        "trials": [
-            {
-                "identity": name,
-                "state": status.state.value,
-                "since": status.since,
-                "failures": status.failures,
-                "outcome": str(failures[name]["outcome"]) if name in failures else None,
-                "error": first_line(str(failures[name].get("error", ""))) if name in failures else None,
-                "damaged": first_line(str(damaged[name])) if name in damaged else None,
-            }
-            for name, status in of_plan.items()
-        ],
+        "trials": [_trial(name, status, failures.get(name), damaged.get(name)) for name, status in of_plan.items()],
         "states": {state.value: states[state] for state in State if states[state]},
         "done": done,
         "left": len(of_plan) - done,
@@ -66,6 +55,20 @@ def status_document(
         if who is None
         else {"host": who.host, "pid": who.pid, "since": who.since, "command": who.command},
         "search": None if search is None else _search(search),
+    }
+
+
+def _trial(
+    identity: str, status: TrialStatus, failure: Mapping[str, Any] | None, damage: StoreError | None
+) -> StatusTrialItem:
+    return {
+        "identity": identity,
+        "state": status.state.value,
+        "since": status.since,
+        "failures": status.failures,
+        "outcome": None if failure is None else str(failure["outcome"]),
+        "error": None if failure is None else first_line(str(failure.get("error", ""))),
+        "damaged": None if damage is None else first_line(str(damage)),
     }
 
 

@@ -33,16 +33,13 @@ class Cells:
         flat = [_named(flatten(config)) for config in configs]
         axes: list[str] = []
         for path in dict.fromkeys(path for fields in flat for path in fields):
-            if path == _COSMETIC or path in searched:
-                continue
-            told = {tuple(map(repr, (fields.get(axis) for axis in axes))) for fields in flat}
-            closer = {tuple(map(repr, (fields.get(axis) for axis in (*axes, path)))) for fields in flat}
-            if len(closer) > len(told):
+            counts = path != _COSMETIC and path not in searched
+            if counts and _told_apart(flat, [*axes, path]) > _told_apart(flat, axes):
                 axes.append(path)
         for size in _SIZES:  # one that follows from the others, as the widths of a budget of parameters, says nothing
             rest = [axis for axis in axes if axis != size]
-            told = {tuple(repr(fields.get(axis)) for axis in rest) for fields in flat}
-            axes = rest if size in axes and len(told) == len(flat) else axes
+            if size in axes and _told_apart(flat, rest) == len(flat):
+                axes = rest
         return Cells(tuple(axes), tuple({axis: fields.get(axis) for axis in axes} for fields in flat))
 
     def name(self, cell: int) -> str:
@@ -81,6 +78,11 @@ class Cells:
 
     def _along(self, axis: str) -> list[Any]:
         return [values[axis] for values in self.values]
+
+
+def _told_apart(configs: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> int:
+    """How many kinds of these flat configs their values on the axes tell apart."""
+    return len({tuple(repr(fields.get(axis)) for axis in axes) for fields in configs})
 
 
 def last(path: str) -> str:

@@ -30,6 +30,9 @@ _SEEDS = ("training.seeds", "training.first_seed")
 OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")
 """Fields that tell no conditions of a search apart, besides the searched ones."""
 
+_Fields = Mapping[str, Any]
+"""Dotted path -> value, of one trial's config."""
+
 _OF_A_MODULE = fields_of({"model": to_dict(ModuleConfig(factory=""))})
 """The defaults of a user's module. Most of its fields say how to call the factory: a reader needs the others."""
 
@@ -76,33 +79,57 @@ def find_grouping(
     fields = {identity: fields_of(record["config"]) for identity, record in records.items()}
     sizes = _sizes(replicas)
     always = [name for name in ALWAYS if any(name in values for values in fields.values())]
-    values_of = {
-        name: {values[name] for values in fields.values() if name in values}
-        for name in sorted({name for values in fields.values() for name in values} - {*always}, key=_order)
-        if not _within(name, (*_NEVER, *_SEEDS, *ignored))
-    }
-    words = [name for name, values in values_of.items() if len(values) > 1 and _names_a_model(name, values)]
-    columns, coupled = [*always, *words], list[str]()
-    fixed = {name: value for name in always if (value := _common(name, fields.values())) is not None}
-    for name, different in values_of.items():
-        if name in words:
-            continue
-        if len(different) > 1:
-            tied = _tied_to_size(name, {key: [fields[key].get(c) for c in columns] for key in fields}, fields, sizes)
-            (coupled if tied else columns).append(name)
-        elif _order(name)[0] < 2 and (value := _common(name, fields.values())) is not None:
-            is_default = fixed.get("model") == "module" and _OF_A_MODULE.get(name) == value
-            fixed |= {} if is_default else {name: value}
-    columns[len(always) :] = sorted(columns[len(always) :], key=_order)
-    conditions = {
+    others = _others(fields.values(), always, ignored)
+    told, coupled = _varied(others, always, fields, sizes)
+    columns = [*always, *told]
+    conditions = _conditions(columns, fields, ignored)
+    if _share_seeds(replicas, conditions, sizes):
+        columns += [
+            name for name in _SEEDS if name not in ignored and len({each.get(name) for each in fields.values()}) > 1
+        ]
+        conditions = _conditions(columns, fields, ignored)
+    of_parts = [name for name in others if _order(name)[0] < 2]
+    return Grouping(conditions, tuple(columns), tuple(sorted(coupled)), _fixed([*always, *of_parts], fields.values()))
+
+
+def _others(configs: Collection[_Fields], always: Collection[str], ignored: Iterable[str]) -> list[str]:
+    """The fields besides ``always`` that may tell conditions apart: the task's, then the model's, then all others."""
+    names = sorted({name for fields in configs for name in fields}.difference(always), key=_order)
+    return [name for name in names if not _within(name, (*_NEVER, *_SEEDS, *ignored))]
+
+
+def _varied(
+    names: Iterable[str], always: Iterable[str], fields: Mapping[str, _Fields], sizes: Mapping[str, tuple[Any, ...]]
+) -> tuple[list[str], list[str]]:
+    """The columns that the fields which differ make besides ``always``, and the fields that are tied to the size.
+
+    Names of models are columns first, because a field is tied or not within the conditions of the columns so far.
+    """
+    differ = {name: values for name in names if len(values := _values(name, fields.values())) > 1}
+    columns = [name for name, values in differ.items() if _names_a_model(name, values)]
+    coupled: list[str] = []
+    for name in [name for name in differ if name not in columns]:
+        rows = {key: [values.get(column) for column in (*always, *columns)] for key, values in fields.items()}
+        (coupled if _tied_to_size(name, rows, fields, sizes) else columns).append(name)
+    return sorted(columns, key=_order), coupled
+
+
+def _conditions(
+    columns: Iterable[str], fields: Mapping[str, _Fields], ignored: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """identity -> {column: value}; a searched field has one value throughout."""
+    return {
         identity: {name: SEARCHED if _within(name, ignored) else values.get(name) for name in columns}
         for identity, values in fields.items()
     }
-    if _share_seeds(replicas, conditions, sizes):
-        seeds = [name for name in _SEEDS if name not in ignored and len({v.get(name) for v in fields.values()}) > 1]
-        columns += seeds
-        conditions = {key: {**conditions[key], **{name: fields[key].get(name) for name in seeds}} for key in fields}
-    return Grouping(conditions, tuple(columns), tuple(sorted(coupled)), fixed)
+
+
+def _fixed(names: Iterable[str], configs: Collection[_Fields]) -> dict[str, Any]:
+    """Of these fields those that have one value throughout; of a user's module, without the defaults."""
+    fixed = {name: value for name in names if (value := _common(name, configs)) is not None}
+    if fixed.get("model") != "module":
+        return fixed
+    return {name: value for name, value in fixed.items() if name in ALWAYS or _OF_A_MODULE.get(name) != value}
 
 
 def planned_replicas(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
@@ -147,7 +174,12 @@ def _within(name: str, paths: Iterable[str]) -> bool:
     return any(name == path or name.startswith(path + ".") for path in paths)
 
 
-def _common(name: str, configs: Collection[Mapping[str, Any]]) -> Any:
+def _values(name: str, configs: Iterable[_Fields]) -> set[Any]:
+    """The values of a field in the configs that have it."""
+    return {config[name] for config in configs if name in config}
+
+
+def _common(name: str, configs: Collection[_Fields]) -> Any:
     """The value that all configs have; None where they differ."""
     values = {config.get(name) for config in configs}
     return values.pop() if len(values) == 1 else None
@@ -165,7 +197,7 @@ def _sizes(replicas: pd.DataFrame) -> dict[str, tuple[Any, ...]]:
 def _tied_to_size(
     name: str,
     conditions: Mapping[str, Any],
-    fields: Mapping[str, Mapping[str, Any]],
+    fields: Mapping[str, _Fields],
     sizes: Mapping[str, tuple[Any, ...]],
 ) -> bool:
     """Whether a field differs within a condition, but never between its trials of one width and horizon."""

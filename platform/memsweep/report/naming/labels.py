@@ -35,18 +35,14 @@ class Labels:
 
     def __init__(self, conditions: Sequence[Condition]) -> None:
         self._conditions = list({tuple(condition.values()): condition for condition in conditions}.values())
-        names = list(self._conditions[0]) if self._conditions else []
+        names = [*next(iter(self._conditions), {})]
         self._task_fields = [name for name in names if name.startswith("task.") and name != KERNEL]
         fixed = [name for name in names if name.partition(".")[0] == "task" or name in _NAMES]
         others = [name for name in names if name not in fixed]
         # A field that only follows from the model, say, tells nothing apart: it is reported once, not in every label.
         self.machine_fields = self._needed(others, fixed)
-        self.following = tuple(
-            name
-            for name in others
-            if name not in self.machine_fields and len({c[name] for c in self._conditions} - {None}) > 1
-        )
-        self._varied = [name for name in _NAMES if name in names and self._varies(name)]
+        self.following = tuple(name for name in others if name not in self.machine_fields and self._has_several(name))
+        self._varied = [name for name in _NAMES if self._varies(name)]
         self._memories: dict[tuple[Any, ...], str] = {}
 
     def _needed(self, fields: Sequence[str], fixed: Sequence[str]) -> list[str]:
@@ -131,7 +127,11 @@ class Labels:
 
     def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
         rows = self._conditions if conditions is None else conditions
-        return len({condition[name] for condition in rows}) > 1
+        return len({condition.get(name) for condition in rows}) > 1
+
+    def _has_several(self, name: str) -> bool:
+        """Whether a field differs between the conditions that have it."""
+        return len({condition[name] for condition in self._conditions} - {None}) > 1
 
     def _varies_within(self, name: str, columns: Sequence[str]) -> bool:
         """Whether a field differs between conditions that agree in all of these columns."""

@@ -163,12 +163,21 @@ def _layout(
     if len(machines) <= _ACROSS and len(memories) <= 2 * _ACROSS:
         rows = [(memory, [cells.get((memory, machine)) for machine in machines]) for memory in memories]
         return Grid(ball, title, corner, machines, {"": rows}, True, bound)
+    return Grid(ball, title, "under", memories, _by_family(cells, memories, families), False, bound)
+
+
+def _by_family(
+    cells: Mapping[tuple[str, str], GridCell],
+    memories: Sequence[str],
+    families: Sequence[tuple[str, Sequence[tuple[str, str]]]],
+) -> dict[str, list[tuple[str, list[GridCell | None]]]]:
+    """The heading of each family -> a row for each of its machines, with a cell for each memory."""
     groups: dict[str, list[tuple[str, list[GridCell | None]]]] = {}
     for family, members in families:
         for machine, member in members:
             row = (member, [cells.get((memory, machine)) for memory in memories])
             groups.setdefault(family, []).append(row)
-    return Grid(ball, title, "under", memories, groups, False, bound)
+    return groups
 
 
 def _cell(index: int, finding: Finding) -> GridCell:

@@ -53,13 +53,18 @@ def finite(
         known = [value for value in column if math.isfinite(value)]
         if logarithms(numbers, known):
             column = [math.log(value) if math.isfinite(value) else value for value in column]
-            known = [math.log(value) for value in known]
-        low, high = (min(known), max(known)) if known else (0.0, 0.0)
-        far = high - low or max(abs(high), 1.0)
-        ends = {math.inf: high + far, -math.inf: low - far}
-        bad = ends[math.inf if mode == "min" else -math.inf]
-        columns.append([ends.get(value, bad if math.isnan(value) else value) for value in column])
+        columns.append(_brought_near(column, mode))
     return {number: tuple(column[place] for column in columns) for place, (number, _) in enumerate(ended)}
+
+
+def _brought_near(column: Sequence[float], mode: str) -> list[float]:
+    """Finite values alone: infinite ones come to lie a whole range beyond the others, and NaN at the bad end."""
+    known = [value for value in column if math.isfinite(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    far = high - low or max(abs(high), 1.0)
+    ends = {math.inf: high + far, -math.inf: low - far}
+    bad = ends[math.inf if mode == "min" else -math.inf]
+    return [ends.get(value, bad if math.isnan(value) else value) for value in column]
 
 
 def sampler(

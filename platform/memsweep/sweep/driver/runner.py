@@ -110,12 +110,11 @@ def run(
     """
     workspace = Path(workspace).resolve()
     store = Store(Location.at(results) / folder_name(plan.sweep.name))
-    while not plan.packs:
-        if (following := next_plan(RunSummary())) is None:
-            if plan.trials:
-                _journal(plan, store)
-            return RunSummary()
-        plan = following
+    plan = _with_packs(plan, next_plan)
+    if not plan.packs:
+        if plan.trials:
+            _journal(plan, store)
+        return RunSummary()
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage, slots_there = False, False, "", "", 1
     active = ActiveLimits(limits or Limits())
@@ -147,6 +146,13 @@ def run(
         profile = Profile(scheduler.phases.seconds, slots_there, time.monotonic() - began)
     limit = active.reached if interrupted and not lost and not outage else ""
     return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile)
+
+
+def _with_packs(plan: Plan, next_plan: NextPlan) -> Plan:
+    """The first of a plan and those that follow it that has something to run; the last one where none has."""
+    while not plan.packs and (following := next_plan(RunSummary())) is not None:
+        plan = following
+    return plan
 
 
 def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:

@@ -176,29 +176,20 @@ def estimate(
         result = benchmark(groups, arithmetic, threads(resources), workspace, seconds, keep)
         why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
-    lengths = [[prices.pack(pack.trials) for pack in wave.packs] for wave in waves]
-    times = [wave.times for wave in waves]
-    sure = [kind for kind, measured in result.measured.items() if measured.levels >= _SURE_LEVELS]
-    trials = {kind: len(programs[kind].trials) for kind in result.measured}
-    disk, weights = (
-        sum(getattr(measured, name) * trials[kind] for kind, measured in result.measured.items())
-        for name in ("disk", "weights")
-    )
+    lengths = [(prices.packs(wave), wave.times) for wave in waves]
     return Estimate(
-        seconds=sum(makespan(packs, slots_here) * n for packs, n in zip(lengths, times, strict=True))
-        if slots_here
-        else None,
+        seconds=sum(makespan(packs, slots_here) * times for packs, times in lengths) if slots_here else None,
         slots=slots_here,
-        work=sum(sum(packs) * n for packs, n in zip(lengths, times, strict=True)),
+        work=sum(sum(packs) * times for packs, times in lengths),
         measured=prices.share(result.measured),
         kinds=(len(programs), len(result.measured)),
         memory=max((measured.memory for measured in result.measured.values()), default=0),
-        disk=disk / max(1, sum(trials.values())),
-        weights=weights / max(1, sum(trials.values())),
+        disk=prices.bytes_of_a_trial("disk"),
+        weights=prices.bytes_of_a_trial("weights"),
         rows=sum(len(pack.trials) * wave.times for wave in waves for pack in wave.packs),
         why_not=tuple(why_not),
         starting=result.starting,
-        factor=MEASURED_FACTOR if prices.share(sure) >= _SURE_SHARE else MODEL_FACTOR,
+        factor=prices.factor,
     )
 
 
@@ -266,15 +257,27 @@ def _slots(resources: ResourcesConfig) -> tuple[int, str]:
 
 @dataclass
 class _Prices:
-    """Seconds of programs: measured ones, else the cost model's on the scale of measured ones."""
+    """Seconds of programs: measured ones, else the cost model's on the scale of measured ones; and bytes of trials."""
 
     programs: Mapping[str, _Program]
     measured: Mapping[str, Measured]
     _ratios: dict[str, float] = field(default_factory=dict)
 
-    def pack(self, trials: Iterable[PlannedTrial]) -> float:
-        """Seconds of a pack."""
-        return sum(map(self._program, _configs(trials)))
+    def packs(self, wave: Wave) -> list[float]:
+        """Seconds of each pack of a wave."""
+        return [sum(map(self._program, _configs(pack.trials))) for pack in wave.packs]
+
+    def bytes_of_a_trial(self, kind_of_files: str) -> float:
+        """Bytes of one stored trial, ``disk`` or ``weights``: the mean over the measured programs."""
+        trials = {kind: len(self.programs[kind].trials) for kind in self.measured}
+        whole = sum(getattr(measured, kind_of_files) * trials[kind] for kind, measured in self.measured.items())
+        return whole / max(1, sum(trials.values()))
+
+    @property
+    def factor(self) -> float:
+        """The seconds hold within it."""
+        sure = [kind for kind, measured in self.measured.items() if measured.levels >= _SURE_LEVELS]
+        return MEASURED_FACTOR if self.share(sure) >= _SURE_SHARE else MODEL_FACTOR
 
     def share(self, kinds: Iterable[str]) -> float:
         """The part of the work, by the cost model, that these kinds are."""

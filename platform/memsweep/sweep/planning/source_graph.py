@@ -54,6 +54,10 @@ _C_COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*
 
 Definition = tuple[str, str]
 """Name of a module and a name at its top, or ``WHOLE``."""
+References = dict[str, Definition]
+"""Spelling of a name in a text -> the definition that it stands for."""
+Branch = tuple[Definition, str, References]
+"""Its condition, the hash of its text, and the references in it."""
 Cut = Callable[[Definition], bool]
 """Whether a definition is left out of a closure."""
 
@@ -64,8 +68,8 @@ class Module:
 
     Attributes:
         texts: name of a definition -> hash of its text.
-        references: name of a definition -> {spelling in its text: the definition it stands for}.
-        branches: name of a definition -> the condition, hash and references of each of its branches.
+        references: name of a definition -> the references in its text.
+        branches: name of a definition -> its branches.
         mentions: name of a definition -> the words in its text.
         members: name of a class -> its later members, which are definitions as well.
         bases: name of a class -> its bases; None for one that is not part of the graph.
@@ -74,8 +78,8 @@ class Module:
     """
 
     texts: dict[str, str] = field(default_factory=dict)
-    references: dict[str, dict[str, Definition]] = field(default_factory=dict)
-    branches: dict[str, list[tuple[Definition, str, dict[str, Definition]]]] = field(default_factory=dict)
+    references: dict[str, References] = field(default_factory=dict)
+    branches: dict[str, list[Branch]] = field(default_factory=dict)
     mentions: dict[str, set[str]] = field(default_factory=dict)
     members: dict[str, list[Member]] = field(default_factory=dict)
     bases: dict[str, list[Definition | None]] = field(default_factory=dict)
@@ -191,7 +195,7 @@ class SourceGraph:
                 waiting += self._module(found[0]).bases.get(found[1], ())
         return False
 
-    def _parts(self, definition: Definition, cut: Cut) -> Iterator[tuple[str, dict[str, Definition]]]:
+    def _parts(self, definition: Definition, cut: Cut) -> Iterator[tuple[str, References]]:
         """Hash and references of everything that counts with a definition."""
         name, word = definition
         module = self._module(name)
@@ -211,36 +215,29 @@ class SourceGraph:
             yield f"{text} {sorted(meanings.items())}"
 
     def _read(self, name: str, path: Path) -> Module:
-        module = Module()
         if path.suffix != ".py":
-            module.texts[_EFFECTS], module.references[_EFFECTS] = _hash(path.read_bytes()), {}
-            return module
+            return Module({_EFFECTS: _hash(path.read_bytes())}, {_EFFECTS: {}})
         try:
             tree = ast.parse(path.read_bytes())
         except (SyntaxError, ValueError):  # nothing can have imported it
-            return module
-        imports = _Imports(name if path.name == "__init__.py" else name.rpartition(".")[0], self._find)
-        within = [(node, [each for each in ast.walk(node) if type(each) in _IMPORTS]) for node in tree.body]
-        module.outside = _top_names(each for _, found in within for each in found)
+            return Module()
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        return self._read_tree(name, tree, _Imports(package, self._find))
+
+    def _read_tree(self, name: str, tree: ast.Module, imports: _Imports) -> Module:
+        within = [(node, _imports_in(node)) for node in tree.body]
+        module = Module(outside=_top_names(each for _, found in within for each in found))
         within = [(node, found) for node, found in within if not _is_type_only(node)]
-        for node, _ in within:
-            module.imports |= imports.bound_by([node])
+        module.imports = imports.bound_by(node for node, _ in within)
         defined = {word: (name, word) for node, _ in within for word in names_bound(node)}
         texts: dict[str, list[str]] = {}
-        if self._is_whole(name):  # an import runs another foreign module, whether or not its names are used
-            texts.setdefault(_EFFECTS, [])
-            imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values() if self._is_whole(source)}
-            module.references.setdefault(_EFFECTS, {}).update({f"import {each}": (each, WHOLE) for each in imported})
+        if self._is_whole(name):
+            texts[_EFFECTS], module.references[_EFFECTS] = [], self._foreign_imports(tree, imports)
         for node, found in within:
             if type(node) in _IMPORTS or _is_text(node):
                 continue
             known = defined | module.imports | imports.bound_by(found)
-            statements = [(word, node) for word in names_bound(node) or [_EFFECTS]]
-            if isinstance(node, ast.ClassDef) and not self._is_whole(name):
-                module.bases[node.name] = [_base(each, known) for each in bases(node)]
-                module.members[node.name] = [each for each in take_later(node) if each.name not in SENTENCES]
-                statements += [(each.key, each.node) for each in module.members[node.name]]
-            for word, statement in statements:
+            for word, statement in self._statements(name, node, known, module):
                 text, references, branches, words = _plain(statement, known)
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
@@ -248,6 +245,20 @@ class SourceGraph:
                 module.mentions.setdefault(word, set()).update(words)
         module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
         return module
+
+    def _foreign_imports(self, tree: ast.Module, imports: _Imports) -> References:
+        """Imports of other foreign modules: each runs its module, whether or not its names are used."""
+        imported = imports.bound_by(ast.walk(tree)).values()
+        return {f"import {source}": (source, WHOLE) for source, _ in imported if self._is_whole(source)}
+
+    def _statements(self, name: str, node: ast.stmt, known: References, module: Module) -> list[tuple[str, ast.stmt]]:
+        """A statement after each name that it binds; of a class, notes its bases and later members, which follow it."""
+        statements = [(word, node) for word in names_bound(node) or [_EFFECTS]]
+        if isinstance(node, ast.ClassDef) and not self._is_whole(name):
+            module.bases[node.name] = [_base(each, known) for each in bases(node)]
+            module.members[node.name] = [each for each in take_later(node) if each.name not in SENTENCES]
+            statements += [(each.key, each.node) for each in module.members[node.name]]
+        return statements
 
 
 @dataclass(frozen=True)
@@ -262,9 +273,9 @@ class _Imports:
     package: str
     find: Callable[[str], Path | None]
 
-    def bound_by(self, nodes: Iterable[ast.AST]) -> dict[str, Definition]:
+    def bound_by(self, nodes: Iterable[ast.AST]) -> References:
         """Names that imports among these nodes bind to modules of the graph, or to definitions in them."""
-        bound: dict[str, Definition] = {}
+        bound: References = {}
         for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
@@ -297,8 +308,7 @@ class _Stripper(ast.NodeTransformer):
         if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
             kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
             self.branches += [each for each in kept if _is_branch(each)]
-            kept = [each for each in kept if not _is_branch(each)]
-            node.body = kept or [ast.Pass()]  # type: ignore[attr-defined]
+            node.body = [each for each in kept if not _is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -340,12 +350,8 @@ def _is_type_only(node: ast.AST) -> bool:
 
 
 def _is_branch(node: ast.AST) -> bool:
-    return (
-        isinstance(node, ast.If)
-        and not node.orelse
-        and isinstance(node.test, ast.Call)
-        and _is_named(node.test.func, _BRANCHES)
-    )
+    test = node.test if isinstance(node, ast.If) and not node.orelse else None
+    return isinstance(test, ast.Call) and _is_named(test.func, _BRANCHES)
 
 
 def _is_log(node: ast.AST) -> bool:
@@ -358,16 +364,14 @@ def _is_named(node: ast.AST, names: Collection[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def _base(node: ast.expr, known: dict[str, Definition]) -> Definition | None:
+def _base(node: ast.expr, known: References) -> Definition | None:
     """The definition that a base of a class stands for: of a class in a class, the outer one."""
     names = ast.unparse(node).split(".")
     module, word = known.get(names[0], ("", ""))
     return None if not module else (module, names[1]) if word == WHOLE and len(names) > 1 else (module, word)
 
 
-def _plain(
-    node: ast.stmt, known: dict[str, Definition]
-) -> tuple[str, dict[str, Definition], list[tuple[Definition, str, dict[str, Definition]]], set[str]]:
+def _plain(node: ast.stmt, known: References) -> tuple[str, References, list[Branch], set[str]]:
     """The text of a statement, which is stripped, by spelling the definitions that its names stand for, the same of
     its branches, after the condition of each, and the words in all of it.
 
@@ -380,8 +384,8 @@ def _plain(
     return *_read_text(stripped, known), branches, words
 
 
-def _read_text(stripped: ast.AST, known: dict[str, Definition]) -> tuple[str, dict[str, Definition]]:
-    references: dict[str, Definition] = {}
+def _read_text(stripped: ast.AST, known: References) -> tuple[str, References]:
+    references: References = {}
     for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
             module, name = known.get(each.value.id, ("", ""))
@@ -401,6 +405,10 @@ def _spelled(value: Any) -> str:
     if isinstance(value, list):
         return f"[{','.join(map(_spelled, value))}]"
     return repr(value)
+
+
+def _imports_in(statement: ast.stmt) -> list[ast.AST]:
+    return [each for each in ast.walk(statement) if type(each) in _IMPORTS]
 
 
 def _top_names(imports: Iterable[ast.AST]) -> set[str]:
@@ -424,13 +432,9 @@ def _other_code(folder: Path) -> Iterator[str]:
 
 def code_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
     """Files with these suffixes in a folder and in its sub-folders that are no packages, sorted."""
-    files: list[Path] = []
-    for path in folder.iterdir():
-        if path.is_dir() and not (path / "__init__.py").is_file():
-            files += code_below(path, suffixes)
-        elif path.suffix in suffixes and path.is_file():
-            files.append(path)
-    return sorted(files)
+    inner = [path for path in folder.iterdir() if path.is_dir() and not (path / "__init__.py").is_file()]
+    own = [path for path in folder.iterdir() if path.suffix in suffixes and path.is_file()]
+    return sorted([*own, *(path for each in inner for path in code_below(each, suffixes))])
 
 
 def _hash(content: bytes) -> str:

@@ -203,21 +203,26 @@ def recovered_statuses(
         if name in results:
             state = State(results[name])
             states[name] = status if status.state is state else status.to(state)
-        elif status.state is State.RUNNING and failures.get(name, {}).get("time", status.counted) != status.counted:
-            states[name] = status.to(State(failures[name]["outcome"]), failures[name])
-        elif status.given_up and status.state is not State.CANCELLED:
-            # its driver died between the last failure and another try, which nobody makes unasked
-            lacked_memory = status.kind.startswith(State.OUT_OF_MEMORY)
-            states[name] = replace(status, state=State.OUT_OF_MEMORY if lacked_memory else State.FAILED)
-        elif status.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or status.state.has_result:
-            states[name] = replace(status, state=State.QUEUED, since=now())
         else:
-            states[name] = status
+            states[name] = _without_result(status, failures.get(name, {}))
     gone = {name: status for name, status in statuses.items() if name not in states}
     cancelled = {
         n: status if status.state is State.CANCELLED else status.to(State.CANCELLED) for n, status in gone.items()
     }
     return states | cancelled
+
+
+def _without_result(status: TrialStatus, failure: Mapping[str, Any]) -> TrialStatus:
+    """The state in which a trial of the plan that has no result starts; ``failure`` is its last one, if any."""
+    if status.state is State.RUNNING and failure.get("time", status.counted) != status.counted:
+        return status.to(State(failure["outcome"]), failure)
+    if status.given_up and status.state is not State.CANCELLED:
+        # its driver died between the last failure and another try, which nobody makes unasked
+        lacked_memory = status.kind.startswith(State.OUT_OF_MEMORY)
+        return replace(status, state=State.OUT_OF_MEMORY if lacked_memory else State.FAILED)
+    if status.state in (State.RUNNING, State.PREEMPTED, State.CANCELLED) or status.state.has_result:
+        return replace(status, state=State.QUEUED, since=now())
+    return status
 
 
 def ending(statuses: Mapping[str, TrialStatus], planned: Iterable[str]) -> str:

@@ -34,24 +34,33 @@ def require(value: Any, kind: Any, where: str, advice: str) -> None:
 
 def mismatch(value: Any, kind: Any, at: str = "it") -> str:
     """What is wrong with the type of a value: place, type that is allowed, type that was got; empty if nothing is."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
     if kind is Any:
         return ""
     if origin in (typing.Union, types.UnionType):
-        return "" if any(not mismatch(value, one) for one in arguments) else _sentence(value, kind, at)
+        return "" if any(not mismatch(value, one) for one in typing.get_args(kind)) else _sentence(value, kind, at)
     if typing.is_typeddict(kind) or dataclasses.is_dataclass(kind):
         return _of_fields(value, kind, at)
     if origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            return _sentence(value, kind, at)
-        pairs = [(f"a key of {at}", key, arguments[0]) for key in value]
-        pairs += [(f"{at}.{key}", inner, arguments[1]) for key, inner in value.items()]
-        return _first(pairs)
+        return _of_mapping(value, kind, at)
     if origin is not None and issubclass(origin, Sequence):
-        if not isinstance(value, list | tuple):
-            return _sentence(value, kind, at)
-        return _first([(f"{at}[{number}]", item, arguments[0]) for number, item in enumerate(value)])
+        return _of_sequence(value, kind, at)
     return "" if _is_scalar(value, kind) else _sentence(value, kind, at)
+
+
+def _of_mapping(value: Any, kind: Any, at: str) -> str:
+    if not isinstance(value, Mapping):
+        return _sentence(value, kind, at)
+    of_key, of_value = typing.get_args(kind)
+    pairs = [(f"a key of {at}", key, of_key) for key in value]
+    return _first([*pairs, *((f"{at}.{key}", inner, of_value) for key, inner in value.items())])
+
+
+def _of_sequence(value: Any, kind: Any, at: str) -> str:
+    if not isinstance(value, list | tuple):
+        return _sentence(value, kind, at)
+    of_item = typing.get_args(kind)[0]
+    return _first([(f"{at}[{number}]", item, of_item) for number, item in enumerate(value)])
 
 
 def _of_fields(value: Any, kind: Any, at: str) -> str:

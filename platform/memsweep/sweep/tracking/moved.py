@@ -9,7 +9,7 @@ import contextlib
 import os
 import sqlite3
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from memsweep.sweep.store.filesystem import Location
@@ -99,9 +99,14 @@ def _moves(database: sqlite3.Connection, root: str) -> list[tuple[str, str, str]
     moves = [move for move in default if move[1] != move[2] and _is_local(move[1])]
     for table, column in _PLACES.items():
         for (place,) in database.execute(f"SELECT DISTINCT {column} FROM {table}"):
-            if before := next((each for each in old if place and (place == each or place.startswith(f"{each}/"))), ""):
+            if before := _above(place, old):
                 moves.append((table, place, root + place[len(before) :]))
     return moves
+
+
+def _above(place: str | None, folders: Iterable[str]) -> str:
+    """Which of these folders a place is, or lies in; empty where it is none of them."""
+    return next((each for each in folders if place and (place == each or place.startswith(f"{each}/"))), "")
 
 
 def _is_local(place: str) -> bool:

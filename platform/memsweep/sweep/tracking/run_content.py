@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -231,12 +231,15 @@ def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     differ = {path for path, texts in values.items() if len(set(texts)) > 1}
     chosen = [path for path in (*_SIZES, *_PARTS) if path in differ]
     rest = sorted(differ.difference(chosen), key=lambda p: (not any(isinstance(e.get(p), str) for e in flat), p))
-    groups = [tuple(values[path][row] for path in chosen) for row in range(len(flat))]
     for path in rest:
-        finer = [(*group, text) for group, text in zip(groups, values[path], strict=True)]
-        if len(set(finer)) > len(set(groups)):
-            chosen, groups = [*chosen, path], finer
+        if _told_apart([*chosen, path], values) > _told_apart(chosen, values):
+            chosen.append(path)
     return chosen
+
+
+def _told_apart(paths: Collection[str], values: Mapping[str, Sequence[str]]) -> int:
+    """How many kinds of configs the values at these paths tell apart."""
+    return len({*zip(*(values[path] for path in paths), strict=True)})
 
 
 def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
