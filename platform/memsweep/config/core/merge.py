@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join
-from memsweep.config.core.reflect import Layout, config_of, default, layout, part_name
+from memsweep.config.core.reflect import Layout, config_of, default, layout
 
 
 def edited(cls: type | None, tree: Mapping[str, Any], edits: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _value_over(cls: type | None, known: Layout, key: str, held: Any, value: Any
         named = "name" in value if isinstance(value, Mapping) else False
         # a trial's task and model keep what stands beside the name; smaller parts are replaced with the name
         is_small = kind not in ("task", "model")
-        if named and isinstance(held, Mapping) and part_name(value) != part_name(held) and is_small:
+        if named and isinstance(held, Mapping) and value["name"] != held.get("name") and is_small:
             return _copy(value)
     if not isinstance(held, dict) or not isinstance(value, Mapping):
         return _copy(value)

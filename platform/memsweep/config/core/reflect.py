@@ -26,12 +26,14 @@ class Layout(NamedTuple):
         types: the resolved type of each.
         parts: the kind of the registered part that a field names; of these fields alone.
         deciders: the key of the field on which another depends; of the dependent fields alone.
+        opened: whether the dataclass is open.
     """
 
     fields: Mapping[str, dataclasses.Field[Any]]
     types: Mapping[str, Any]
     parts: Mapping[str, str]
     deciders: Mapping[str, str]
+    opened: bool
 
 
 def layout(cls: type | None) -> Layout:
@@ -52,6 +54,7 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
         {key: types[field.name] for key, field in fields.items()},
         {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
         {key: other for key in fields if (other := decider(cls, key)) is not None},
+        _own_keys(cls)[1] is not None,
     )
 
 
@@ -104,6 +107,11 @@ def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
     if opened is None or key_of(field) in own:
         return getattr(config, field.name)
     return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """The values of all of a config's ``keys``, by the name of the field."""
+    return {field.name: value_of(config, field) for field in keys(type(config)).values()}
 
 
 def decider(cls: type | None, key: str) -> str | None:

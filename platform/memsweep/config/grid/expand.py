@@ -14,7 +14,7 @@ from typing import Any
 from memsweep.config.core.build import INVALID, build_field
 from memsweep.config.core.merge import as_mapping, edited
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
-from memsweep.config.core.reflect import config_of, keys
+from memsweep.config.core.reflect import config_of, keys, layout
 from memsweep.config.grid.budget import BUDGET_KEY, NARROWEST_BELOW, Budgeted, budgeted, widest, without_budget
 from memsweep.config.grid.causes import Causes
 from memsweep.config.grid.chains import chain_problems, link_chains
@@ -122,8 +122,8 @@ class _Section:
         self.name = name
         self.values: dict[Indices, Any] = {}
         self._usual = usual or {}
-        self._field = keys(TrialConfig)[name]
-        self._base = {name: base.get(name, None if self._field.default is None else {})}
+        self._trial = layout(TrialConfig)
+        self._base = {name: base.get(name, None if self._trial.fields[name].default is None else {})}
         self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], name)]
         self._axes = {path: values for path, values in axes.items() if _sets(path, values, name)}
         known: list[Problem] = []
@@ -167,19 +167,19 @@ class _Section:
 
     def _make(self, data: Mapping[str, Any], problems: list[Problem]) -> Any:
         written = data[self.name]
-        config = config_of(TrialConfig, self._field, written) if self._usual else None
+        config = config_of(TrialConfig, self._trial.fields[self.name], written) if self._usual else None
         if config is not None and isinstance(held := as_mapping(written), Mapping):
             written = {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
         if self.name == "model" and isinstance(written, Mapping) and BUDGET_KEY in written:
             return self._make_budgeted(written, problems)
-        return build_field(TrialConfig, self._field, written, self.name, problems)
+        return build_field(self._trial, self.name, written, self.name, problems)
 
     def _make_budgeted(self, written: Mapping[str, Any], problems: list[Problem]) -> Any:
         settings, budget = without_budget(written, problems)
 
         def of(settings: Any) -> tuple[Any, list[Problem]]:
             wrong: list[Problem] = []
-            return build_field(TrialConfig, self._field, settings, self.name, wrong), wrong
+            return build_field(self._trial, self.name, settings, self.name, wrong), wrong
 
         model, wrong = of(settings)
         if wrong and budget is not None:  # they may be of the usual width alone, which the model will not have
