@@ -39,11 +39,12 @@ def calls_between(folder: Path, counts: Counter[tuple[str, str]]) -> Iterator[No
             if caller and called and caller != called:
                 counts[caller, called] += 1
 
+    before = sys.getprofile()
     sys.setprofile(count)
     try:
         yield
     finally:
-        sys.setprofile(None)
+        sys.setprofile(before)
 
 
 def of_config() -> None:

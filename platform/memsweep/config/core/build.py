@@ -67,7 +67,7 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
             problems.append(_missing_field(field, here))
     if len(problems) > before:
         return INVALID
-    return _construct(cls, arguments_of(cls, given) if known.opened else given, path, problems)
+    return _construct(cls, given, path, problems)
 
 
 def build_field(known: Layout, key: str, data: Any, path: str, problems: list[Problem]) -> Any:
@@ -159,7 +159,7 @@ def _conform_tuple(
 
 def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Problem]) -> Any:
     try:
-        instance = cls(**given)
+        instance = cls(**arguments_of(cls, given))
     except (TypeError, ValueError) as error:  # a __post_init__ that refuses
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID

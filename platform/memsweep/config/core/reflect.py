@@ -26,14 +26,12 @@ class Layout(NamedTuple):
         types: the resolved type of each.
         parts: the kind of the registered part that a field names; of these fields alone.
         deciders: the key of the field on which another depends; of the dependent fields alone.
-        opened: whether the dataclass is open.
     """
 
     fields: Mapping[str, dataclasses.Field[Any]]
     types: Mapping[str, Any]
     parts: Mapping[str, str]
     deciders: Mapping[str, str]
-    opened: bool
 
 
 def layout(cls: type | None) -> Layout:
@@ -54,7 +52,6 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
         {key: types[field.name] for key, field in fields.items()},
         {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
         {key: other for key in fields if (other := decider(cls, key)) is not None},
-        _own_keys(cls)[1] is not None,
     )
 
 
