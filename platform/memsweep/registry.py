@@ -4,19 +4,21 @@ A part registers itself with a decorator, and is then available by name. Registr
 could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
 ``Config`` dataclass. A base class may ask for more in ``registration_problem``.
 
-``discover`` imports what can register: the engine's own models, rules and measures, the built-in tasks, the workspace's
-``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A task of the
-workspace takes the place of a built-in one of its name; any other name belongs to one part.
+``discover`` finds what can register: the engine's own models, rules and measures, the built-in tasks, the workspace's
+``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A module of the
+engine is imported when one of its parts is asked for; everything else at once. A task of the workspace takes the place
+of a built-in one of its name; any other name belongs to one part.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import importlib.util
 import inspect
 import logging
-import pkgutil
+import re
 import sys
 import traceback
 import zlib
@@ -49,7 +51,12 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
 """Kinds whose parts get an empty Config where they write none."""
 
 _log = logging.getLogger(__name__)
+_OWN = ("memsweep.models", "memsweep.rules", "memsweep.measures")
+"""The packages of the engine in which parts register themselves."""
+_REGISTERS = re.compile(r'^@register_(\w+)\("(\w+)"\)', re.MULTILINE)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
+_waiting: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+"""By kind and name: the engine's module that registers a part, and is not imported before the part is asked for."""
 _folders: list[Path] = []
 _put_off: list[bool] = []
 """Holds something after ``discover_when_asked``, until the rest has been discovered."""
@@ -99,7 +106,9 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
             part.Config = _without_fields(part)  # type: ignore[attr-defined]
         if problem := _problem(kind, part):
             raise RegistryError(f"{kind} {name!r} ({getattr(part, '__qualname__', part)}) {problem}")
-        known = _parts[kind].get(name)
+        if _waiting[kind].get(name) == part.__module__:
+            del _waiting[kind][name]
+        known = _known(kind, name)
         # the same class again is a file that was imported twice, and harmless
         twice = known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part))
         if known is not None and twice and not _may_replace(known, part):
@@ -155,7 +164,12 @@ def _problem(kind: str, part: Any) -> str | None:
 
 def names(kind: str) -> list[str]:
     """The registered names of a kind, one of ``KINDS``, sorted."""
-    return sorted(_parts[kind])
+    return sorted(_parts[kind].keys() | _waiting[kind].keys())
+
+
+def loaded() -> list[type]:
+    """The registered classes whose modules are imported: all from outside of the engine, and what was asked for."""
+    return [part for parts in _parts.values() for part in parts.values()]
 
 
 def get(kind: str, name: str) -> Any:
@@ -164,17 +178,24 @@ def get(kind: str, name: str) -> Any:
     Raises:
         KeyError: no part of this kind has this name; the message lists the names that exist.
     """
-    if name not in _parts[kind] and _put_off:
+    if name not in names(kind) and _put_off:
         discover()
-    try:
-        return _parts[kind][name]
-    except KeyError:
-        raise KeyError(unknown(kind, name)) from None
+    part = _known(kind, name)
+    if part is None:
+        raise KeyError(unknown(kind, name))
+    return part
+
+
+def _known(kind: str, name: str) -> type | None:
+    """The registered class, whose module is imported where it has waited for this."""
+    if name in _waiting[kind]:
+        importlib.import_module(_waiting[kind].pop(name))
+    return _parts[kind].get(name)
 
 
 def unknown(kind: str, name: object) -> str:
     """The sentence that says that a name is not registered, with a suggestion and all names."""
-    known = _parts[kind]
+    known = names(kind)
     return f"{kind} {name!r} is not registered.{did_you_mean(name, known)} Registered {kind}s: {one_of(known)}."
 
 
@@ -189,7 +210,7 @@ def folders() -> list[Path]:
 
 
 def discover(workspace: Path | None = None) -> list[str]:
-    """Import everything that registers parts; safe to call again. The workspace decides ``folders``.
+    """Find everything that registers parts; safe to call again. The workspace decides ``folders``.
 
     Args:
         workspace: folder whose ``tasks/*.py`` and ``tasks/*/*.py`` are imported, but for names that begin with ``_``
@@ -199,9 +220,7 @@ def discover(workspace: Path | None = None) -> list[str]:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
     """
     _put_off.clear()
-    for package in ("memsweep.models", "memsweep.rules"):
-        _import_all(package)
-    _import_measures()
+    _index(*_OWN)
     task_folders = [builtin.folder(builtin.TASKS)]
     if workspace is not None:
         root = Path(workspace).resolve()
@@ -232,13 +251,12 @@ def _task_files(folder: Path) -> list[Path]:
 
 
 def discover_when_asked(package: str) -> None:
-    """Import what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
+    """Find what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
 
     For commands that read results: most models and tasks import torch, and a workspace's files are not needed. Where
     they come with the results, they are somebody else's program.
     """
-    _import_all(package)
-    _import_measures()
+    _index(package, "memsweep.measures")
     _load_plugins()  # any of them may have a measure, which a report has to know
     _put_off[:] = [True]
 
@@ -253,10 +271,24 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     return []
 
 
-def _import_all(name: str) -> None:
-    package = importlib.import_module(name)
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
+def _index(*packages: str) -> None:
+    """Let the parts of some packages of the engine wait for whoever asks for one."""
+    for package in packages:
+        for kind, name, module in _registered_in(package):
+            if name not in _parts[kind]:
+                _waiting[kind][name] = module
+
+
+@functools.cache
+def _registered_in(package: str) -> list[tuple[str, str, str]]:
+    """Kind, name and module of each part of a package, from its text: so nothing that is not used is imported."""
+    found = []
+    for folder in map(Path, importlib.import_module(package).__path__):
+        for path in sorted(folder.rglob("*.py")):
+            place = path.relative_to(folder).with_suffix("").parts
+            module = ".".join([package, *(place[:-1] if place[-1] == "__init__" else place)])
+            found += [(kind, name, module) for kind, name in _REGISTERS.findall(path.read_text(encoding="utf-8"))]
+    return found
 
 
 def _load_plugins() -> list[str]:
@@ -266,13 +298,6 @@ def _load_plugins() -> list[str]:
         owner = point.dist.name if point.dist else point.value
         broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
     return broken
-
-
-def _import_measures() -> None:
-    """Import the packages of the measures; each registers one, and imports the rest of itself when it is used."""
-    package = importlib.import_module("memsweep.measures")
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
 
 
 def _import_file(path: Path) -> None:

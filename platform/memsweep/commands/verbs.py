@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.commands import console
-from memsweep.commands.extend import extend_grid, extend_search
 from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
@@ -68,6 +67,8 @@ def retry(args: argparse.Namespace) -> Answer:
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
+    from memsweep.commands.extend import extend_grid, extend_search
+
     wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
     results = Location.at(args.results)
     plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)

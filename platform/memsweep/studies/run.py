@@ -139,7 +139,6 @@ class Run:
     def _check(self) -> None:
         """Refuses what cannot run here, before anything of the study is written."""
         from memsweep.sweep.planning.resources import slots, this_machine
-        from memsweep.sweep.ray.session import import_ray
         from memsweep.sweep.store.write_check import check_writable
         from memsweep.sweep.tracking.uri import tracking_uri
 
@@ -156,6 +155,8 @@ class Run:
         check_writable(self._results)
         search = self._sweep.search
         if search is not None and search.settings.scheduler.by_ray and not launch.inline:
+            from memsweep.sweep.ray.session import import_ray
+
             # Ray reads its settings when it is imported, and the scheduler's module imports it
             import_ray(launch.address)
 
@@ -204,12 +205,12 @@ class Run:
 
     def _choose_process(self) -> None:
         """Computes in this process, and says so, where nobody said where and nothing needs Ray."""
-        from memsweep.sweep.driver.placement import placement
-        from memsweep.sweep.estimate.estimate import waves
-
         launch, plan = self._place.launch, self._trials.plan
         if launch.inline is not None or launch.address is not None or (self._trials.complete and not plan.packs):
             return
+        from memsweep.sweep.driver.placement import placement
+        from memsweep.sweep.estimate.estimate import waves
+
         chosen = placement(self._sweep, waves(self._sweep, plan.packs))
         self._place = replace(self._place, launch=replace(launch, inline=chosen.inline))
         if chosen.inline:

@@ -93,10 +93,11 @@ def test_results_would_be_lost_in_a_folder_of_each_node(head: RayHead, drill: Dr
     assert "another folder on each node that the cluster has or can have" in ended.stderr
 
 
-def test_a_head_to_which_nobody_starts_a_worker(drill: Drill) -> None:
+def test_a_head_to_which_nobody_starts_a_worker(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS))  # nothing of the studies above is found here
     with ray_head(cpus=0) as alone:
-        code, said = swept(alone, drill, 'name="alone"', MEMSWEEP_NODE_WAIT="3")
+        code, said = swept(alone, drill, MEMSWEEP_NODE_WAIT="3")
     assert code == 4, said
     assert "waiting for nodes: " in said
     assert "no node with room for a pack (1 CPU core) came within 3 s. Nothing has been started." in said
-    assert not (drill.results / "alone" / "records").exists()
+    assert not (drill.results / STUDY / "records").exists()

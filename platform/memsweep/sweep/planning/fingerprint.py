@@ -297,8 +297,7 @@ def _top(module: str) -> str:
 
 def _is_local(top: str) -> bool:
     """Whether a module is no installed library, or one that a registered part comes from."""
-    named = ((kind, name) for kind in registry.KINDS for name in registry.names(kind))
-    if any(top == _top(registry.get(kind, name).__module__) for kind, name in named):
+    if any(top == _top(part.__module__) for part in registry.loaded()):
         return True
     folders = _folders(top)
     return bool(folders) and not any(map(_is_installed, folders))
