@@ -90,6 +90,8 @@ def test_a_study_is_measured_again_as_a_study_of_its_own(
         (["mine", "training.steps=3"], "training.steps: is no setting of a measurement"),
         (["mine", "perturbation.norm=foo"], "perturbation.norm: must be one of entrywise, spectral"),
         (["mine", "perturbation.error=exact", "~task.horizon"], "task.horizon: is no setting of a measurement"),
+        (["mine", "~perturbation.norm"], "perturbation.norm: cannot be removed from a stored study"),
+        (["mine", "perturbation=3"], "perturbation: must be a mapping of fields"),
         (["yours", "perturbation.norm=entrywise"], "there are no results of a study 'yours'"),
         (["perturbation.norm=entrywise"], "takes one study, got none"),
     ],

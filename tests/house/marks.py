@@ -1,8 +1,9 @@
-"""The marks of the house, as numbers: ``python tests/house/marks.py [size] [functions] [flow]``; all without a word.
+"""The marks of the house, as numbers: ``python tests/house/marks.py [size] [functions] [config] [flow]``, or all.
 
 ``flow`` runs a small sweep twice in one process and prints, of the second, the files of the engine in which a function
 runs, and the modules that are imported. ``functions`` counts the lines and the branches of functions. ``size`` counts
-lines. The numbers are read by people before and after a wall is moved; tests hold the few that are promises.
+lines. ``config`` counts those of ``config/``, and the calls from module to module in it while quickstart is loaded. The
+numbers are read by people before and after a wall is moved; tests hold the few that are promises.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import statistics
 import sys
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 ROOT = Path(__file__).resolve().parents[2]
 ENGINE = ROOT / "platform" / "memsweep"
+CONFIG = ENGINE / "config"
 STUDY = ("quickstart", "task.horizon=10,20", "model.width=2,3", "model.parameterization=exp", "training.seeds=2")
 SWEEP = ("sweep", *STUDY, "training.steps=20", "--inline", "--no-page")
 
@@ -100,6 +103,41 @@ def traced() -> Iterator[set[str]]:
         threading.setprofile(None)  # type: ignore[arg-type]  # typeshed forgets that this ends it
 
 
+@contextlib.contextmanager
+def calls_between(folder: Path, counts: Counter[tuple[str, str]]) -> Iterator[None]:
+    """Counts the calls in the block that go from one module of a folder to another: (caller, called) -> calls.
+
+    Each step of a generator counts, because control goes from one to the other. The import of a module does not.
+    """
+    place = f"{folder}/"
+
+    def look(frame: FrameType, event: str, _: object) -> None:
+        if event != "call" or frame.f_back is None or frame.f_code.co_name == "<module>":
+            return
+        caller, called = frame.f_back.f_code.co_filename, frame.f_code.co_filename
+        if caller != called and caller.startswith(place) and called.startswith(place):
+            counts[caller.removeprefix(place), called.removeprefix(place)] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def print_config() -> None:
+    from memsweep.config.load.study import load_study
+
+    load_study("quickstart", workspace=ROOT)  # what a process remembers counts no more
+    counts: Counter[tuple[str, str]] = Counter()
+    with calls_between(CONFIG, counts):
+        load_study("quickstart", workspace=ROOT)
+    print(f"config: {lines(str(CONFIG.relative_to(ROOT)))} lines; {counts.total()} calls from module to module")
+    for (caller, called), count in counts.most_common(8):
+        print(f"    {count} {caller} -> {called}")
+
+
 def print_size() -> None:
     files = sorted(ENGINE.rglob("*.py"), key=lambda path: -len(path.read_bytes().splitlines()))
     longest = {str(path.relative_to(ENGINE)): len(path.read_bytes().splitlines()) for path in files[:5]}
@@ -131,6 +169,6 @@ def print_flow() -> None:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or ["size", "functions", "flow"]
-    for name in asked:
-        {"size": print_size, "functions": print_functions, "flow": print_flow}[name]()
+    marks = {"size": print_size, "functions": print_functions, "config": print_config, "flow": print_flow}
+    for name in sys.argv[1:] or marks:
+        marks[name]()

@@ -10,7 +10,9 @@ from collections import Counter
 from pathlib import Path
 
 import grimp
+from marks import CONFIG, calls_between
 
+from memsweep.config.load.study import load_study
 from paths import ROOT, TESTS
 
 ENGINE = ROOT / "platform" / "memsweep"
@@ -113,3 +115,13 @@ def test_no_module_imports_itself_through_others() -> None:
     imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
     names = [{module.removeprefix("memsweep.") for module in circle} for circle in circles(imports)]
     assert names == []
+
+
+def test_a_study_takes_few_calls_to_become_a_configuration() -> None:
+    """From module to module of the room, the second time in a process: one tree is merged, and each part built once."""
+    load_study("quickstart", workspace=ROOT)
+    counts: Counter[tuple[str, str]] = Counter()
+    with calls_between(CONFIG, counts):
+        load_study("quickstart", ["task.kernel=exponential"], ROOT)
+    assert 100 < counts.total() < 850, counts
+    assert counts["load/tree.py", "core/merge.py"] < 10, counts

@@ -12,7 +12,7 @@ from searched_folder import FRESH, OPTIMISM, RUNG, SEEDS, STEPS, SearchedFolder
 from test_report_page import look
 
 from memsweep import report
-from memsweep.config.claims.types import Comparison
+from memsweep.config.schema.claims import Comparison
 from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, UNIFORM, Domain
 from memsweep.report import report_on
 from memsweep.report.analysis.contents import analyse

@@ -102,17 +102,15 @@ def model_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:
     Raises:
         ConfigError: a word sets no single value.
     """
-    from memsweep.config.core.merge import put
-    from memsweep.config.load.overrides import parse
+    from memsweep.config.core.merge import nested
+    from memsweep.config.load.overrides import FIELD, parse
 
-    changes, fields = parse(words, workspace.resolve()), dict[str, Any]()
-    more = [path for path, _ in changes.axes] + changes.removed + changes.removed_axes + changes.groups
+    changes = parse(words, workspace.resolve())
+    more = [edit.place for edit in changes.edits if edit.meaning != FIELD or edit.removes]
     problems = changes.problems + [
         f"{path}: one value is expected. Write FIELD=VALUE, such as arguments.layers=2"
-        for path in [*more, *(path for path, _ in changes.search)]
+        for path in [*more, *changes.groups]
     ]
     if problems:
         raise ConfigError(problems, SOURCE)
-    for path, value in changes.values:
-        put(fields, path.removeprefix("model.").split("."), value)
-    return fields
+    return nested((path.removeprefix("model."), value) for path, value in changes.values)

@@ -14,13 +14,13 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.claims.sections import COLUMNS, VERDICTS
-from memsweep.config.claims.types import DIRECTIONS
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.reflect import default, hints, keys, nested_config, registered_kind
 from memsweep.config.describe import paragraph, plain_default
 from memsweep.config.grid.budget import BUDGET_KEY, BUDGET_MEANS, PARAMETERS
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.claims import DIRECTIONS
 from memsweep.config.schema.protocols import PROTOCOLS
 from memsweep.config.schema.search import CHOICE, INT, KINDS, LOG_INT
 from memsweep.config.schema.study import KEEP

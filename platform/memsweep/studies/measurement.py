@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.config.core.build import section
-from memsweep.config.core.merge import leaves, merge, put
-from memsweep.config.load.overrides import Overrides, parse
+from memsweep.config.core.merge import edited, leaves
+from memsweep.config.load.overrides import FIELD, Overrides, parse
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
@@ -87,14 +87,15 @@ def settings(words: Sequence[str], workspace: Path) -> Overrides:
 
 def _refused(changes: Overrides) -> Iterator[str]:
     """Why overrides are none of a measurement, a sentence each."""
-    paths = [path for path, _ in [*changes.values, *changes.axes]] + [*changes.removed, *changes.groups]
-    paths += [f"grid.{path}" for path in changes.removed_axes] + [f"search.{path}" for path, _ in changes.search]
-    for path in paths:
+    for path in [*(edit.place for edit in changes.edits), *changes.groups]:
         if path != NAME and path.partition(".")[0] != SECTION:
             yield (
                 f"{path}: is no setting of a measurement, which takes {SECTION}.* and {NAME}. To train with other "
                 "settings, run memsweep sweep."
             )
+    for path in changes.removed(FIELD):
+        if path == NAME or path.partition(".")[0] == SECTION:
+            yield f"{path}: cannot be removed from a stored study. Give it the value that it is to have."
 
 
 def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[str, Any]) -> tuple[TrialConfig, ...]:
@@ -107,11 +108,9 @@ def _rows(rows: Sequence[TrialConfig], values: Mapping[str, Any], axes: Mapping[
     fixed = [leaf for path, value in values.items() for leaf in leaves(value, path)]
     for row in rows:
         for choice in itertools.product(*axes.values()):
-            entry: dict[str, Any] = {}
-            for place, set_to in [*fixed, *zip(axes, choice, strict=True)]:
-                put(entry, place.split("."), set_to)
-            data = merge(PerturbationConfig, to_dict(row.perturbation), entry.get(SECTION, {}))
-            changed = section(PerturbationConfig, data, SECTION, problems)
+            edits = [*fixed, *zip(axes, choice, strict=True)]
+            data = edited(TrialConfig, {SECTION: to_dict(row.perturbation)}, edits)
+            changed = section(PerturbationConfig, data[SECTION], SECTION, problems)
             if changed is not None:
                 trial = dataclasses.replace(row, perturbation=changed)
                 problems += [f"{problem}." for problem in trial.problems()]

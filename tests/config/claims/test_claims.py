@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from config_study import BASE, load, problems
-from memsweep.config.claims.types import Claim, claims_from_dict
+from memsweep.config.schema.claims import Claim, claims_from_dict
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
 

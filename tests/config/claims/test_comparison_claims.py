@@ -12,7 +12,7 @@ import pytest
 from config_study import BASE, load, problems, scaled_parameterization
 from memsweep.config.claims.comparisons import EXAMPLE, Cells
 from memsweep.config.claims.sections import study_claims
-from memsweep.config.claims.types import Claims, Comparison, claims_from_dict
+from memsweep.config.schema.claims import Claims, Comparison, claims_from_dict
 from memsweep.config.schema.search import Domain, Search, SearchConfig
 from memsweep.report.analysis.claims import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame
 from memsweep.report.read.study import Study, load_study

@@ -8,6 +8,7 @@ import pytest
 
 from config_study import BASE, load, only, problems, scaled_parameterization
 from memsweep.config.load import study_files
+from memsweep.config.load.overrides import AXIS, FIELD, REMOVED, SEARCHED, Edit, parse
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 
@@ -18,6 +19,30 @@ grid:
   model.width: [2, 4]
 """
 STUDY = f"# The head\n# in two lines\n\n# not this\n{BASE}{GRID}"
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning", "path", "value"),
+    [
+        ("model.width=3", FIELD, "model.width", 3),
+        ("model.width=3,4", AXIS, "model.width", [3, 4]),
+        ("~model.width", FIELD, "model.width", REMOVED),
+        ("grid.model.width=[3,4]", AXIS, "model.width", [3, 4]),
+        ("grid={model: {width: [3]}}", AXIS, "model.width", [3]),
+        ("~grid.model.width", AXIS, "model.width", REMOVED),
+        ("~grid", AXIS, "", REMOVED),
+        ("search.model.width={int: [2, 4]}", SEARCHED, "model.width", {"int": [2, 4]}),
+        ("search.trials=9", SEARCHED, "trials", 9),
+        ("~search.model.width", SEARCHED, "model.width", REMOVED),
+        ("~search", SEARCHED, "", REMOVED),
+    ],
+)
+def test_the_first_key_says_what_a_path_means(
+    word: str, meaning: str, path: str, value: object, tmp_path: Path
+) -> None:
+    read = parse([word], tmp_path)
+    assert (read.problems, read.groups) == ([], [])
+    assert read.edits == [Edit(meaning, path, value)]
 
 
 def test_a_value_is_set_whether_or_not_the_file_mentions_it(tmp_path: Path) -> None:

@@ -23,11 +23,11 @@ from arena_files import write_arena
 from engine import trial
 from image_files import write_cifar, write_mnist
 from memsweep import registry
-from memsweep.config.claims.types import Claims
 from memsweep.config.core.build import config_from
 from memsweep.config.core.fields import setting
 from memsweep.config.core.reflect import default, keys, value_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.claims import Claims
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.training import TrainingConfig

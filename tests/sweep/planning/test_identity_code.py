@@ -54,6 +54,14 @@ def test_a_chained_trial_counts_the_code_of_those_before_it(monkeypatch: pytest.
     assert identity(trial()) == alone
 
 
+def test_the_code_that_reads_configs_moves_no_trial_chained_or_not() -> None:
+    chained = dataclasses.replace(trial(), chain=ChainConfig(along="model.width", first=1.0, earlier=(2,)))
+    for config in (trial(), chained):
+        read = [each for each in code_closure(config) if each[0].startswith("memsweep.config")]
+        assert not [each for each in read if each[0].startswith(("memsweep.config.core", "memsweep.config.schema.can"))]
+        assert (("memsweep.config.schema.chain", "resolve_chain") in read) is (config is chained)
+
+
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory: pytest.TempPathFactory) -> list[TrialConfig]:
     """Trials that together name every registered part, each with other code; tasks that read data sets are left out."""

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.types import DIRECTIONS, Comparison, at_path
 from memsweep.config.core.problems import join, phrase, sentence, show
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
+from memsweep.config.schema.claims import DIRECTIONS, Comparison, at_path
 from memsweep.config.schema.search import BALL_OF, METRICS, TEST, Search, same
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import did_you_mean, one_of

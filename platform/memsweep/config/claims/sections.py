@@ -21,9 +21,9 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.claims.comparisons import EXAMPLE, Cells, read_comparisons
-from memsweep.config.claims.types import Claim, Claims
 from memsweep.config.core.problems import join, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys, part_config
+from memsweep.config.schema.claims import Claim, Claims
 from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"

@@ -11,9 +11,8 @@ from typing import Any, Final, TypeVar
 from memsweep import registry
 from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
-from memsweep.config.core.merge import as_mapping
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
-from memsweep.config.core.reflect import arguments_of, default, hints, keys, part_config, registered_kind, value_of
+from memsweep.config.core.reflect import Layout, arguments_of, default, layout, part_config, values_of
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
@@ -53,34 +52,34 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         problems: collects what is wrong.
         fallback: an instance of ``cls`` that gives the fields which ``data`` leaves out (None: the class's defaults).
     """
+    known = layout(cls)
     if not isinstance(data, Mapping):
-        problems.append(Problem(path, f"must be a mapping of fields ({one_of(keys(cls))})", show(data)))
+        problems.append(Problem(path, f"must be a mapping of fields ({one_of(known.fields)})", show(data)))
         return INVALID
     before = len(problems)
-    problems += [_unknown_field(cls, path, key) for key in data if key not in keys(cls)]
-    given: dict[str, Any] = {}
-    for key, field in keys(cls).items():
+    problems += [_unknown_field(cls, known, path, key) for key in data if key not in known.fields]
+    given = values_of(fallback) if isinstance(fallback, cls) else {}
+    for key, field in known.fields.items():
+        here = f"{path}.{key}" if path else key
         if key in data and data[key] != UNSET:
-            given[field.name] = build_field(cls, field, data[key], join(path, key), problems)
-        elif isinstance(fallback, cls):
-            given[field.name] = value_of(fallback, field)
-        elif default(field) is dataclasses.MISSING:
-            problems.append(_missing_field(field, join(path, key)))
+            given[field.name] = build_field(known, key, data[key], here, problems)
+        elif field.name not in given and _is_required(field):
+            problems.append(_missing_field(field, here))
     if len(problems) > before:
         return INVALID
     return _construct(cls, given, path, problems)
 
 
-def build_field(cls: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
-    """The value of one field of ``cls`` from plain data, or INVALID with the reasons added to ``problems``."""
-    kind = registered_kind(field)
-    if kind is not None:
-        return _build_part(kind, field, data, path, problems)
-    return _conform(hints(cls)[field.name], field, data, path, problems)
+def build_field(known: Layout, key: str, data: Any, path: str, problems: list[Problem]) -> Any:
+    """The value of one field from plain data, or INVALID with the reasons added to ``problems``."""
+    field = known.fields[key]
+    if key in known.parts:
+        return _build_part(known.parts[key], field, data, path, problems)
+    return _conform(known.types[key], field, data, path, problems)
 
 
 def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
-    known, written = one_of(registry.names(kind)), as_mapping(data)
+    known, written = one_of(registry.names(kind)), {"name": data} if isinstance(data, str) else data
     if not isinstance(written, Mapping):
         rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
         problems.append(Problem(path, rule, f"{show(data)}{values.several_values(data, path)}"))
@@ -169,10 +168,14 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     return INVALID if wrong else instance
 
 
-def _unknown_field(cls: type, path: str, key: object) -> Problem:
+def _unknown_field(cls: type, known: Layout, path: str, key: object) -> Problem:
     owner = f"the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else path or "a trial"
-    rule = f"{owner} has no field {key!r}.{did_you_mean(key, keys(cls))} Fields: {one_of(keys(cls))}"
+    rule = f"{owner} has no field {key!r}.{did_you_mean(key, known.fields)} Fields: {one_of(known.fields)}"
     return Problem(join(path, key), rule, kind=UNKNOWN)
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _missing_field(field: dataclasses.Field[Any], path: str) -> Problem:

@@ -1,13 +1,25 @@
-"""Merges later settings into earlier ones: an entry of the grid or an override into the base of a study."""
+"""Edits of a study's tree: values at dotted paths, and later settings over earlier ones."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join
-from memsweep.config.core.reflect import config_of, decider, default, keys, part_name, registered_kind
+from memsweep.config.core.reflect import Layout, config_of, default, layout
+
+
+def edited(cls: type | None, tree: Mapping[str, Any], edits: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """``tree`` with a value at each of these dotted paths, by the rules of ``merge``; later edits win over earlier."""
+    return merge(cls, tree, nested(edits))
+
+
+def nested(edits: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Values at dotted paths as one nested entry; later ones win over earlier."""
+    entry: dict[str, Any] = {}
+    for path, value in edits:
+        put(entry, path.split("."), value)
+    return entry
 
 
 def put(entry: dict[str, Any], path: Sequence[str], value: Any) -> None:
@@ -51,53 +63,60 @@ def leaves(value: Any, path: str = "", whole: Container[str] = ()) -> Iterator[t
         yield path, value
 
 
-def merge(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """``base`` with the keys of ``entry`` over it.
+def merge(cls: type | None, tree: Mapping[str, Any], *entries: Mapping[str, Any]) -> dict[str, Any]:
+    """A new tree: ``tree`` with the keys of the entries over it, one entry after the other.
 
-    Where the entry changes a field on which others depend (``depends_on``), the base's values of the others are
+    Where an entry changes a field on which others depend (``depends_on``), the tree's values of the others are
     dropped, unless the entry sets them too, because they belonged to the old choice.
 
     Args:
-        cls: the config dataclass that both describe (None: not known; then plain nested merging).
-        base: plain data.
-        entry: plain data; a nested part of another name replaces the base's part wholly.
+        cls: the config dataclass that all describe (None: not known; then plain nested merging).
+        tree: plain data.
+        entries: plain data; a nested part of another name replaces the tree's part wholly.
     """
-    fields = keys(cls)
-    result = _copy(base)
-    for key, value in entry.items():
-        field = fields.get(key)
-        result[key] = _over(cls, field, result.get(key), value)
-    for key in dropped_keys(cls, base, entry):
-        result.pop(key, None)
+    result: dict[str, Any] = _copy(tree)
+    for entry in entries:
+        result = _over(cls, result, entry)
     return result
 
 
-def _over(cls: type | None, field: dataclasses.Field[Any] | None, held: Any, value: Any) -> Any:
-    if field is not None and registered_kind(field) is not None:
+def _over(cls: type | None, tree: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """``tree``, which is changed, under an entry."""
+    known = layout(cls)
+    dropped = _dropped(known, tree, entry)
+    for key, value in entry.items():
+        tree[key] = _value_over(cls, known, key, tree.get(key), value)
+    for key in dropped:
+        tree.pop(key, None)
+    return tree
+
+
+def _value_over(cls: type | None, known: Layout, key: str, held: Any, value: Any) -> Any:
+    kind = known.parts.get(key)
+    if kind is not None:
         held, value = as_mapping(held), as_mapping(value)
         named = "name" in value if isinstance(value, Mapping) else False
-        if named and isinstance(held, Mapping) and part_name(value) != part_name(held) and not _is_section(field):
+        # a trial's task and model keep what stands beside the name; smaller parts are replaced with the name
+        is_small = kind not in ("task", "model")
+        if named and isinstance(held, Mapping) and value["name"] != held.get("name") and is_small:
             return _copy(value)
-    if not isinstance(held, Mapping) or not isinstance(value, Mapping):
+    if not isinstance(held, dict) or not isinstance(value, Mapping):
         return _copy(value)
-    below = config_of(cls, field, {**held, **value}) if cls is not None and field is not None else None
-    return merge(below, held, value)
+    below = config_of(cls, known.fields[key], {**held, **value}) if cls is not None and key in known.fields else None
+    return _over(below, held, value)
 
 
-def _is_section(field: dataclasses.Field[Any]) -> bool:
-    """A trial's task and model keep what the base says beside the name; smaller parts are replaced with the name."""
-    return field.metadata["registered"] in ("task", "model")
+def dropped_keys(cls: type | None, tree: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+    """Keys whose values in the tree are dropped, because ``entry`` changes the field on which they depend."""
+    return _dropped(layout(cls), tree, entry)
 
 
-def dropped_keys(cls: type | None, base: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
-    """Keys whose base values are dropped, because ``entry`` changes the field on which they depend."""
-    fields = keys(cls)
+def _dropped(known: Layout, tree: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     dropped = []
-    for key in fields:
-        other = decider(cls, key)
-        if other is None or other not in entry or key in entry:
+    for key, other in known.deciders.items():
+        if other not in entry or key in entry:
             continue
-        before = base.get(other, default(fields[other]) if other in fields else None)
+        before = tree[other] if other in tree else default(known.fields[other]) if other in known.fields else None
         if entry[other] != before:
             dropped.append(key)
     return dropped

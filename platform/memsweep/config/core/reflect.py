@@ -11,11 +11,48 @@ import functools
 import inspect
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
 from memsweep.errors import RegistryError
+
+
+class Layout(NamedTuple):
+    """What is known of the fields of a config dataclass; each attribute is by YAML key.
+
+    Attributes:
+        fields: all of them, in order.
+        types: the resolved type of each.
+        parts: the kind of the registered part that a field names; of these fields alone.
+        deciders: the key of the field on which another depends; of the dependent fields alone.
+    """
+
+    fields: Mapping[str, dataclasses.Field[Any]]
+    types: Mapping[str, Any]
+    parts: Mapping[str, str]
+    deciders: Mapping[str, str]
+
+
+def layout(cls: type | None) -> Layout:
+    """The fields of a config dataclass, looked up once; other types have none.
+
+    Raises:
+        RegistryError: as of ``hints``.
+    """
+    return _layout(cls, tuple(keys(cls)))
+
+
+@functools.lru_cache(maxsize=512)
+def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
+    fields = keys(cls)
+    types = hints(cls) if cls is not None and fields else {}
+    return Layout(
+        fields,
+        {key: types[field.name] for key, field in fields.items()},
+        {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
+        {key: other for key in fields if (other := decider(cls, key)) is not None},
+    )
 
 
 def keys(cls: type | None) -> dict[str, dataclasses.Field[Any]]:
@@ -67,6 +104,11 @@ def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
     if opened is None or key_of(field) in own:
         return getattr(config, field.name)
     return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
+
+
+def values_of(config: Any) -> dict[str, Any]:
+    """The values of all of a config's ``keys``, by the name of the field."""
+    return {field.name: value_of(config, field) for field in keys(type(config)).values()}
 
 
 def decider(cls: type | None, key: str) -> str | None:

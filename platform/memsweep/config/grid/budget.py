@@ -48,20 +48,18 @@ class Budgeted:
         return not any(getattr(self.of_width(width), "problems", tuple)())
 
 
-def without_budget(written: Any, problems: list[Problem]) -> tuple[Any, Any]:
-    """A model's settings without ``parameters``, and that number; None where it is not given."""
-    if not isinstance(written, Mapping) or BUDGET_KEY not in written:
-        return written, None
-    rest = {key: value for key, value in written.items() if key != BUDGET_KEY}
+def without_budget(written: Mapping[str, Any], problems: list[Problem]) -> tuple[dict[str, Any], Any]:
+    """A model's settings without ``parameters``, and that number as it is written."""
+    rest, budget = {key: value for key, value in written.items() if key != BUDGET_KEY}, written[BUDGET_KEY]
     if "width" in rest:
         rule = "stands in place of model.width, and that is set, too. Leave one of them out (~grid.model.width)"
-        problems.append(Problem(PARAMETERS, rule, show(written[BUDGET_KEY])))
-    if isinstance(written[BUDGET_KEY], bool) or not isinstance(written[BUDGET_KEY], int) or written[BUDGET_KEY] < 1:
-        problems.append(Problem(PARAMETERS, "must be a whole number of at least 1", show(written[BUDGET_KEY])))
-    return rest, written[BUDGET_KEY]
+        problems.append(Problem(PARAMETERS, rule, show(budget)))
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        problems.append(Problem(PARAMETERS, "must be a whole number of at least 1", show(budget)))
+    return rest, budget
 
 
-def budgeted(model: Any, parameters: Any, written: Any, problems: list[Problem]) -> Any:
+def budgeted(model: Any, parameters: Any, written: Mapping[str, Any], problems: list[Problem]) -> Any:
     """A model with a budget; as it is without one, INVALID where it cannot have one.
 
     Args:

@@ -6,17 +6,16 @@ are built and checked once, and a trial is put together from finished sections.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.config.core.build import INVALID, build_field
-from memsweep.config.core.merge import as_mapping, merge, put
+from memsweep.config.core.merge import as_mapping, edited
 from memsweep.config.core.problems import REQUIRED, WHOLE, Problem, sentence
-from memsweep.config.core.reflect import config_of, default, keys
-from memsweep.config.grid.budget import NARROWEST_BELOW, Budgeted, budgeted, widest, without_budget
+from memsweep.config.core.reflect import config_of, keys, layout
+from memsweep.config.grid.budget import BUDGET_KEY, NARROWEST_BELOW, Budgeted, budgeted, widest, without_budget
 from memsweep.config.grid.causes import Causes
 from memsweep.config.grid.chains import chain_problems, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
@@ -50,10 +49,9 @@ def expand(
         problems.append(sentence("grid", rule))
         return ()
     sections = [
-        _Section(field, base, axes, problems, for_models if key == "model" else None)
-        for key, field in keys(TrialConfig).items()
+        _Section(name, base, axes, problems, for_models if name == "model" else None) for name in keys(TrialConfig)
     ]
-    parts = {section.field.name: section.parts for section in sections}
+    parts = {section.name: section.parts for section in sections}
     chains = [chain for chain in parts.pop(CHAIN) if chain is not None]
     problems += chain_problems(chains, axes, parts)
     trials = _trials(sections, axes, problems)
@@ -66,7 +64,7 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
     known: dict[Any, Any] = {}  # models of a budget: equal ones are one object
-    tasks = next(place for place, section in enumerate(sections) if section.field.name == "task")
+    tasks = next(place for place, section in enumerate(sections) if section.name == "task")
     for indices, at in _all(axes):
         chosen = [section.at(indices) for section in sections]
         if any(value is INVALID for value in chosen):
@@ -78,8 +76,9 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
                 causes.add([Problem("", found, kind=WHOLE)], at)
                 continue
             chosen[place] = known.setdefault(found, found)
-        trial = TrialConfig(**{section.field.name: value for section, value in zip(sections, chosen, strict=True)})
-        causes.add([Problem("", text, kind=WHOLE) for text in trial.problems()], at)
+        trial = TrialConfig(**{section.name: value for section, value in zip(sections, chosen, strict=True)})
+        if wrong := [Problem("", text, kind=WHOLE) for text in trial.problems()]:
+            causes.add(wrong, at)
         same = first.setdefault(tuple(map(id, chosen)), indices)
         if same is not indices:
             equal.append((same, indices))
@@ -104,7 +103,7 @@ class _Section:
     """One section of a trial (task, model, ..., chain): builds and checks its combinations.
 
     Args:
-        field: the field of TrialConfig.
+        name: of the section, a field of TrialConfig.
         base, axes, problems: as for ``expand``.
         usual: values of fields, used where the part has the field and neither base nor axes set it.
 
@@ -114,26 +113,27 @@ class _Section:
 
     def __init__(
         self,
-        field: dataclasses.Field[Any],
+        name: str,
         base: Mapping[str, Any],
         axes: Axes,
         problems: list[str],
         usual: Mapping[str, Any] | None = None,
     ) -> None:
-        self.field = field
+        self.name = name
         self.values: dict[Indices, Any] = {}
         self._usual = usual or {}
-        self._base = {field.name: base.get(field.name, None if default(field) is None else {})}
-        self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], field.name)]
-        self._axes = {path: values for path, values in axes.items() if _sets(path, values, field.name)}
+        self._trial = layout(TrialConfig)
+        self._base = {name: base.get(name, None if self._trial.fields[name].default is None else {})}
+        self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], name)]
+        self._axes = {path: values for path, values in axes.items() if _sets(path, values, name)}
         known: list[Problem] = []
         if self._axes:
             self._make(self._base, known)
         # a field that is left out may come from an axis, which may also repair a rule about several fields
         known = [problem for problem in known if problem.kind not in (REQUIRED, WHOLE)]
         problems += map(str, known)
-        if any(problem.path == field.name for problem in known):
-            return  # the section is no mapping, so the axes cannot be merged into it
+        if any(problem.path == name for problem in known):
+            return  # the section is no mapping, so the axes cannot set its fields
         causes = Causes(self._axes, known)
         self._build(causes)
         problems += causes.sentences()
@@ -149,40 +149,44 @@ class _Section:
 
     def _build(self, causes: Causes) -> None:
         distinct: dict[Any, Any] = {}
-        name = self.field.name
         # an axis over a group of fields comes before the axes of its fields, so that the fields win
         order = sorted(enumerate(self._axes), key=lambda axis: (axis[1] != ROWS, axis[1].count(".")))
         for indices, at in _all(self._axes):
-            entry: dict[str, Any] = {}
-            for number, axis in order:
-                value = self._axes[axis][indices[number]]
-                path, value = (name, value.get(name, {})) if axis == ROWS else (axis, value)
-                # next to the axis rows a bare name chooses the part and keeps the fields that rows set
-                put(entry, path.split("."), as_mapping(value) if ROWS in self._axes else value)
+            edits = [self._edit(axis, self._axes[axis][indices[number]]) for number, axis in order]
             problems: list[Problem] = []
-            value = self._make(merge(TrialConfig, self._base, entry), problems)
-            causes.add(problems, at)
+            value = self._make(edited(TrialConfig, self._base, edits), problems)
+            if problems:
+                causes.add(problems, at)
             self.values[indices] = distinct.setdefault(value, value)
 
+    def _edit(self, axis: str, value: Any) -> tuple[str, Any]:
+        """The path and value that a value of an axis sets in this section."""
+        path, value = (self.name, value.get(self.name, {})) if axis == ROWS else (axis, value)
+        # next to the axis rows a bare name chooses the part and keeps the fields that rows set
+        return path, as_mapping(value) if ROWS in self._axes else value
+
     def _make(self, data: Mapping[str, Any], problems: list[Problem]) -> Any:
-        written = data[self.field.name]
-        config = config_of(TrialConfig, self.field, written) if self._usual else None
+        written = data[self.name]
+        config = config_of(TrialConfig, self._trial.fields[self.name], written) if self._usual else None
         if config is not None and isinstance(held := as_mapping(written), Mapping):
             written = {**{key: value for key, value in self._usual.items() if key in keys(config)}, **held}
-        if self.field.name != "model":
-            return build_field(TrialConfig, self.field, written, self.field.name, problems)
-        written, budget = without_budget(written, problems)
+        if self.name == "model" and isinstance(written, Mapping) and BUDGET_KEY in written:
+            return self._make_budgeted(written, problems)
+        return build_field(self._trial, self.name, written, self.name, problems)
+
+    def _make_budgeted(self, written: Mapping[str, Any], problems: list[Problem]) -> Any:
+        settings, budget = without_budget(written, problems)
 
         def of(settings: Any) -> tuple[Any, list[Problem]]:
             wrong: list[Problem] = []
-            return build_field(TrialConfig, self.field, settings, self.field.name, wrong), wrong
+            return build_field(self._trial, self.name, settings, self.name, wrong), wrong
 
-        model, wrong = of(written)
+        model, wrong = of(settings)
         if wrong and budget is not None:  # they may be of the usual width alone, which the model will not have
-            narrow = (of({**written, "width": width}) for width in range(1, NARROWEST_BELOW))
+            narrow = (of({**settings, "width": width}) for width in range(1, NARROWEST_BELOW))
             model, wrong = next((found for found in narrow if not found[1]), (model, wrong))
         problems += wrong
-        return budgeted(model, budget, written, problems)
+        return budgeted(model, budget, settings, problems)
 
 
 def _sets(axis: str, values: Iterable[Any], section: str) -> bool:

@@ -1,4 +1,15 @@
-"""The overrides of a command line (``key=value``, in Hydra's grammar), sorted by the part of a study they change."""
+"""The overrides of a command line, in Hydra's grammar: each is an edit at a path of the study's tree.
+
+What a path means follows from its first key, and from what the word does with it:
+
+=============  ==============================  ==========================  =================
+first key      ``key=value``                   ``key=a,b``                 ``~key``
+=============  ==============================  ==========================  =================
+``grid``       an axis, a list of values       an axis                     removes the axis
+``search``     a searched domain or a setting  refused                     removes it
+any other      a field                         an axis over the field      removes the field
+=============  ==============================  ==========================  =================
+"""
 
 from __future__ import annotations
 
@@ -18,6 +29,10 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
 GRID, SEARCH = "grid", "search"
+FIELD, AXIS, SEARCHED = "field", "axis", "searched"
+"""What a path means."""
+_MEANINGS = {GRID: AXIS, SEARCH: SEARCHED}
+"""First key of a path -> what the rest of it means; of any other key the whole path is a field."""
 MOST_VALUES = 100_000
 """Values of one axis: ``range(1, 1000000000)`` is a typing error."""
 _LONGEST_REASON = 100
@@ -27,31 +42,70 @@ REMOVED: Final = object()
 """Stands for the value of a field that an override removes."""
 
 
+@dataclass(frozen=True)
+class Edit:
+    """One change of a study's tree.
+
+    Attributes:
+        meaning: FIELD, AXIS or SEARCHED.
+        path: dotted path of what is changed, without ``grid`` and ``search``; empty for the whole of these sections.
+        value: of an axis the list of its values; REMOVED takes away what is there.
+    """
+
+    meaning: str
+    path: str
+    value: Any
+
+    @property
+    def removes(self) -> bool:
+        """Whether it takes away what is there."""
+        return self.value is REMOVED
+
+    @property
+    def place(self) -> str:
+        """The path as a word writes it; of an axis that of its field, unless it is removed."""
+        section = {AXIS: GRID if self.removes else "", SEARCHED: SEARCH}.get(self.meaning, "")
+        return ".".join(filter(None, (section, self.path)))
+
+
 @dataclass
 class Overrides:
     """The changes that a command line makes to a study; not yet checked.
 
     Attributes:
-        values: (dotted path, value) of the base configuration.
-        axes: (dotted path, values) of the grid, new or replaced.
-        removed: dotted paths to remove from the base.
-        removed_axes: dotted paths to remove from the grid ("" for all of it).
-        search: (dotted path below ``search``, value) in the order of the command line; REMOVED removes a field.
+        edits: in the order of the command line.
         groups: words for Hydra itself: they choose a file of a config group.
         problems: sentences.
     """
 
-    values: list[tuple[str, Any]] = field(default_factory=list)
-    axes: list[tuple[str, Any]] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-    removed_axes: list[str] = field(default_factory=list)
-    search: list[tuple[str, Any]] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
+    def of(self, meaning: str) -> list[tuple[str, Any]]:
+        """(path, value) of the edits of one meaning, removals among them."""
+        return [(edit.path, edit.value) for edit in self.edits if edit.meaning == meaning]
+
+    def removed(self, meaning: str) -> list[str]:
+        """The paths that edits of one meaning remove."""
+        return [edit.path for edit in self.edits if edit.meaning == meaning and edit.removes]
+
+    @property
+    def values(self) -> list[tuple[str, Any]]:
+        """(path, value) of the fields that are set."""
+        return self._set(FIELD)
+
+    @property
+    def axes(self) -> list[tuple[str, Any]]:
+        """(path, values) of the axes that are made or replaced."""
+        return self._set(AXIS)
+
+    def _set(self, meaning: str) -> list[tuple[str, Any]]:
+        return [(edit.path, edit.value) for edit in self.edits if edit.meaning == meaning and not edit.removes]
+
 
 def parse(words: Sequence[str], folder: Path) -> Overrides:
-    """Sort the overrides of a command line.
+    """The edits of a command line.
 
     Args:
         words: as they were typed.
@@ -62,7 +116,7 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
     parser, result = OverridesParser.create(), Overrides()
     for word in words:
         try:
-            problem = too_many_parts(word) or _sort(parser.parse_override(word), word, folder, result)
+            problem = too_many_parts(word) or _add(parser.parse_override(word), word, folder, result)
         except Exception as error:  # Hydra's own errors, and Python's: too many digits, nested too deeply
             reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LONGEST_REASON]
             problem = f"cannot be read ({reason}). {_FORM}"
@@ -71,8 +125,8 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
     return result
 
 
-def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str:
-    """Add one override to ``result``; returns the rest of a sentence where it cannot be used, else an empty text."""
+def _add(override: Override, word: str, folder: Path, result: Overrides) -> str:
+    """Adds one override to ``result``; returns the rest of a sentence where it cannot be used, else an empty text."""
     path = override.key_or_group
     if re.split(r"[./]", path)[0] == "hydra":
         return (
@@ -88,25 +142,22 @@ def _sort(override: Override, word: str, folder: Path, result: Overrides) -> str
         result.groups.append(word)
         return ""
     section, _, below = path.partition(".")
-    if section == SEARCH and override.is_sweep_override():
+    meaning = _MEANINGS.get(section, FIELD)
+    if meaning == SEARCHED and override.is_sweep_override():
         return (
             "lists values for a search, which has one of each setting. Write one value, search.trials=40 say, or a "
             "domain: 'search.training.learning_rate={log_uniform: [1e-4, 1e-1]}'"
         )
-    at = below if section in (GRID, SEARCH) else path
+    at = path if meaning == FIELD else below
     if override.is_sweep_override():
         return _add_axis(override, at, result)
     value = REMOVED if override.is_delete() else override.value()
-    if section == SEARCH:
-        result.search.append((at, value))
-    elif value is REMOVED:
-        (result.removed_axes if section == GRID else result.removed).append(at)
-    elif section != GRID:
-        result.values.append((at, value))
-    elif at or (isinstance(value, Mapping) and value):
-        result.axes += leaves(value, at)  # grid={model: {width: [2, 4]}} is the axis model.width
-    else:
-        return f"gives no axes. Write {GRID}.model.width=[2,4]"
+    edits = [(at, value)]
+    if meaning == AXIS and value is not REMOVED:
+        if not at and not (isinstance(value, Mapping) and value):
+            return f"gives no axes. Write {GRID}.model.width=[2,4]"
+        edits = list(leaves(value, at))  # grid={model: {width: [2, 4]}} is the axis model.width
+    result.edits += [Edit(meaning, *edit) for edit in edits]
     return ""
 
 
@@ -119,5 +170,5 @@ def _add_axis(override: Override, path: str, result: Overrides) -> str:
         return f"does not list its values. For a grid write {path}=1,2,3 or {path}=range(1,10)"
     if len(values) > MOST_VALUES:
         return f"lists more than {MOST_VALUES:,} values. Take values out"
-    result.axes.append((path, values))
+    result.edits.append(Edit(AXIS, path, values))
     return ""

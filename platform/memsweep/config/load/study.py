@@ -15,12 +15,11 @@ from memsweep.config.core.problems import not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
 from memsweep.config.load import study_files
-from memsweep.config.load.grid_overrides import overlay_base, overlay_grid
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
-from memsweep.config.load.search_overrides import overlay_search
+from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
-from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, overlay_protocol, protocol_name
+from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, protocol_name
 from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -70,7 +69,7 @@ def load_study(
     if changes.problems:
         raise _short_error(changes.problems, source)
     discover(workspace)
-    typed = [{place: value} for place, value in [*changes.values, *changes.axes, *changes.search]]
+    typed = [{edit.path: edit.value} for edit in changes.edits if not edit.removes]
     content = repr(written)
 
     def admit(data: Any) -> None:
@@ -114,51 +113,33 @@ def _checked(
         written, changes, path, source, description: the study, and where it comes from.
         admit: is called with the whole study before anything that it names is imported; None: a person typed all of it.
     """
-    problems = changes.problems
-    try:
-        # 1. the file, over the protocol that it names, and the command line over both
-        own_protocol = None if PROTOCOL in changes.removed else written.get(PROTOCOL)
-        written = overlay_protocol(written, dict(changes.values).get(PROTOCOL, own_protocol))
-        searched = overlay_search(written.pop(SEARCH, None), changes)
-        grid = overlay_grid(written, changes)
-        data = resolve({**overlay_base(written, changes), GRID: grid, SEARCH: searched}, path)
-    except ConfigError as error:
-        raise _short_error([*problems, *error.problems], error.source) from error
-    except RecursionError as error:
-        raise _short_error([*problems, "the study is nested too deeply. Make it flatter."], source) from error
-
+    tree, problems = _resolved_tree(written, changes, path, source), changes.problems
     if admit is not None:
-        admit(data)
-
-    # 2. the sections that hold for the whole study
+        admit(tree)
     problems += [
         sentence("", f"a study has no section {key!r}.{did_you_mean(key, TOP_LEVEL)} Sections: {', '.join(TOP_LEVEL)}")
-        for key in data
+        for key in tree
         if key not in TOP_LEVEL
     ]
-    name = _study_name(data.get("name", path.stem), problems)
-    axes = valid_axes(data[GRID], problems)
-    search, retrained = read_search(data[SEARCH], problems), data.get(CONFIRM)
+    name = _study_name(tree.get("name", path.stem), problems)
+    axes, search = valid_axes(tree[GRID], problems), read_search(tree[SEARCH], problems)
+    retrained = tree.get(CONFIRM)
     confirm = section(ConfirmConfig, retrained, CONFIRM, problems) if retrained is not None else None
-    protocol = protocol_name(data.get(PROTOCOL, MATCHED), problems)
-    if (kept := data.get(_KEEP, KEEP[0])) not in KEEP:
+    protocol = protocol_name(tree.get(PROTOCOL, MATCHED), problems)
+    if (kept := tree.get(_KEEP, KEEP[0])) not in KEEP:
         problems.append(str(not_one_of(_KEEP, kept, KEEP)))
-
-    # 3. the trials of the grid
-    base = {key: data[key] for key in keys(TrialConfig) if key in data}
+    base = {key: tree[key] for key in keys(TrialConfig) if key in tree}
     trials = expand(base, axes, problems, for_models=for_models(protocol))
-
     problems += _problems_of_code(trials)
-
-    # 4. what only the sections and the trials together show
-    resources = section(ResourcesConfig, data.get(_RESOURCES, {}), _RESOURCES, problems)
+    # what only the sections and the trials together show
+    resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
     if resources is not None:
         problems += resources.sharing_problems(trials)
     if search is not None:
         problems += search_problems(search, trials, axes, base, resources)
     if confirm is not None:
-        problems += confirm_problems(confirm, search, trials, searches=data[SEARCH] is not None)
-    claims = study_claims(data.get(CLAIMS), Cells(trials, axes, search), problems)
+        problems += confirm_problems(confirm, search, trials, searches=tree[SEARCH] is not None)
+    claims = study_claims(tree.get(CLAIMS), Cells(trials, axes, search), problems)
     if problems or resources is None:
         raise _short_error(problems, source)
     return SweepConfig(
@@ -173,6 +154,20 @@ def _checked(
         confirm=confirm,
         keep=kept,
     )
+
+
+def _resolved_tree(written: Mapping[str, Any], changes: Overrides, path: Path, source: str) -> dict[str, Any]:
+    """Protocol, file and command line as one tree, every ``${...}`` replaced by what it names.
+
+    Raises:
+        ConfigError: it cannot be made, with what was wrong before.
+    """
+    try:
+        return resolve(study_tree(written, changes), path)
+    except ConfigError as error:
+        raise _short_error([*changes.problems, *error.problems], error.source) from error
+    except RecursionError as error:
+        raise _short_error([*changes.problems, "the study is nested too deeply. Make it flatter."], source) from error
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:

@@ -24,9 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from memsweep.config.core.merge import merge
 from memsweep.config.core.problems import not_one_of
-from memsweep.config.schema.trial import TrialConfig
 
 PROTOCOL: Final = "protocol"
 MATCHED: Final = "matched"
@@ -94,15 +92,10 @@ def protocol_name(value: Any, problems: list[str]) -> str:
     return MATCHED
 
 
-def overlay_protocol(written: Mapping[str, Any], name: Any) -> dict[str, Any]:
-    """A study's settings over those of a protocol, the part for some models left out (see ``for_models``).
-
-    Args:
-        written: plain data of a study file.
-        name: the protocol; one that is not known changes nothing.
-    """
+def for_trials(name: Any) -> dict[str, Any]:
+    """Settings of a protocol that hold for every trial, by section; none of a protocol that is not known."""
     settings = PROTOCOLS.get(name, {}) if isinstance(name, str) else {}
-    return merge(TrialConfig, {key: value for key, value in settings.items() if key != _MODEL}, written)
+    return {key: value for key, value in settings.items() if key != _MODEL}
 
 
 def for_models(name: str) -> Mapping[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.claims.types import Claims
 from memsweep.config.core.fields import setting
 from memsweep.config.core.problems import sentence
+from memsweep.config.schema.claims import Claims
 from memsweep.config.schema.search import ConfirmConfig, Search
 from memsweep.config.schema.trial import TrialConfig
 

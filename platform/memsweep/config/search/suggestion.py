@@ -8,7 +8,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.merge import merge, put
+from memsweep.config.core.merge import edited
 from memsweep.config.core.reflect import default, keys, registered_kind, value_of
 from memsweep.config.schema.canonical import MISSING, plain, plain_at, to_dict
 from memsweep.config.schema.search import Domain
@@ -33,7 +33,7 @@ def config_of(
     Raises:
         ConfigError: these values together are no valid trial.
     """
-    data = merge(TrialConfig, shortest_form(cell), nested_values(values))
+    data = edited(TrialConfig, shortest_form(cell), in_order(values))
     training = data.setdefault("training", {})
     training |= {"until": until} if until else {}
     training |= {"turns": [to_dict(turn) for turn in turns]} if turns else {}
@@ -67,12 +67,9 @@ def fixed_of(cell: TrialConfig, space: Mapping[str, Domain]) -> dict[str, Any]:
     return {path: value for path in named if (value := plain_at(cell, path)) is not MISSING}
 
 
-def nested_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted paths as one nested entry; groups come before the fields inside them, whatever their order."""
-    entry: dict[str, Any] = {}
-    for path in sorted(values, key=lambda path: path.count(".")):
-        put(entry, path.split("."), values[path])
-    return entry
+def in_order(values: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A suggestion as edits of a trial: groups come before the fields inside them, whatever their order."""
+    return sorted(values.items(), key=lambda item: item[0].count("."))
 
 
 def shortest_form(trial: TrialConfig) -> dict[str, Any]:

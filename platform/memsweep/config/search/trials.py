@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.build import INVALID, build
-from memsweep.config.core.merge import merge
+from memsweep.config.core.merge import edited
 from memsweep.config.core.problems import Problem, sentence, show
 from memsweep.config.core.reflect import decider
 from memsweep.config.grid.causes import Causes
@@ -22,7 +22,7 @@ from memsweep.config.schema.canonical import MISSING, plain_at
 from memsweep.config.schema.search import Domain, same
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import Space, fields_of, order, overlap, set_paths
-from memsweep.config.search.suggestion import fixed_of, nested_values, shortest_form
+from memsweep.config.search.suggestion import fixed_of, in_order, shortest_form
 
 _HOME = "search"
 _MOST_BUILT = 3_000
@@ -69,7 +69,7 @@ def extreme_trials(
         base, cell_trials = shortest_form(cells[number]), list[TrialConfig]()
         for suggestion in suggestions:
             refused: list[Problem] = []
-            trial = build(TrialConfig, merge(TrialConfig, base, nested_values(suggestion)), "", refused)
+            trial = build(TrialConfig, edited(TrialConfig, base, in_order(suggestion)), "", refused)
             if trial is not INVALID:
                 cell_trials.append(trial)
             at = {path: values[path].index(value) for path, value in suggestion.items()}

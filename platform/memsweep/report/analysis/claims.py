@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.claims.types import Comparison, at_path
 from memsweep.config.schema.canonical import MISSING
+from memsweep.config.schema.claims import Comparison, at_path
 from memsweep.errors import MemsweepError
 from memsweep.report.naming.labels import field_name
 from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memsweep.config.claims.types import Claim, Claims
+from memsweep.config.schema.claims import Claim, Claims
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.stability.verdict.judgement import Verdict

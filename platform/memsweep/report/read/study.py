@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from memsweep.config.claims.types import Claims
+from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memsweep.config.claims.types import LESS
+from memsweep.config.schema.claims import LESS
 from memsweep.config.schema.search import MAX, METRICS, MIN
 from memsweep.stability.comparison.metrics import POSITIVE, SeedValue
 from memsweep.stability.comparison.signed_rank import MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank

@@ -34,9 +34,10 @@ CORE: tuple[Definition, ...] = (("memsweep.trial", "run_pack"),)
 """Called by a worker for every pack."""
 TRAINING: tuple[Definition, ...] = (("memsweep.trial", "train_replicas"),)
 """The part of it that gives the trained weights; the rest measures them."""
+CHAIN = "memsweep.config.schema.chain"
 CHAINED: tuple[Definition, ...] = (
     ("memsweep.sweep.planning.chain_values", "carried_value"),
-    ("memsweep.config.schema.chain", "resolve_chain"),
+    (CHAIN, "resolve_chain"),
 )
 """Also called for a chained trial."""
 EXEMPT = {
@@ -45,7 +46,7 @@ EXEMPT = {
     "memsweep.registry": "finds parts by name; the parts themselves are roots of the closure",
     "memsweep.config.core": "reads configs from plain data; every value of a config is in the identity",
     "memsweep.config.schema.canonical": "writes configs as plain data; every value of a config is in the identity",
-    "memsweep.config.schema.chain": "names the predecessor of a chained trial; for a chained trial it is a root",
+    CHAIN: "names the predecessor of a chained trial; for a chained trial it is a root",
     "memsweep.sweep.planning": "computes identities; for a chained trial the carried value is a root",
 }
 """Modules that a closure leaves out, with the modules below them, and why they change no number."""
@@ -211,7 +212,7 @@ class _Cut:
     @classmethod
     def of(cls, config: TrialConfig, device: str, *, training: bool) -> _Cut:
         chained, kernels = config.chain is not None, kernels_of(config, device)
-        exempt = (name for name in EXEMPT if not (chained and name.startswith("memsweep.config")))
+        exempt = (name for name in EXEMPT if not (chained and name == CHAIN))
         idle = (name for name, runs in CONDITIONAL.items() if not runs(config, kernels))
         return cls(frozenset((*exempt, *idle, *(map(".".join, _measuring(config)) if training else ()))))
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from memsweep.config.claims.types import claims_from_dict
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.claims import claims_from_dict
 from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
@@ -25,7 +25,7 @@ from memsweep.sweep.store.shape import require
 from memsweep.sweep.store.versions import Form, OtherSchemaError
 
 if TYPE_CHECKING:
-    from memsweep.config.claims.types import Claims
+    from memsweep.config.schema.claims import Claims
     from memsweep.config.schema.search import Search
     from memsweep.sweep.planning.plan import Plan
 

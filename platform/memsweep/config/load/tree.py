@@ -1,0 +1,203 @@
+"""The tree of a study: its protocol, its file and the command line as one mapping of plain data.
+
+A word of the command line is an edit at a path of this tree (``memsweep.config.load.overrides`` says what a path
+means). An edit of a field wins over every axis that sets this field, so the axes are narrowed to it. A field to which
+the command line gives a value or an axis is not searched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from memsweep.config.core.merge import as_mapping, dropped_keys, leaves, merge, nested, put, remove
+from memsweep.config.core.reflect import config_of, decider, keys
+from memsweep.config.load.overrides import AXIS, FIELD, GRID, REMOVED, SEARCH, SEARCHED, Overrides
+from memsweep.config.schema.axes import ROWS, flatten_axes
+from memsweep.config.schema.protocols import PROTOCOL, for_trials
+from memsweep.config.schema.search import KINDS
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.search.domains import SECTIONS, WHEN, flatten_fields, split_fields
+from memsweep.errors import did_you_mean
+
+_ABSENT = object()
+
+
+def study_tree(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
+    """The study with everything that is said of it, not yet checked.
+
+    Args:
+        written: what its file says.
+        changes: the command line; what is wrong is added to its ``problems``.
+
+    Returns:
+        The study's sections. ``grid`` has dotted paths; ``search`` too, and is None where nothing is searched.
+    """
+    own = {key: value for key, value in written.items() if key not in (GRID, SEARCH)}
+    named = None if PROTOCOL in changes.removed(FIELD) else own.get(PROTOCOL)
+    protocol = for_trials(dict(changes.values).get(PROTOCOL, named))
+    fields = [leaf for path, value in changes.values for leaf in leaves(value, path)]
+    search = _searched(written.get(SEARCH), changes, [path for path, _ in fields])
+    axes = flatten_axes(written.get(GRID), changes.problems)
+    _remove_axes(axes, changes)
+    tree = merge(TrialConfig, protocol, own, nested(fields))
+    if of_axes := _fix(axes, tree, changes.values):
+        tree = merge(TrialConfig, protocol, own, nested(field for field in fields if field[0] not in of_axes))
+    axes.update(changes.axes)
+    for path in changes.removed(FIELD):
+        if not remove(tree, path.split(".")):
+            changes.problems.append(
+                f"the override '~{path}' removes a field that the study does not set. Leave it out."
+            )
+    return {**tree, GRID: axes, SEARCH: search}
+
+
+def _remove_axes(axes: dict[str, Any], changes: Overrides) -> None:
+    for path in changes.removed(AXIS):
+        removed = [axis for axis in axes if not path or f"{axis}.".startswith(f"{path}.")]
+        if not removed:
+            known = f"{did_you_mean(path, axes)} There: {', '.join(axes) or 'no axes'}"
+            changes.problems.append(f"the override '~grid.{path}' removes an axis that is not there.{known}.")
+        for axis in removed:
+            del axes[axis]
+
+
+def _fix(axes: dict[str, Any], tree: Mapping[str, Any], values: Iterable[tuple[str, Any]]) -> set[str]:
+    """Makes values of fields win over the axes, which are changed in place.
+
+    Returns:
+        The paths of values that only the axes can hold, because they belong to a part that only the axes choose.
+    """
+    fields, of_axes = keys(TrialConfig), set[str]()
+    for path, value in values:
+        section = path.partition(".")[0]
+        config = config_of(TrialConfig, fields[section], tree.get(section, {})) if section in fields else None
+        of_axes |= _fix_one(axes, path, value, config)
+    return of_axes
+
+
+def _fix_one(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
+    """Makes the value of one field, or of a group of them, win; arguments and result as of ``_fix``.
+
+    An axis of this very path keeps the one value. An axis over a group of fields that holds this path keeps the entries
+    that agree, or else loses the field. Where an axis would still drop the value from the tree, the value becomes an
+    axis of its own. ``config`` is the class of the section that the path begins with, where it is known.
+    """
+    partial = isinstance(value, Mapping) and value and "name" not in value  # some fields of a group, not all of it
+    if path in axes and not partial:
+        axes[path] = [value]
+        return set()
+    if isinstance(value, Mapping) and value:
+        return set().union(*[_fix_one(axes, f"{path}.{key}", inner, config) for key, inner in value.items()])
+    dropped = _depends_on_axis(axes, path, config)
+    moved = False
+    for group in [group for group in axes if group == ROWS or path.startswith(f"{group}.")]:
+        if isinstance(axes[group], list):
+            _narrow(axes, group, path, value, config)
+            moved |= group in axes and "." in group  # a nested part of another name replaces the tree's part
+    if moved or dropped:
+        axes[path] = [value]
+    return {path} if moved else set()
+
+
+def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) -> bool:
+    """Whether a trial may change the field on which this one depends, and so drop its value from the tree."""
+    section, _, key = path.partition(".")
+    other = decider(config, key)
+    return other is not None and any(name in axes for name in (section, f"{section}.{other}", ROWS))
+
+
+def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: type | None) -> None:
+    """Keep the entries of an axis that agree with the value; where none has it, all entries lose the field."""
+    at = path.removeprefix(f"{group}.").split(".")
+    names_part = group == ROWS and len(at) == 1  # model=lru: the whole section of a row is another part's
+    held = [*at, "name"] if names_part else at
+    kept = [entry for entry in axes[group] if _at(entry, held) in (value, _ABSENT)]
+    if not any(_at(entry, held) == value for entry in axes[group]):
+        below = config if path.count(".") == 1 else None  # the class of a section, whose field the path names
+        kept = [_without(entry if group == ROWS else as_mapping(entry), at, value, below) for entry in axes[group]]
+        kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
+    axes[group] = kept
+    if kept == [{}]:
+        del axes[group]
+
+
+def _at(entry: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        entry = as_mapping(entry)
+        if not isinstance(entry, Mapping) or key not in entry:
+            return _ABSENT
+        entry = entry[key]
+    return entry
+
+
+def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
+    """The entry without one field, and without the fields that depended on its old value."""
+    if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
+        return entry
+    key, *below = path
+    if below:
+        rest = _without(as_mapping(entry[key]), below, value, config)
+        return {name: rest if name == key else inner for name, inner in entry.items() if name != key or rest}
+    dropped = {key, *dropped_keys(config, entry, nested([(key, value)]))}
+    return {name: inner for name, inner in entry.items() if name not in dropped}
+
+
+def _searched(section: Any, changes: Overrides, fixed: Sequence[str]) -> Any:
+    """The section ``search`` under the edits; None where nothing is searched.
+
+    Args:
+        section: as the file writes it.
+        changes: the command line.
+        fixed: the fields to which it gives a value.
+    """
+    if section is not None and not isinstance(section, Mapping):
+        return section  # read_search says what is wrong
+    fields, settings = split_fields(section or {})
+    fields = flatten_fields(fields, changes.problems)
+    searched = section is not None
+    for path, value in changes.of(SEARCHED):
+        if not path:
+            searched = value is not REMOVED and value is not None
+            fields, settings = (fields, settings) if searched else ({}, {})
+        if value is REMOVED:
+            _remove_searched(fields, settings, path, changes.problems)
+        elif path or searched:
+            searched = True
+            _search(fields, settings, path, value)
+    fixed = [*fixed, *(leaf for path, value in changes.axes for leaf, _ in leaves(value, path))]
+    free = {
+        path: value for path, value in fields.items() if not any(f"{leaf}.".startswith(f"{path}.") for leaf in fixed)
+    }
+    return {**free, **settings} if searched else None
+
+
+def _search(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any) -> None:
+    """Sets a domain among the searched fields, a setting of the search, or (at the empty path) any of them."""
+    parent, _, last = path.rpartition(".")
+    held = fields.get(parent)
+    condition = {WHEN: held[WHEN]} if isinstance(held, Mapping) and WHEN in held else {}
+    if not path:
+        more, other = split_fields(value) if isinstance(value, Mapping) else ({}, {})
+        fields |= flatten_fields(more, [])
+        settings |= other
+    elif path.split(".")[0] not in SECTIONS:
+        put(settings, path.split("."), value)
+    elif last == WHEN and isinstance(held, Mapping):
+        fields[parent] = {**held, WHEN: value}
+    elif last in KINDS:
+        fields[parent] = {last: value, **condition}
+    else:
+        fields |= flatten_fields({path: value}, [])
+
+
+def _remove_searched(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:
+    if not path:
+        return
+    removed = [field for field in fields if f"{field}.".startswith(f"{path}.")]
+    for field in removed:
+        del fields[field]
+    if not remove(settings, path.split(".")) and not removed:
+        names = [*fields, *settings]
+        known = f"{did_you_mean(path, names)} There: {', '.join(map(str, names)) or 'nothing'}"
+        problems.append(f"the override '~{SEARCH}.{path}' removes a setting that the search does not have.{known}.")
