@@ -1,12 +1,12 @@
-"""Names for the parts of a study: tasks, models, parameterizations, recurrent units, learning rules, measures.
+"""Names for parts: tasks, models, parameterizations, recurrent units, learning rules, measures, analyses.
 
 A part registers itself with a decorator, and is then available by name. Registration refuses a class that the engine
 could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
 ``Config`` dataclass. A base class may ask for more in ``registration_problem``.
 
-``discover`` imports what can register: the engine's own models, rules and measures, the built-in tasks, the workspace's
-``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A task of the
-workspace takes the place of a built-in one of its name; any other name belongs to one part.
+``discover`` imports what can register: the engine's own models, rules, measures and analyses, the built-in tasks, the
+workspace's ``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A
+task of the workspace takes the place of a built-in one of its name; any other name belongs to one part.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from memsweep import builtin
 from memsweep.errors import RegistryError, did_you_mean, one_of
 
 TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
-MEASURE = "measure"
+MEASURE, ANALYSIS = "measure", "analysis"
 NAMED = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
-"""Kinds of which a study names one. A part of any other kind is a field of a section, called as the part is."""
-KINDS = (*NAMED, MEASURE)
+"""Kinds of which a study names one. A measure is a field of a section, called as the part is."""
+KINDS = (*NAMED, MEASURE, ANALYSIS)
+MEASURES, ANALYSES = "memsweep.measures", "memsweep.analyses"
+"""Packages of the parts that are options."""
 ENTRY_POINT_GROUP = "memsweep.plugins"
 _BASES = {
     TASK: ("memsweep.data.api", "Task"),
@@ -42,10 +44,11 @@ _BASES = {
     UNIT: ("memsweep.models.deep.unit", "Unit"),
     RULE: ("memsweep.rules.base", "Rule"),
     MEASURE: ("memsweep.stability.optional", "Measure"),
+    ANALYSIS: ("memsweep.report.values.analysis", "Analysis"),
 }
 """Module and name of each kind's base class; by name, because the registry stands below all of them."""
 
-_MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
+_MAY_LACK_FIELDS = (PARAMETERIZATION, RULE, ANALYSIS)
 """Kinds whose parts get an empty Config where they write none."""
 
 _log = logging.getLogger(__name__)
@@ -91,6 +94,11 @@ def register_rule(name: str) -> Callable[[_Part], _Part]:
 def register_measure(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: make a measure of trained models available as ``perturbation: {<name>: {...}}``."""
     return _register(MEASURE, name)
+
+
+def register_analysis(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make an analysis of stored tables a part of every report."""
+    return _register(ANALYSIS, name)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
@@ -201,7 +209,8 @@ def discover(workspace: Path | None = None) -> list[str]:
     _put_off.clear()
     for package in ("memsweep.models", "memsweep.rules"):
         _import_all(package)
-    _import_measures()
+    import_options(MEASURES)
+    import_options(ANALYSES)
     task_folders = [builtin.folder(builtin.TASKS)]
     if workspace is not None:
         root = Path(workspace).resolve()
@@ -232,15 +241,23 @@ def _task_files(folder: Path) -> list[Path]:
 
 
 def discover_when_asked(package: str) -> None:
-    """Import what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
+    """Import what one package registers, measures, analyses and plugins; and the rest when ``get`` lacks a part.
 
     For commands that read results: most models and tasks import torch, and a workspace's files are not needed. Where
     they come with the results, they are somebody else's program.
     """
     _import_all(package)
-    _import_measures()
-    _load_plugins()  # any of them may have a measure, which a report has to know
+    import_options(MEASURES)
+    import_options(ANALYSES)
+    _load_plugins()  # any of them may have a measure or an analysis, which a report has to know
     _put_off[:] = [True]
+
+
+def import_options(package: str) -> None:
+    """Import the packages in one of the engine; each registers a part, and imports the rest of itself when used."""
+    options = importlib.import_module(package)
+    for module in pkgutil.iter_modules(options.__path__, f"{options.__name__}."):
+        importlib.import_module(module.name)
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:
@@ -266,13 +283,6 @@ def _load_plugins() -> list[str]:
         owner = point.dist.name if point.dist else point.value
         broken += _attempt(f"plugin {point.name!r} of {owner!r} ({point.value})", point.load)
     return broken
-
-
-def _import_measures() -> None:
-    """Import the packages of the measures; each registers one, and imports the rest of itself when it is used."""
-    package = importlib.import_module("memsweep.measures")
-    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
 
 
 def _import_file(path: Path) -> None:

@@ -28,10 +28,9 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
         ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
         By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
-        predictor's loss. What each measure's section says of its trials.
+        predictor's loss. What the section of each measure and analysis says of its trials.
         Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
-        best one. Of every number of the table of growth, at the end of training or after the last step that was
-        measured, its slope as ``growth_memory_capacity_width/slope`` or ``growth_sharpness_horizon/slope``.
+        best one.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -75,10 +74,6 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
             numbers |= slope_metrics(exponent, f"rate_rule_{name}")
         for identity in rule.identities:
             metrics[identity].update(numbers)
-    after_the_last_step = {(row.quantity, row.axis, row.identities): row for row in contents.growth}
-    for grown in after_the_last_step.values():
-        for identity in grown.identities:
-            metrics[identity].update(slope_metrics(grown.slope, f"growth_{grown.quantity}_{grown.axis}"))
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 

@@ -28,11 +28,11 @@ from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.growth import GROWTH_MEAN
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
+from memsweep.report.values.section import Place, placed
 from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 
@@ -101,16 +101,13 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     if tables.formats.rows:
         yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
-    for section in tables.sections:
-        if section.table is not None:
-            yield from ("", *table_parts(section.table, width), "", section.words)
+    yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.sections)
     if tables.rate_rule.rows:
         yield from ("", f"{tables.rate_rule.title}:", *table_parts(tables.rate_rule, width), "", RULES_MEAN)
-    if tables.growth.rows:
-        yield from ("", f"{tables.growth.title}:", *table_parts(tables.growth, width), "", GROWTH_MEAN)
+    yield from _sections(tables, Place.COMPARED, width)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
     if tables.published:
@@ -130,6 +127,13 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
     if tables.alignment.rows:
         yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
+
+
+def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
+    for section in placed(tables.sections, TERMINAL, place):
+        if section.table is not None:
+            heading = [f"{section.heading}:"] if section.heading else []
+            yield from ("", *heading, *table_parts(section.table, width), "", section.words)
 
 
 def _compared(comparison: StudyComparison, tables: ComparisonTables, width: int) -> Iterator[_Part]:

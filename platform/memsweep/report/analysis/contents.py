@@ -13,7 +13,6 @@ from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, format
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.growth import GrowthRow, growth_rows
 from memsweep.report.analysis.learning_rates.ceilings import RateCeiling, rate_ceilings
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
@@ -27,7 +26,7 @@ from memsweep.report.read.study import Study
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contents:
     """Everything that a report says.
 
@@ -38,7 +37,6 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
-        growth: of the task's metric, and of what was measured in training, with width and horizon.
         comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
@@ -59,7 +57,6 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     formats: Sequence[FormatsRow]
-    growth: Sequence[GrowthRow]
     comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
@@ -115,7 +112,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         formats=formats_rows(measured, grouping),
-        growth=growth_rows(measured, grouping),
         comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,

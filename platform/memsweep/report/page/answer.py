@@ -17,10 +17,11 @@ from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
-from memsweep.report.page.trained import growth_in_training, growth_sentence, ranking_sentence, rates_sentence
+from memsweep.report.page.trained import ranking_sentence, rates_sentence
 from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
+from memsweep.report.values.section import Rank, sections_of
 from memsweep.stability.verdict.judgement import Verdict
 
 _MOST_CELLS = 4  # cells of a search whose settings a sentence names
@@ -81,8 +82,8 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if contents.rates and (found := rates_sentence(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
-        said = [ranking_sentence(contents), *filter(None, [growth_sentence(contents)])]
-        first, *more = said[::-1] if growth_in_training(contents) else said
+        said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
+        first, *more = said
         return StudyAnswer(Kind.LOSSES, first, (*more, *_gaps(contents), *claims))
     return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
@@ -90,6 +91,11 @@ def answer_of(contents: Contents) -> StudyAnswer:
 def first_ball(findings: Iterable[Finding]) -> str:
     """The smallest ball that was measured: the one that the answer speaks of."""
     return next((ball for ball in BALLS if any(finding.ball == ball for finding in findings)), "")
+
+
+def _said(contents: Contents, rank: Rank) -> list[str]:
+    """The sentences that measures and analyses have for this place of the answer."""
+    return [sentence for section in sections_of(contents) if section.rank is rank for sentence in section.answer]
 
 
 def _decide(contents: Contents) -> str:

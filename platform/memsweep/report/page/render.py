@@ -34,12 +34,12 @@ from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.growth import GROWTH_MEAN
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
+from memsweep.report.values.section import Place, placed
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -94,6 +94,7 @@ def render(
         about=about(study.description),
         data=page_data(contents, answer, Trials(contents), charts, across=bool(tables.across.rows)),
         charted=charts.sections,
+        placed=lambda place: placed(tables.sections, PAGE, Place(place)),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
@@ -117,7 +118,6 @@ def render(
         formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.sections),
-        growth_mean=GROWTH_MEAN,
         rules_mean=RULES_MEAN,
         ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, cells, claims, growth, losses, provenance, published, search, verdicts
-from memsweep.report.values.section import Section, sections_of
-from memsweep.report.values.table import Table
+from memsweep.report.rows import bits, cells, claims, losses, provenance, published, search, verdicts
+from memsweep.report.values.section import Place, Section, placed, sections_of
+from memsweep.report.values.table import CSV, Table
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Tables:
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
-        sections: of the measures that were asked for.
+        sections: of the measures that were asked for, and of the analyses that have something to say.
         cells: all that was measured of a condition in one line; without rows where little was.
         exported: those that have a CSV file.
     """
@@ -40,7 +41,6 @@ class Tables:
     sections: tuple[Section, ...]
     cells: Table[Any]
     rate_rule: Table[Any]
-    growth: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -66,7 +66,6 @@ def tables_of(contents: Contents) -> Tables:
     sections = sections_of(contents)
     cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
     rate_rule = losses.rule_table(contents.rate_rules, names, labels)
-    growth_table = growth.growth_table(contents.growth, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -76,10 +75,10 @@ def tables_of(contents: Contents) -> Tables:
         slopes,
         bits_table,
         formats_table,
-        *(section.table for section in sections if section.table is not None),
+        *_of(sections, Place.MEASURED),
         cell_table,
         rate_rule,
-        growth_table,
+        *_of(sections, Place.COMPARED),
         loss_table,
         ceilings,
         alignment,
@@ -101,7 +100,6 @@ def tables_of(contents: Contents) -> Tables:
         sections=tuple(sections),
         cells=cell_table,
         rate_rule=rate_rule,
-        growth=growth_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),
@@ -111,3 +109,8 @@ def tables_of(contents: Contents) -> Tables:
             *((search.suggestion_table(searched), winners) if searched is not None and winners is not None else ()),
         ),
     )
+
+
+def _of(sections: Sequence[Section], place: Place) -> list[Table[Any]]:
+    """The tables of the sections at a place among the files."""
+    return [section.table for section in placed(sections, CSV, place) if section.table is not None]

@@ -1,0 +1,141 @@
+"""What every analysis of stored tables must do: each report loops over analyses and trusts each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.schema.canonical import to_dict
+from memsweep.errors import one_of
+
+if TYPE_CHECKING:
+    from memsweep.report.analysis.contents import Contents
+    from memsweep.report.values.analysis import Analysis
+    from memsweep.report.values.section import Section
+    from memsweep.studies.results import Results
+
+
+class AnalysisSuite:
+    """Inherit and set ``analysis``, and ``study`` where the default one gives it nothing to say.
+
+    Attributes:
+        analysis: registered name.
+        study: the study on whose results it is tested. The default one varies width and learning rate, and claims.
+    """
+
+    analysis: str
+    study: dict[str, Any] = {  # noqa: RUF012  (a test class is made once)
+        "name": "analysed",
+        "task": {"name": "linear_functional", "kernel": "exponential", "horizon": 8},
+        "model": {"name": "diagonal_rnn", "parameterization": "exp"},
+        "training": {"seeds": 2, "steps": 20, "batch_size": 8, "validation_size": 16, "validate_every": 10}
+        | {"sharpness_every": 20},
+        "perturbation": {"balls": []},
+        "grid": {"model.width": [2, 3, 4], "training.learning_rate": [0.01, 0.1, 1.0]},
+        "claims": [
+            {"metric": "error", "direction": "less"}
+            | {"left": {"training.learning_rate": 0.1}, "right": {"training.learning_rate": 0.01}}
+        ],
+    }
+
+    def part(self) -> type[Analysis]:
+        registry.discover()
+        part: type[Analysis] = registry.get(registry.ANALYSIS, self.analysis)
+        return part
+
+    def results(self) -> Results:
+        """The results of the study, swept once for all suites of a process."""
+        return _swept(json.dumps(self.study))[0]
+
+    def sections(self, contents: Contents) -> list[Section]:
+        from memsweep.report.values.section import made_by
+
+        return [*made_by(self.part(), self.analysis, contents)]
+
+    def test_config_is_documented_and_plain(self) -> None:
+        config = self.part().Config()
+        undocumented = [field.name for field in dataclasses.fields(config) if not field.metadata.get("doc")]
+        assert not undocumented, f"fields of {self.analysis}.Config without a doc: {undocumented}"
+        json.dumps(to_dict(config), allow_nan=False)
+
+    def test_a_study_without_results_has_nothing_to_say(self) -> None:
+        from memsweep.report.analysis.contents import analyse
+
+        study = self.results().contents.study
+        nothing = {name: table.iloc[:0] for name, table in study.tables.items()}
+        said = [one for one in self.sections(analyse(replace(study, records={}, tables=nothing))) if one.is_shown]
+        assert not said, f"{one_of(one.title for one in said)} of a study without results"
+
+    def test_it_leaves_the_stored_tables_as_they_are(self) -> None:
+        contents = self.results().contents
+        before = {name: table.copy() for name, table in contents.measured.tables.items()}
+        self.sections(contents)
+        changed = [name for name, table in contents.measured.tables.items() if not table.equals(before[name])]
+        assert not changed, f"the analysis changes the tables {one_of(changed)}, which others read"
+
+    def test_it_says_the_same_again(self) -> None:
+        contents = self.results().contents
+        first, again = self.sections(contents), self.sections(contents)
+        assert [*map(_plain, first)] == [*map(_plain, again)]
+
+    def test_its_words_are_sentences_and_its_names_its_own(self) -> None:
+        from memsweep.report.rows.report import tables_of
+
+        contents = self.results().contents
+        shown = [section for section in self.sections(contents) if section.is_shown]
+        assert shown, "the analysis says nothing of this study: give the suite another one (study = {...})"
+        tables = tables_of(contents)
+        anchors = [section.anchor for section in tables.sections]
+        names = [table.name for table in tables.exported]
+        for section in shown:
+            assert section.title, f"section {section.anchor!r} has no title"
+            for said in (section.words, *section.answer):
+                assert said.endswith("."), f"{said!r} is no sentence"
+            assert anchors.count(section.anchor) == 1, f"{anchors.count(section.anchor)} sections are {section.anchor}"
+            if section.table is not None:
+                count = names.count(section.table.name)
+                assert count == 1, f"{count} tables are named {section.table.name}"
+
+    def test_a_report_says_it_everywhere(self) -> None:
+        """Page, terminal, files and metrics, all from one section."""
+        from memsweep.report.by_trial import verdicts_of
+
+        results = self.results()
+        folder, text, metrics = Path(results.location) / "report", repr(results), verdicts_of(results.contents)
+        page = (folder / "index.html").read_text(encoding="utf-8")
+        for section in (section for section in self.sections(results.contents) if section.is_shown):
+            assert f'id="{section.anchor}"' in page
+            if section.table is not None and section.table.rows:
+                assert (folder / f"{section.table.name}.csv").is_file()
+                assert section.table.name in results.names
+                assert section.words.split()[0] in text
+            if section.charts:
+                assert section.anchor in results.figures
+                assert (folder / "figures" / f"{section.anchor}.png").is_file()
+            for identity, numbers in section.metrics.items():
+                assert identity in results.contents.study.records, f"metrics of {identity!r}, which is no trial"
+                unsaid = {*numbers.items()} - {*metrics[identity].metrics.items()}
+                assert not unsaid, f"metrics that no run has: {unsaid}"
+
+
+@functools.cache
+def _swept(study: str) -> tuple[Results, tempfile.TemporaryDirectory[str]]:
+    """The results, and their folder, which lives as long as they do."""
+    import memsweep
+
+    folder = tempfile.TemporaryDirectory(prefix="memsweep-analyses-")
+    place = Path(folder.name)
+    swept = memsweep.sweep(json.loads(study), results=place / "results", workspace=place, inline=True, progress=False)
+    return swept, folder
+
+
+def _plain(section: Section) -> Any:
+    """What a section says, to be compared."""
+    table = None if section.table is None else section.table.frame().to_csv()
+    return section.title, section.words, table, repr(section.charts), section.metrics, [*section.answer]
