@@ -83,10 +83,16 @@ def _document(
     comparison: ComparisonItem | None = None,
     table: list[dict[str, Any]] | None = None,
 ) -> ReportDocument:
+    from memsweep.stability.verdict.judgement import RULE_VERSION
+
     rule = contents.criteria
     return {
         "study": contents.study.name,
-        "criteria": {"thresholds": [*rule.thresholds], "slope_limit": rule.slope_limit},
+        "criteria": {
+            "thresholds": [*rule.thresholds],
+            "slope_limit": rule.slope_limit,
+            "rule_version": RULE_VERSION,
+        },
         "report": report,
         "comparison": comparison,
         "table": table,

@@ -105,7 +105,7 @@ def render(
         trained=objectives(record["config"] for record in study.records.values()),
         coupled=contents.grouping.coupled,
         following=labels.following,
-        facts=facts(study),
+        facts=facts(study) | _rules(contents),
         finished=_finished(study),
         slopes=any(
             trends.horizon.limit.available or trends.along_width.available
@@ -222,6 +222,12 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _rules(contents: Contents) -> dict[str, str]:
+    """The version of the rule by which the verdicts were reached, where there are any."""
+    versions = sorted({finding.judgement.rule_version for finding in contents.verdicts})
+    return {"rule of the verdicts": f"version {joined([*map(str, versions)])}"} if versions else {}
 
 
 def _rule(criteria: Criteria) -> dict[str, Any]:

@@ -150,6 +150,7 @@ def _verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> T
         Column("slope", lambda row: row.slope, cell=_slope_cell, ends=True),
         Column("along", lambda row: row.axis, views=EXPORTED),
         Column("threshold", lambda row: row.threshold, views=EXPORTED),
+        Column("rule_version", lambda row: row.finding.judgement.rule_version, views=EXPORTED),
         Column("difference", _difference, cell=_difference_cell, key="slope_difference", ends=True),
         Column("paired", lambda row: row.difference.paired if row.difference else None, views=EXPORTED),
         Column("seeds", _seeds, key="seeds", views=EXPORTED),

@@ -84,6 +84,7 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
+        Column("rule_version", lambda f: f.judgement.rule_version, views=EXPORTED),
         Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
         Column("reasons", reasons, views=EXPORTED),
     ]
