@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,12 +26,31 @@ class Luck(Analysis):
     """How far the seeds of a condition lie apart."""
 
     section = "far_analysis.section:section"
+
+
+@register_analysis("luckier")
+class Luckier(Analysis):
+    """Which study has luckier seeds."""
+
+    studies = "far_analysis.section:luckier"
 '''
 SECTION = """
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.values.chart import chart, spread_point
 from memsweep.report.values.section import Section
+from memsweep.report.values.side_by_side import Compared
 from memsweep.report.values.table import Column, Table, condition_columns
+
+
+def luckier(contents, letters):
+    least = {name: min((min(row.losses) for row in each.trained), default=0.0) for name, each in contents.items()}
+    columns = [
+        Column("study", lambda name: letters[name]),
+        Column("least loss", lambda name: least[name], key="least"),
+    ]
+    table = Table("luckier", "Luckier seeds", [name for name in contents if contents[name].trained], columns)
+    words = "The least loss of all seeds."
+    return Compared(["Luck is compared."], [Section(table.title, words, table, heading="The least of all losses")])
 
 
 def section(contents):
@@ -62,9 +82,15 @@ class TestLuck(AnalysisSuite):
     analysis = "luck"
 
 
+class TestLuckier(AnalysisSuite):
+    analysis = "luckier"
+
+
 del AnalysisSuite
 """
 FAULTS = '''
+import inspect
+
 import pytest
 
 from memsweep.registry import register_analysis
@@ -91,11 +117,12 @@ def section(contents):
 
 
 @pytest.mark.parametrize("name", [name for name in vars(Suite) if name.startswith("test_") and "plain" not in name])
-def test_the_suite_finds_each_fault(name):
+def test_the_suite_finds_each_fault(name, tmp_path):
     suite = Suite()
     suite.analysis = "clumsy"
     with pytest.raises(AssertionError):
-        getattr(suite, name)()
+        test = getattr(suite, name)
+        test(*[tmp_path][: len(inspect.signature(test).parameters)])
 '''
 STUDY = f"""
 # How far do the seeds lie apart?
@@ -137,6 +164,16 @@ def test_an_analysis_from_outside_is_everywhere(site: Path, tmp_path: Path) -> N
     assert len(json.loads(told.stdout)["report"]["tables"]["luck"]) == len(exported) == 2
     assert (folder / "report" / "figures" / "luck.pdf").read_bytes().startswith(b"%PDF")
 
+    other = shutil.copytree(folder, tmp_path / "other" / "luck")
+    words = ("report", "luck", str(other), "--out", "beside")
+    beside = memsweep(*words, "--json", cwd=tmp_path, env=env)
+    assert beside.returncode == 0, beside.stderr
+    found = json.loads(beside.stdout)["comparison"]
+    assert "Luck is compared." in found["answers"]
+    assert len(found["tables"]["luckier"]) == len(pd.read_csv(tmp_path / "beside" / "luckier.csv")) == 2
+    assert "<h2>Luckier seeds</h2>" in (tmp_path / "beside" / "index.html").read_text(encoding="utf-8")
+    assert "The least of all losses:" in memsweep(*words, cwd=tmp_path, env=env).stdout
+
     without = memsweep("report", "luck", cwd=tmp_path)  # where the distribution is not installed
     assert without.returncode == 0, without.stderr
     assert "worst over best seed" not in without.stdout
@@ -149,4 +186,4 @@ def test_its_own_tests_run_the_suite_which_finds_faults(site: Path, tmp_path: Pa
     options = {"cwd": tmp_path, "env": environment(site), "capture_output": True, "text": True, "timeout": 600}
     ended = subprocess.run([sys.executable, *words], **options)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "11 passed" in ended.stdout
+    assert "17 passed" in ended.stdout

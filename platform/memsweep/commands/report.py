@@ -52,23 +52,21 @@ def report(args: argparse.Namespace) -> Answer:
 
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
     from memsweep.report.publish import publish_comparison
-    from memsweep.report.rows.comparison import comparison_tables, sentences
     from memsweep.studies.comparison import compared
 
     if args.out:
         check_folder(Path(args.out), "--out FOLDER")
     studies = [reports.judge(place, criteria) for place in places]
-    comparison = compared(list(zip(places, studies, strict=True)))
-    tables = comparison_tables(comparison)
+    found = compared(list(zip(places, studies, strict=True)))
     if args.table:
-        return _table(tables.named, studies[0], args)
-    page = publish_comparison(comparison, tables, Path(args.out), args.figures or ()) if args.out else None
-    text = reports.comparison_text(comparison, tables)
+        return _table(found.named, studies[0], args)
+    page = publish_comparison(found, Path(args.out), args.figures or ()) if args.out else None
+    text = reports.comparison_text(found)
     item: ComparisonItem = {
-        "studies": [*comparison.names],
+        "studies": [*found.names],
         "page": None if page is None else str(page),
-        "answers": sentences(comparison),
-        "tables": {name: rows_of(table.frame()) for name, table in tables.named.items()},
+        "answers": found.answers,
+        "tables": {name: rows_of(table.frame()) for name, table in found.named.items()},
     }
     return Answer(
         _document(studies[0], comparison=item),

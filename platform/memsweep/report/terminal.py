@@ -18,7 +18,6 @@ from rich.text import Text
 
 from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import field_name
@@ -26,13 +25,12 @@ from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
-from memsweep.report.rows.comparison import ComparisonTables
-from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
-from memsweep.report.values.section import Place, placed
+from memsweep.report.values.section import Place, Section, placed
+from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 
@@ -61,11 +59,9 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
     return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
 
 
-def comparison_text(
-    comparison: StudyComparison, tables: ComparisonTables, *, width: int | None = None, colour: bool | None = None
-) -> str:
+def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
     """See ``memsweep.report.comparison_text``."""
-    return _printed(lambda columns: _compared(comparison, tables, columns), width, colour)
+    return _printed(lambda columns: _compared(found, columns), width, colour)
 
 
 def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour: bool | None) -> str:
@@ -133,21 +129,22 @@ def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
     for section in placed(tables.sections, TERMINAL, place):
         if section.table is not None:
             heading = [f"{section.heading}:"] if section.heading else []
-            yield from ("", *heading, *table_parts(section.table, width), "", section.words)
+            yield from ("", *heading, *table_parts(section.table, width), *_below(section))
 
 
-def _compared(comparison: StudyComparison, tables: ComparisonTables, width: int) -> Iterator[_Part]:
-    yield "Studies: " + ", ".join(f"{letter} = {name}" for name, letter in tables.letters.items())
-    yield from ("", *sentences_of(comparison))
-    if tables.verdicts.rows:
-        yield from ("", "Verdicts, and differences of the slopes from the first study's:", "")
-        yield from table_parts(tables.verdicts, width)
-        yield from ("", f"{_KEY}   T, m: slope of the radius with horizon, width; [95 % over seeds]")
-    if tables.losses.rows:
-        yield from ("", "Final losses [smallest, largest], and their ratios to the first study's [95 %]:", "")
-        yield from table_parts(tables.losses, width)
-    if tables.settings.rows:
-        yield from ("", "Settings that differ:", "", *table_parts(tables.settings, width))
+def _below(section: Section) -> list[str]:
+    """What stands below the table of a section."""
+    said = section.words if section.key is None else section.key
+    return ["", said] if said else []
+
+
+def _compared(found: SideBySide, width: int) -> Iterator[_Part]:
+    yield "Studies: " + ", ".join(f"{letter} = {name}" for name, letter in found.letters.items())
+    yield from ("", *found.answers)
+    for section in found.sections:
+        if section.table is not None:
+            yield from ("", f"{section.heading or section.title}:", "")
+            yield from (*table_parts(section.table, width), *_below(section))
 
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:

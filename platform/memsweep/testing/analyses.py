@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import one_of
+from memsweep.report.values.analysis import loaded
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
     from memsweep.report.values.analysis import Analysis
     from memsweep.report.values.section import Section
+    from memsweep.report.values.side_by_side import SideBySide
     from memsweep.studies.results import Results
 
 
@@ -54,9 +56,14 @@ class AnalysisSuite:
         return _swept(json.dumps(self.study))[0]
 
     def sections(self, contents: Contents) -> list[Section]:
+        """What it says of a study; of the study beside itself where it compares studies."""
         from memsweep.report.values.section import made_by
 
-        return [*made_by(self.part(), self.analysis, contents)]
+        part = self.part()
+        if part.section:
+            return [*made_by(part, self.analysis, contents)]
+        found = loaded(part.studies)({"one": contents, "other": contents}, {"one": "A", "other": "B"})
+        return [*found.sections]
 
     def test_config_is_documented_and_plain(self) -> None:
         config = self.part().Config()
@@ -87,41 +94,57 @@ class AnalysisSuite:
     def test_its_words_are_sentences_and_its_names_its_own(self) -> None:
         from memsweep.report.rows.report import tables_of
 
-        contents = self.results().contents
+        contents, part = self.results().contents, self.part()
         shown = [section for section in self.sections(contents) if section.is_shown]
         assert shown, "the analysis says nothing of this study: give the suite another one (study = {...})"
-        tables = tables_of(contents)
-        anchors = [section.anchor for section in tables.sections]
-        names = [table.name for table in tables.exported]
+        every = tables_of(contents).sections if part.section else _beside(contents).sections
+        names = [one.name for one in tables_of(contents).exported] if part.section else [*_beside(contents).tables]
         for section in shown:
             assert section.title, f"section {section.anchor!r} has no title"
             for said in (section.words, *section.answer):
-                assert said.endswith("."), f"{said!r} is no sentence"
-            assert anchors.count(section.anchor) == 1, f"{anchors.count(section.anchor)} sections are {section.anchor}"
+                assert said.endswith(".") or (not said and part.studies), f"{said!r} is no sentence"
+            alike = [one.title for one in every if (one.anchor, one.title) == (section.anchor, section.title)]
+            assert len(alike) == 1, f"{len(alike)} sections are {section.anchor or section.title}"
             if section.table is not None:
                 count = names.count(section.table.name)
                 assert count == 1, f"{count} tables are named {section.table.name}"
 
-    def test_a_report_says_it_everywhere(self) -> None:
+    def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
         """Page, terminal, files and metrics, all from one section."""
-        from memsweep.report.by_trial import verdicts_of
+        results, beside = self.results(), self.part().studies
+        folder, text = Path(results.location) / "report", repr(results)
+        if beside:
+            from memsweep.report import comparison_text
+            from memsweep.report.publish import publish_comparison
 
-        results = self.results()
-        folder, text, metrics = Path(results.location) / "report", repr(results), verdicts_of(results.contents)
+            found = _beside(results.contents)
+            folder, text = publish_comparison(found, tmp_path).parent, comparison_text(found, width=200, colour=False)
         page = (folder / "index.html").read_text(encoding="utf-8")
         for section in (section for section in self.sections(results.contents) if section.is_shown):
-            assert f'id="{section.anchor}"' in page
+            assert f"<h2>{section.title}</h2>" in page
             if section.table is not None and section.table.rows:
                 assert (folder / f"{section.table.name}.csv").is_file()
-                assert section.table.name in results.names
-                assert section.words.split()[0] in text
+                assert all(word in text for word in (section.heading or section.words).split()[:1])
+                assert beside or section.table.name in results.names
             if section.charts:
                 assert section.anchor in results.figures
                 assert (folder / "figures" / f"{section.anchor}.png").is_file()
-            for identity, numbers in section.metrics.items():
-                assert identity in results.contents.study.records, f"metrics of {identity!r}, which is no trial"
-                unsaid = {*numbers.items()} - {*metrics[identity].metrics.items()}
-                assert not unsaid, f"metrics that no run has: {unsaid}"
+            self._metrics(section, results.contents)
+
+    def _metrics(self, section: Section, contents: Contents) -> None:
+        from memsweep.report.by_trial import verdicts_of
+
+        metrics = verdicts_of(contents)
+        for identity, numbers in section.metrics.items():
+            assert identity in contents.study.records, f"metrics of {identity!r}, which is no trial"
+            unsaid = {*numbers.items()} - {*metrics[identity].metrics.items()}
+            assert not unsaid, f"metrics that no run has: {unsaid}"
+
+
+def _beside(contents: Contents) -> SideBySide:
+    from memsweep.report.values.side_by_side import side_by_side
+
+    return side_by_side({"one": contents, "other": contents})
 
 
 @functools.cache

@@ -14,7 +14,6 @@ import jinja2
 
 from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
@@ -32,14 +31,13 @@ from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.claims import counted
-from memsweep.report.rows.comparison import ComparisonTables
-from memsweep.report.rows.comparison import sentences as sentences_of
 from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
 from memsweep.report.values.section import Place, placed
+from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -134,18 +132,16 @@ def render(
     )
 
 
-def render_comparison(comparison: StudyComparison, tables: ComparisonTables, picture: Shown | None) -> str:
+def render_comparison(found: SideBySide, picture: Shown | None) -> str:
     """The page of a comparison as text.
 
     Args:
-        comparison, tables: what it shows.
-        picture: of the radii of all studies.
+        found: what it shows.
+        picture: of the radii of all studies, in its first section.
     """
     environment = templates()
     environment.globals["view"] = _view
-    return environment.get_template("comparison.html.j2").render(
-        comparison=comparison, tables=tables, sentences=sentences_of(comparison), picture=picture
-    )
+    return environment.get_template("comparison.html.j2").render(found=found, picture=picture)
 
 
 def on_page(contents: Contents) -> Callable[[str], bool]:

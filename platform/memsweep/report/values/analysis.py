@@ -6,7 +6,8 @@ installed distribution (entry-point group ``memsweep.plugins``). A report loops 
 
 from __future__ import annotations
 
-from typing import ClassVar
+import importlib
+from typing import Any, ClassVar
 
 _PLACE = "module:function"
 
@@ -21,15 +22,27 @@ class Analysis:
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
             ``memsweep.report.values.section.Section`` of a study, or several of them. One without rows and charts is
             not shown.
+        studies: ``module:function``, which makes from the contents of several studies by name, and the letters by which
+            tables name them, the ``memsweep.report.values.side_by_side.Compared`` of a comparison.
     """
 
     Config: ClassVar[type]
-    section: ClassVar[str]
+    section: ClassVar[str] = ""
+    studies: ClassVar[str] = ""
 
     @classmethod
     def registration_problem(cls) -> str | None:
         """What a subclass lacks: the end of a sentence."""
-        module, _, function = getattr(cls, "section", "").partition(":")
-        if module and function:
+        places = [place for place in (cls.section, cls.studies) if place]
+        if places and all(all(place.partition(":")) for place in places):
             return None
-        return f"has no section: write inside the class 'section = \"{_PLACE}\"', which makes a Section from Contents."
+        return (
+            f"says nothing: write inside the class 'section = \"{_PLACE}\"', which makes a Section from the Contents "
+            f"of a study, or 'studies = \"{_PLACE}\"', which compares studies."
+        )
+
+
+def loaded(place: str) -> Any:
+    """The function at ``module:function``."""
+    module, _, function = place.partition(":")
+    return getattr(importlib.import_module(module), function)

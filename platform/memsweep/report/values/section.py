@@ -6,7 +6,6 @@ Page and terminal, CSV, JSON and figure files, Python and MLflow show it.
 from __future__ import annotations
 
 import enum
-import importlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +15,7 @@ from weakref import WeakKeyDictionary
 from memsweep import registry
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.values.analysis import loaded
 from memsweep.report.values.chart import Chart
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.trend import Slope
@@ -70,6 +70,7 @@ class Section:
         answer: sentences of the study's answer.
         rank: where they stand in it.
         heading: a line above the table on a terminal.
+        key: a line below the table on a terminal; None: the words.
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.
     """
@@ -83,6 +84,7 @@ class Section:
     answer: Sequence[str] = ()
     rank: Rank = Rank.AFTER
     heading: str = ""
+    key: str | None = None
     places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
 
@@ -119,8 +121,7 @@ def placed(sections: Sequence[Section], view: str, place: Place) -> list[Section
 
 def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:
     """The sections of a measure or an analysis of this name, those without rows and charts among them."""
-    module, _, function = part.section.partition(":")
-    made: Section | Sequence[Section] = getattr(importlib.import_module(module), function)(contents)
+    made: Section | Sequence[Section] = loaded(part.section)(contents)
     for section in (made,) if isinstance(made, Section) else made:
         yield replace(section, anchor=section.anchor or name.replace("_", "-"))
 
@@ -130,5 +131,5 @@ _made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
 
 def _sections(kind: str, name: str, contents: Contents) -> Iterator[Section]:
     part = registry.get(kind, name)
-    if kind == registry.ANALYSIS or len(contents.measured.tables[part.table]):
+    if part.section if kind == registry.ANALYSIS else len(contents.measured.tables[part.table]):
         yield from made_by(part, name, contents)
