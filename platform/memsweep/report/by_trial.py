@@ -30,8 +30,6 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
         bits``.
         By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
         predictor's loss. What the section of each measure and analysis says of its trials.
-        Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
-        best one.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -69,12 +67,6 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
     for section in sections_of(contents):
         for identity, measured in section.metrics.items():
             metrics[identity].update(measured)
-    for rule in contents.rate_rules:
-        numbers = {}
-        for name, exponent in rule.exponents.items():
-            numbers |= slope_metrics(exponent, f"rate_rule_{name}")
-        for identity in rule.identities:
-            metrics[identity].update(numbers)
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 

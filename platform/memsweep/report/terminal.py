@@ -25,7 +25,7 @@ from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
@@ -101,8 +101,6 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.sections)
-    if tables.rate_rule.rows:
-        yield from ("", f"{tables.rate_rule.title}:", *table_parts(tables.rate_rule, width), "", RULES_MEAN)
     yield from _sections(tables, Place.COMPARED, width)
     for table in tables.published:
         yield from ("", f"Published table. {table.title}", *table_parts(table, width))
@@ -114,9 +112,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.losses, width))
     if tables.losses.rows:
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
-    if tables.ceilings.rows:
-        yield from ("", f"{tables.ceilings.title}:", *table_parts(tables.ceilings, width), "")
-        yield ceilings_mean(contents.ceilings)
+    yield from _sections(tables, Place.TRAINED, width)
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")

@@ -8,14 +8,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from memsweep.config.schema.search import GRID, NONE
+from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, formats_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.learning_rates.ceilings import RateCeiling, rate_ceilings
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
-from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
@@ -42,9 +40,8 @@ class Contents:
         trained: the losses of all conditions.
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
-        ceilings: the highest learning rate of each of these curves.
-        scanned: the curves of a search over a grid of learning rates, on the seeds of the search.
-        rate_rules: how the best learning rate follows from width and horizon, in either kind of study.
+        scan: the losses of all suggestions of a search over the learning rate alone, on the seeds of the search.
+        scanned: the curves of such a search over a grid.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
@@ -62,9 +59,8 @@ class Contents:
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
-    ceilings: Sequence[RateCeiling]
+    scan: Sequence[LossRow]
     scanned: Sequence[RateStudy]
-    rate_rules: Sequence[RateRule]
     alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
@@ -102,7 +98,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
     scan = _scan(study, searched) if searched is not None else []
     grid = searched is not None and searched.history.algorithm == GRID
-    whole = searched is not None and searched.history.scheduler == NONE
     return Contents(
         study=study,
         measured=measured,
@@ -117,9 +112,8 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
-        ceilings=rate_ceilings(rates),
+        scan=scan,
         scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
-        rate_rules=rate_rules(trained if searched is None else scan if whole else ()),
         alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )

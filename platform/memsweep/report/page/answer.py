@@ -17,7 +17,7 @@ from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
-from memsweep.report.page.trained import ranking_sentence, rates_sentence
+from memsweep.report.page.trained import best_rates, ranking_sentence
 from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
@@ -79,7 +79,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
     if contents.bits:
         return StudyAnswer(Kind.BITS, _bits(contents.bits, contents.labels), claims)
-    if contents.rates and (found := rates_sentence(contents)):
+    if contents.rates and (found := next(iter(_said(contents, Rank.OF_RATES)), "") or best_rates(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
         said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]

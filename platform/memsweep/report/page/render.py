@@ -31,7 +31,7 @@ from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.claims import counted
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
@@ -116,8 +116,6 @@ def render(
         formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.sections),
-        rules_mean=RULES_MEAN,
-        ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         rates=bool(contents.rates),
         scanned=bool(contents.scanned),

@@ -7,32 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
+from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, with_interval
+from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 
 _MOST_LINES = 6  # conditions that one sentence compares
 
 
-def rates_sentence(contents: Contents) -> str:
-    """Whether the rule of the best learning rate holds beyond the sizes that it was fitted to; else the best rates."""
-    labels = contents.labels.without(RATE)
-    ruled = [rule for rule in contents.rate_rules if math.isfinite(rule.gain.middle)]
-    if not 0 < len(ruled) <= _MOST_LINES:
-        return _best_rates(contents)
-    memories = {labels.memory(rule.condition) for rule in ruled}
-    parts = [
-        with_interval(rule.gain.middle, rule.gain.low, rule.gain.high)
-        + (f" on {labels.memory(rule.condition)}" if len(memories) > 1 else "")
-        + f" under `{labels.machine(rule.condition)}`"
-        for rule in ruled
-    ]
-    sizes = joined([*ruled[0].exponents])
-    return f"At held-out sizes, a learning rate that follows {sizes} has, of the loss at one rate, {joined(parts)}."
-
-
-def _best_rates(contents: Contents) -> str:
+def best_rates(contents: Contents) -> str:
     """The learning rate of the least loss of every line, and from where on it diverges; at the largest size."""
     study, parts, lost = contents.rates[-1], [], []
     for line, rows in study.lines.items():

@@ -32,7 +32,6 @@ class Tables:
     losses: Table[Any]
     ranking: Table[Any]
     across: Table[Any]
-    ceilings: Table[Any]
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
@@ -40,7 +39,6 @@ class Tables:
     formats: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
-    rate_rule: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -59,13 +57,11 @@ def tables_of(contents: Contents) -> Tables:
     verdict_table = verdicts.verdict_table(judged, names, labels, contents.study)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
-    ceilings = losses.ceiling_table(contents.ceilings, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     formats_table = bits.formats_table(contents.formats, names, labels)
     sections = sections_of(contents)
     cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
-    rate_rule = losses.rule_table(contents.rate_rules, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -77,10 +73,9 @@ def tables_of(contents: Contents) -> Tables:
         formats_table,
         *_of(sections, Place.MEASURED),
         cell_table,
-        rate_rule,
         *_of(sections, Place.COMPARED),
         loss_table,
-        ceilings,
+        *_of(sections, Place.TRAINED),
         alignment,
         published.published_export(contents.comparisons, names, labels),
     )
@@ -91,7 +86,6 @@ def tables_of(contents: Contents) -> Tables:
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
-        ceilings=ceilings,
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
@@ -99,7 +93,6 @@ def tables_of(contents: Contents) -> Tables:
         formats=formats_table,
         sections=tuple(sections),
         cells=cell_table,
-        rate_rule=rate_rule,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),

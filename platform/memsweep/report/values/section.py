@@ -47,10 +47,16 @@ class Place(enum.StrEnum):
     """Behind the verdicts."""
     COMPARED = "compared"
     """Before the losses of trained models."""
+    TRAINED = "trained"
+    """Behind the losses of trained models."""
+    BELOW_RATES = "below rates"
+    """On the page: below the curves of the loss against the learning rate, without a heading of its own."""
 
 
 class Rank(enum.StrEnum):
     """Where the sentences of a section stand in the answer of a study without verdicts."""
+
+    OF_RATES = "in place of the best learning rates"
 
     BEFORE = "before the ranking"
     AFTER = "after the ranking"
