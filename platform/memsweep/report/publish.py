@@ -131,8 +131,6 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
         for number, part in enumerate(_in_parts(radii_table(contents.findings), trials)):
             write_csv(part, file, headings=number == 0)
     write_csv(trials, folder / "trials.csv")
-    if not contents.compared.empty:
-        write_csv(contents.compared, folder / "compared.csv")
     with contextlib.ExitStack() as closing:
         writer = None
         for part in _in_parts(contents.measured.tables["curves"], trials):

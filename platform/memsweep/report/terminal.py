@@ -28,7 +28,7 @@ from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
+from memsweep.report.rows.verdicts import BOUND, SHORT_KEY, overviews, reasons
 from memsweep.report.values.section import Place, Section, placed
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import TERMINAL, Line, Table, View
@@ -48,9 +48,6 @@ STYLES = {
     **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
     "apart": "bold",
 }
-_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
-_SHORT_KEY = f"{_KEY}   T, m: the deciding slope of the radius, with horizon or width"
-_AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
 _BOUND_KEY = f"{MARK} {BOUND}"
 
 
@@ -87,8 +84,9 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         elif tables.winners.rows:
             yield from ["", *table_parts(tables.winners, width)]
         yield ""
-    if tables.claims.rows:
-        yield from ("Claims, tested over seeds with Holm's correction:", *table_parts(tables.claims, width), "")
+    for section in placed(tables.sections, TERMINAL, Place.FIRST):
+        if section.table is not None:
+            yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
@@ -102,10 +100,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.sections)
     yield from _sections(tables, Place.COMPARED, width)
-    for table in tables.published:
-        yield from ("", f"Published table. {table.title}", *table_parts(table, width))
-    if tables.published:
-        yield from ("", _AGREEMENT_KEY, _SHORT_KEY)
+    yield from _sections(tables, Place.CLAIMED, width)
     if tables.across.rows:
         yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", across_means(tables.across))
     if tables.losses.rows and not tables.across.rows:
@@ -123,7 +118,11 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
 
 def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
     for section in placed(tables.sections, TERMINAL, place):
-        if section.table is not None:
+        for table in section.folded:
+            yield from ("", f"{section.title}. {table.title}", *table_parts(table, width))
+        if section.folded:
+            yield from _below(section)
+        elif section.table is not None:
             heading = [f"{section.heading}:"] if section.heading else []
             yield from ("", *heading, *table_parts(section.table, width), *_below(section))
 
@@ -131,7 +130,7 @@ def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
 def _below(section: Section) -> list[str]:
     """What stands below the table of a section."""
     said = section.words if section.key is None else section.key
-    return ["", said] if said else []
+    return ["", *said.split("\n")] if said else []
 
 
 def _compared(found: SideBySide, width: int) -> Iterator[_Part]:
@@ -147,7 +146,7 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
     if tables.overviews or not fits(tables.verdicts, width):
         for table in tables.overviews or overviews(contents.verdicts, contents.labels):
             yield from (f"{table.title}:", *table_parts(table, width), "")
-        yield _SHORT_KEY
+        yield SHORT_KEY
     else:
         yield from table_parts(tables.verdicts, width)
     if any(finding.bound for finding in contents.verdicts):

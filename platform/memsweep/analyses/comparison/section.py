@@ -9,7 +9,7 @@ from memsweep.analyses.comparison.compare import StudyComparison, compare_studie
 from memsweep.analyses.comparison.tables import loss_table, sentences, setting_table, verdict_table
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
-from memsweep.report.rows.verdicts import SIGNS
+from memsweep.report.rows.verdicts import SIGNS_KEY
 from memsweep.report.values.section import Section
 from memsweep.report.values.side_by_side import Compared
 
@@ -21,8 +21,7 @@ LOSSES = (
     "Median over seeds [smallest, largest] at the longest horizon, and there the largest width, that all studies of a "
     "condition have. Ratio: of the geometric means over seeds, with its 95 % interval."
 )
-_SIGNS = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
-_KEY = f"{_SIGNS}   T, m: slope of the radius with horizon, width; [95 % over seeds]"
+_KEY = f"{SIGNS_KEY}   T, m: slope of the radius with horizon, width; [95 % over seeds]"
 
 
 def compared(contents: Mapping[str, Contents], letters: Mapping[str, str]) -> Compared:

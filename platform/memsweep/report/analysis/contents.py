@@ -15,7 +15,6 @@ from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
-from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
 from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping, planned_replicas
 from memsweep.report.naming.labels import Labels
@@ -35,7 +34,6 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
-        comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
         losses: those among them that answer something.
@@ -54,7 +52,6 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     formats: Sequence[FormatsRow]
-    comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
@@ -107,7 +104,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         formats=formats_rows(measured, grouping),
-        comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,
         losses=_answering(trained, findings, bits, rates),

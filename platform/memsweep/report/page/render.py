@@ -21,7 +21,7 @@ from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS, TASKS
 from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
+from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of, first_ball
 from memsweep.report.page.charts import charts_of
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
@@ -30,13 +30,12 @@ from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
-from memsweep.report.rows.claims import counted
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
-from memsweep.report.values.section import Place, placed
+from memsweep.report.values.section import Place, placed, sections_of
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
@@ -119,7 +118,6 @@ def render(
         baseline=BASELINE if has_baseline(contents.losses) else "",
         rates=bool(contents.rates),
         scanned=bool(contents.scanned),
-        counted=counted(contents.compared) if not contents.compared.empty else "",
         searched=searched,
         sentences=sentences(searched) if searched is not None else [],
         rule=_rule(contents.criteria),
@@ -160,8 +158,9 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
     if kind is Kind.BITS:
         return "Bits:", BITS_MEAN.removeprefix("Bits: ")
-    if kind is Kind.CLAIMS and not contents.compared.empty:
-        return "What “supported” means:", SUPPORTED_MEANS
+    said = [section.meaning for section in sections_of(contents) if section.meaning[0]]
+    if kind is Kind.CLAIMS and said:
+        return said[0]
     if asked:
         return "What “stable” means:", STABLE_MEANS
     return "", ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, cells, claims, losses, provenance, published, search, verdicts
+from memsweep.report.rows import bits, cells, losses, provenance, search, verdicts
 from memsweep.report.values.section import Place, Section, placed, sections_of
 from memsweep.report.values.table import CSV, Table
 
@@ -17,7 +17,7 @@ class Tables:
     """The tables that page, terminal and CSV files show; those of something that a study lacks have no rows.
 
     Attributes:
-        overviews, published: one per ball.
+        overviews: one per ball.
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
@@ -33,8 +33,6 @@ class Tables:
     ranking: Table[Any]
     across: Table[Any]
     alignment: Table[Any]
-    published: tuple[Table[Any], ...]
-    claims: Table[Any]
     bits: Table[Any]
     formats: Table[Any]
     sections: tuple[Section, ...]
@@ -47,8 +45,7 @@ class Tables:
     @property
     def named(self) -> dict[str, Table[Any]]:
         """The tables that can be asked for one by one, those without rows left out."""
-        tables = (*self.exported, self.claims)
-        return {table.name: table for table in tables if table.rows}
+        return {table.name: table for table in self.exported if table.rows}
 
 
 def tables_of(contents: Contents) -> Tables:
@@ -77,7 +74,7 @@ def tables_of(contents: Contents) -> Tables:
         loss_table,
         *_of(sections, Place.TRAINED),
         alignment,
-        published.published_export(contents.comparisons, names, labels),
+        *_of(sections, Place.LAST),
     )
     return Tables(
         verdicts=verdict_table,
@@ -87,8 +84,6 @@ def tables_of(contents: Contents) -> Tables:
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
         alignment=alignment,
-        published=tuple(published.published_tables(contents.comparisons, names, labels)),
-        claims=claims.claim_table(contents.compared),
         bits=bits_table,
         formats=formats_table,
         sections=tuple(sections),
@@ -100,6 +95,7 @@ def tables_of(contents: Contents) -> Tables:
             verdict_table,
             *(table for table in optional if table.rows),
             *((search.suggestion_table(searched), winners) if searched is not None and winners is not None else ()),
+            *_of(sections, Place.FIRST),
         ),
     )
 

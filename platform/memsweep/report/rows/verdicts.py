@@ -21,6 +21,9 @@ from memsweep.stability.verdict.trend import Trend
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""
 SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
+SIGNS_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
+SHORT_KEY = f"{SIGNS_KEY}   T, m: the deciding slope of the radius, with horizon or width"
+"""What the signs of verdicts mean, and the letters beside them."""
 BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
 """What the mark says."""
 LETTERS = {"horizon": "T", "width": "m"}

@@ -43,12 +43,18 @@ class Glance:
 class Place(enum.StrEnum):
     """Where in a view a section stands, beside what every report has."""
 
+    FIRST = "first"
+    """Before the verdicts; among the files the last."""
     MEASURED = "measured"
     """Behind the verdicts."""
+    CLAIMED = "claimed"
+    """Behind all that was measured."""
     COMPARED = "compared"
     """Before the losses of trained models."""
     TRAINED = "trained"
     """Behind the losses of trained models."""
+    LAST = "last"
+    NOWHERE = "nowhere"
     BELOW_RATES = "below rates"
     """On the page: below the curves of the loss against the learning rate, without a heading of its own."""
 
@@ -56,6 +62,8 @@ class Place(enum.StrEnum):
 class Rank(enum.StrEnum):
     """Where the sentences of a section stand in the answer of a study without verdicts."""
 
+    TESTED = "tested"
+    """First where there are verdicts, else behind every other answer: what was claimed and tested."""
     OF_RATES = "in place of the best learning rates"
 
     BEFORE = "before the ranking"
@@ -72,11 +80,15 @@ class Section:
         table: its name is that of the CSV file; None: charts alone.
         charts: curves of the numbers.
         metrics: identity of a trial -> name -> number, for a tracking server.
+        folded: tables that page and terminal show in its place; the page folds all but the first.
         glance: numbers of each condition.
         answer: sentences of the study's answer.
         rank: where they stand in it.
         heading: a line above the table on a terminal.
-        key: a line below the table on a terminal; None: the words.
+        key: lines below the table on a terminal; None: the words.
+        brief: columns of the table that stand beside the answer of a study whose claims were tested.
+        meaning: words of such an answer, and what they mean.
+        pending: what is said in place of the answer while the study runs; empty where something is known.
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.
     """
@@ -86,11 +98,15 @@ class Section:
     table: Table[Any] | None = None
     charts: Sequence[Chart] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    folded: Sequence[Table[Any]] = ()
     glance: Sequence[Glance] = ()
     answer: Sequence[str] = ()
     rank: Rank = Rank.AFTER
     heading: str = ""
     key: str | None = None
+    brief: Sequence[str] = ()
+    meaning: tuple[str, str] = ("", "")
+    pending: str = ""
     places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
 
