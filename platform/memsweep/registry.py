@@ -1,13 +1,13 @@
-"""Names for the parts of a study: tasks, models, parameterizations, recurrent units, learning rules, measures.
+"""Names for parts: tasks, models, parameterizations, recurrent units, learning rules, measures, analyses.
 
 A part registers itself with a decorator, and is then available by name. Registration refuses a class that the engine
 could not run: each part is a subclass of its kind's base class, defines all abstract methods, and owns a frozen
 ``Config`` dataclass. A base class may ask for more in ``registration_problem``.
 
-``discover`` finds what can register: the engine's own models, rules and measures, the built-in tasks, the workspace's
-``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A module of the
-engine is imported when one of its parts is asked for; everything else at once. A task of the workspace takes the place
-of a built-in one of its name; any other name belongs to one part.
+``discover`` finds what can register: the engine's own models, rules, measures and analyses, the built-in tasks, the
+workspace's ``tasks/`` folder, and installed distributions that announce the entry-point group ``memsweep.plugins``. A
+module of the engine is imported when one of its parts is asked for; everything else at once. A task of the workspace
+takes the place of a built-in one of its name; any other name belongs to one part.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ from memsweep import builtin
 from memsweep.errors import RegistryError, did_you_mean, one_of
 
 TASK, MODEL, PARAMETERIZATION, UNIT, RULE = "task", "model", "parameterization", "unit", "rule"
-MEASURE = "measure"
+MEASURE, ANALYSIS = "measure", "analysis"
 NAMED = (TASK, MODEL, PARAMETERIZATION, UNIT, RULE)
-"""Kinds of which a study names one. A part of any other kind is a field of a section, called as the part is."""
-KINDS = (*NAMED, MEASURE)
+"""Kinds of which a study names one. A measure is a field of a section, called as the part is."""
+KINDS = (*NAMED, MEASURE, ANALYSIS)
+MEASURES, ANALYSES = "memsweep.measures", "memsweep.analyses"
+"""Packages of the parts that are options."""
 ENTRY_POINT_GROUP = "memsweep.plugins"
 _BASES = {
     TASK: ("memsweep.data.api", "Task"),
@@ -44,14 +46,15 @@ _BASES = {
     UNIT: ("memsweep.models.deep.unit", "Unit"),
     RULE: ("memsweep.rules.base", "Rule"),
     MEASURE: ("memsweep.stability.optional", "Measure"),
+    ANALYSIS: ("memsweep.report.values.analysis", "Analysis"),
 }
 """Module and name of each kind's base class; by name, because the registry stands below all of them."""
 
-_MAY_LACK_FIELDS = (PARAMETERIZATION, RULE)
+_MAY_LACK_FIELDS = (PARAMETERIZATION, RULE, ANALYSIS)
 """Kinds whose parts get an empty Config where they write none."""
 
 _log = logging.getLogger(__name__)
-_OWN = ("memsweep.models", "memsweep.rules", "memsweep.measures")
+_OWN = ("memsweep.models", "memsweep.rules", MEASURES, ANALYSES)
 """The packages of the engine in which parts register themselves."""
 _REGISTERS = re.compile(r'^@register_(\w+)\("(\w+)"\)', re.MULTILINE)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
@@ -98,6 +101,11 @@ def register_rule(name: str) -> Callable[[_Part], _Part]:
 def register_measure(name: str) -> Callable[[_Part], _Part]:
     """Class decorator: make a measure of trained models available as ``perturbation: {<name>: {...}}``."""
     return _register(MEASURE, name)
+
+
+def register_analysis(name: str) -> Callable[[_Part], _Part]:
+    """Class decorator: make an analysis of stored tables a part of every report."""
+    return _register(ANALYSIS, name)
 
 
 def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
@@ -220,7 +228,8 @@ def discover(workspace: Path | None = None) -> list[str]:
         One sentence for each plugin or task file that failed to import; it is skipped, the others work.
     """
     _put_off.clear()
-    _index(*_OWN)
+    for package in _OWN:
+        find_in(package)
     task_folders = [builtin.folder(builtin.TASKS)]
     if workspace is not None:
         root = Path(workspace).resolve()
@@ -251,13 +260,14 @@ def _task_files(folder: Path) -> list[Path]:
 
 
 def discover_when_asked(package: str) -> None:
-    """Find what one package of the engine registers, measures and plugins; and the rest when ``get`` lacks a part.
+    """Find what one package registers, measures, analyses and plugins; and the rest when ``get`` lacks a part.
 
     For commands that read results: most models and tasks import torch, and a workspace's files are not needed. Where
     they come with the results, they are somebody else's program.
     """
-    _index(package, "memsweep.measures")
-    _load_plugins()  # any of them may have a measure, which a report has to know
+    for each in (package, MEASURES, ANALYSES):
+        find_in(each)
+    _load_plugins()  # any of them may have a measure or an analysis, which a report has to know
     _put_off[:] = [True]
 
 
@@ -271,12 +281,11 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     return []
 
 
-def _index(*packages: str) -> None:
-    """Let the parts of some packages of the engine wait for whoever asks for one."""
-    for package in packages:
-        for kind, name, module in _registered_in(package):
-            if name not in _parts[kind]:
-                _waiting[kind][name] = module
+def find_in(package: str) -> None:
+    """Let the parts of a package of the engine wait for whoever asks for one."""
+    for kind, name, module in _registered_in(package):
+        if name not in _parts[kind]:
+            _waiting[kind][name] = module
 
 
 @functools.cache

@@ -11,25 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from distribution import installed
 from sweeping import FAST, environment, memsweep, runs_of
 
 pytestmark = pytest.mark.more
 
-PYPROJECT = """
-[build-system]
-requires = ["setuptools"]
-build-backend = "setuptools.build_meta"
-
-[project]
-name = "far-measure"
-version = "1.0"
-
-[tool.setuptools]
-packages = ["far_measure"]
-
-[project.entry-points."memsweep.plugins"]
-spread = "far_measure"
-"""
 MEASURE = '''
 from dataclasses import dataclass
 
@@ -118,15 +104,7 @@ grid:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which pip has installed the distribution, as it would into site-packages."""
-    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
-    package = source / "far_measure"
-    package.mkdir()
-    (source / "pyproject.toml").write_text(PYPROJECT)
-    (package / "__init__.py").write_text(MEASURE)
-    (package / "section.py").write_text(SECTION)
-    words = ["install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", target, source]
-    subprocess.run([sys.executable, "-m", "pip", *map(str, words)], check=True, capture_output=True, timeout=600)
-    return target
+    return installed("far_measure", {"__init__.py": MEASURE, "section.py": SECTION}, tmp_path_factory)
 
 
 def test_a_measure_from_outside_is_everywhere(site: Path, tmp_path: Path) -> None:

@@ -19,7 +19,16 @@ from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, expo
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
     *("ball", "verdict", "slope_horizon", "slope_horizon_low", "slope_horizon_high"),
-    *("slope_width", "slope_width_low", "slope_width_high", "threshold", "deciding", "found_share", "reasons"),
+    *(
+        "slope_width",
+        "slope_width_low",
+        "slope_width_high",
+        "threshold",
+        "deciding",
+        "rule_version",
+        "found_share",
+        "reasons",
+    ),
 ]
 
 

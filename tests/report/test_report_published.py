@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from memsweep import registry, report
+from memsweep.analyses.claims.published import compare
 from memsweep.report.analysis.findings import judge_conditions
-from memsweep.report.analysis.published import compare
 from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import load_study

@@ -1,4 +1,4 @@
-"""Every registered task, model, recurrent unit and measure passes its conformance suite, without an edit here."""
+"""Every registered part passes the conformance suite of its kind, without an edit here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.rules.base import online_units
-from memsweep.testing import MeasureSuite, ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
+from memsweep.testing import AnalysisSuite, MeasureSuite, ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
 from paths import ROOT
 from text_files import write_ptb, write_text
 
@@ -39,6 +39,11 @@ class _MeasureSuite(MeasureSuite):
         super().test_a_report_says_it_everywhere(tmp_path)
 
 
+@pytest.mark.more
+class _AnalysisSuite(AnalysisSuite):
+    pass
+
+
 for _name in registry.names(registry.TASK):
     globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})
 for _name in registry.names(registry.MODEL):
@@ -50,8 +55,12 @@ for _name in registry.names(registry.UNIT):
     globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name})
 for _name in registry.names(registry.MEASURE):
     globals()[f"TestMeasure_{_name}"] = type(f"TestMeasure_{_name}", (_MeasureSuite,), {"measure": _name})
+for _name in registry.names(registry.ANALYSIS):
+    globals()[f"TestAnalysis_{_name}"] = type(f"TestAnalysis_{_name}", (_AnalysisSuite,), {"analysis": _name})
 del (
+    AnalysisSuite,
     MeasureSuite,
+    _AnalysisSuite,
     _MeasureSuite,
     TaskSuite,
     ModelSuite,

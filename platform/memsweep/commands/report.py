@@ -52,23 +52,21 @@ def report(args: argparse.Namespace) -> Answer:
 
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
     from memsweep.report.publish import publish_comparison
-    from memsweep.report.rows.comparison import comparison_tables, sentences
     from memsweep.studies.comparison import compared
 
     if args.out:
         check_folder(Path(args.out), "--out FOLDER")
     studies = [reports.judge(place, criteria) for place in places]
-    comparison = compared(list(zip(places, studies, strict=True)))
-    tables = comparison_tables(comparison)
+    found = compared(list(zip(places, studies, strict=True)))
     if args.table:
-        return _table(tables.named, studies[0], args)
-    page = publish_comparison(comparison, tables, Path(args.out), args.figures or ()) if args.out else None
-    text = reports.comparison_text(comparison, tables)
+        return _table(found.named, studies[0], args)
+    page = publish_comparison(found, Path(args.out), args.figures or ()) if args.out else None
+    text = reports.comparison_text(found)
     item: ComparisonItem = {
-        "studies": [*comparison.names],
+        "studies": [*found.names],
         "page": None if page is None else str(page),
-        "answers": sentences(comparison),
-        "tables": {name: rows_of(table.frame()) for name, table in tables.named.items()},
+        "answers": found.answers,
+        "tables": {name: rows_of(table.frame()) for name, table in found.named.items()},
     }
     return Answer(
         _document(studies[0], comparison=item),
@@ -83,10 +81,16 @@ def _document(
     comparison: ComparisonItem | None = None,
     table: list[dict[str, Any]] | None = None,
 ) -> ReportDocument:
+    from memsweep.stability.verdict.judgement import RULE_VERSION
+
     rule = contents.criteria
     return {
         "study": contents.study.name,
-        "criteria": {"thresholds": [*rule.thresholds], "slope_limit": rule.slope_limit},
+        "criteria": {
+            "thresholds": [*rule.thresholds],
+            "slope_limit": rule.slope_limit,
+            "rule_version": RULE_VERSION,
+        },
         "report": report,
         "comparison": comparison,
         "table": table,

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from memsweep.report.formats import REPORT
 
 if TYPE_CHECKING:
-    from memsweep.report.analysis.comparison import StudyComparison
     from memsweep.report.analysis.contents import Contents
     from memsweep.report.read.study import Study
-    from memsweep.report.rows.comparison import ComparisonTables
     from memsweep.report.rows.report import Tables
+    from memsweep.report.values.side_by_side import SideBySide
     from memsweep.stability.verdict.judgement import Criteria
     from memsweep.sweep.store.filesystem import Location
 
@@ -128,10 +127,8 @@ def judge(where: Location | Path | str, criteria: Criteria | None = None) -> Con
     return analyse(load_study(Location.at(where)), criteria or DEFAULT)
 
 
-def compare(
-    studies: Mapping[str, Location | Path | str | Contents], criteria: Criteria | None = None
-) -> StudyComparison:
-    """Compare stored studies; trains and writes nothing.
+def compare(studies: Mapping[str, Location | Path | str | Contents], criteria: Criteria | None = None) -> SideBySide:
+    """Compare stored studies, by all analyses that compare studies; trains and writes nothing.
 
     Args:
         studies: name -> the study's folder, or the study as ``judge`` gave it; the first is the reference.
@@ -141,10 +138,10 @@ def compare(
         MemsweepError: there are fewer than two studies, or they were judged by different criteria.
         StoreError: as of ``build``.
     """
-    from memsweep.report.analysis.comparison import compare_studies
     from memsweep.report.analysis.contents import Contents
+    from memsweep.report.values.side_by_side import side_by_side
 
-    return compare_studies(
+    return side_by_side(
         {name: each if isinstance(each, Contents) else judge(each, criteria) for name, each in studies.items()}
     )
 
@@ -162,16 +159,13 @@ def table_text(paths: ReportPaths, *, width: int | None = None, colour: bool | N
     return report_text(paths.contents, paths.tables, width=width, colour=colour)
 
 
-def comparison_text(
-    comparison: StudyComparison, tables: ComparisonTables, *, width: int | None = None, colour: bool | None = None
-) -> str:
+def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
     """A comparison for a terminal.
 
     Args:
-        comparison: of ``compare``.
-        tables: of ``memsweep.report.rows.comparison.comparison_tables``.
+        found: of ``compare``.
         width, colour: as of ``table_text``.
     """
     from memsweep.report import terminal
 
-    return terminal.comparison_text(comparison, tables, width=width, colour=colour)
+    return terminal.comparison_text(found, width=width, colour=colour)

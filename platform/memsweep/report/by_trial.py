@@ -24,14 +24,12 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
     Returns:
         identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
         fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
-        axis of the slope) and ``threshold`` as tags. A radius beyond the measured ones is a bound, which a tag
-        ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and as tags
-        ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7 bits``.
+        axis of the slope), ``threshold`` and ``rule_version`` as tags. A radius beyond the measured ones is a bound,
+        which a tag ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and
+        as tags ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7
+        bits``.
         By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
-        predictor's loss. What each measure's section says of its trials.
-        Where learning rates were tried, ``rate_rule_width/slope`` and ``rate_rule_horizon/slope``: the exponents of the
-        best one. Of every number of the table of growth, at the end of training or after the last step that was
-        measured, its slope as ``growth_memory_capacity_width/slope`` or ``growth_sharpness_horizon/slope``.
+        predictor's loss. What the section of each measure and analysis says of its trials.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -69,16 +67,6 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
     for section in sections_of(contents):
         for identity, measured in section.metrics.items():
             metrics[identity].update(measured)
-    for rule in contents.rate_rules:
-        numbers = {}
-        for name, exponent in rule.exponents.items():
-            numbers |= slope_metrics(exponent, f"rate_rule_{name}")
-        for identity in rule.identities:
-            metrics[identity].update(numbers)
-    after_the_last_step = {(row.quantity, row.axis, row.identities): row for row in contents.growth}
-    for grown in after_the_last_step.values():
-        for identity in grown.identities:
-            metrics[identity].update(slope_metrics(grown.slope, f"growth_{grown.quantity}_{grown.axis}"))
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
 
 
@@ -91,5 +79,10 @@ def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
     """The metrics and tags that all trials of a condition share."""
     axis, slope = finding.deciding
     judgement, ball = finding.judgement, finding.ball
-    words = {"verdict": judgement.verdict.value, "threshold": f"{judgement.threshold:g}", "deciding": axis}
+    words = {
+        "verdict": judgement.verdict.value,
+        "threshold": f"{judgement.threshold:g}",
+        "deciding": axis,
+        "rule_version": f"{judgement.rule_version}",
+    }
     return slope_metrics(slope, f"ball_{ball}"), {f"ball_{ball}/{name}": word for name, word in words.items()}

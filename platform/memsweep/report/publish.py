@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.export import write_csv
 from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
@@ -24,9 +23,9 @@ from memsweep.report.figures.panels import Shown, draw, embedded, parts_of
 from memsweep.report.formats import FIGURES, PAGE, REPORT
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import typed, with_settings
-from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.verdicts import radii_table
+from memsweep.report.values.side_by_side import SideBySide
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
@@ -35,8 +34,6 @@ JUDGED = "judged"
 _DRAFT, _STALE_SECONDS = ".report-", 86_400.0
 _ROWS = 50_000  # of a measured table that get their settings at once
 _MOST_DRAWN = 1  # picture of a gallery, 12 panels, where no formats are asked for: the page draws every condition
-
-_COMPARISON = frozenset({PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)})
 
 
 def publish(
@@ -75,13 +72,11 @@ def publish(
     return home / name
 
 
-def publish_comparison(
-    comparison: StudyComparison, tables: ComparisonTables, folder: Path, formats: Sequence[str] = ()
-) -> Path:
+def publish_comparison(found: SideBySide, folder: Path, formats: Sequence[str] = ()) -> Path:
     """Write a comparison as a page and CSV files into a folder of its own.
 
     Args:
-        comparison, tables: what is written.
+        found: what is written.
         folder: where.
         formats: of the figure's files.
 
@@ -92,22 +87,23 @@ def publish_comparison(
         MemsweepError: the folder holds something else than an earlier comparison.
         StoreError: it cannot be written.
     """
+    own = {PAGE, *(f"{name}.csv" for name in found.tables), *(f"{RADIUS}.{form}" for form in FIGURES)}
     with storage_errors("write", folder):
         folder.mkdir(parents=True, exist_ok=True)
-        others = sorted({path.name for path in folder.iterdir()} - _COMPARISON)
+        others = sorted({path.name for path in folder.iterdir()} - own)
         if others:
             raise MemsweepError(
                 f"{folder} holds {others[0]!r}, which is no part of a comparison: nothing was written there. Give an "
                 "empty folder, or one that does not exist."
             )
-        for name in _COMPARISON:
+        for name in own:
             (folder / name).unlink(missing_ok=True)
-        for table in tables.named.values():
+        for table in found.named.values():
             write_csv(table.frame(), folder / f"{table.name}.csv")
-        gallery = comparison_gallery(comparison)
+        gallery = comparison_gallery(found.drawn)
         if formats and gallery.panels:
             draw(gallery, folder, formats)
-        text = render_comparison(comparison, tables, embedded(gallery) if gallery.panels else None)
+        text = render_comparison(found, embedded(gallery) if gallery.panels else None)
         (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
     return folder / PAGE
 
@@ -135,8 +131,6 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
         for number, part in enumerate(_in_parts(radii_table(contents.findings), trials)):
             write_csv(part, file, headings=number == 0)
     write_csv(trials, folder / "trials.csv")
-    if not contents.compared.empty:
-        write_csv(contents.compared, folder / "compared.csv")
     with contextlib.ExitStack() as closing:
         writer = None
         for part in _in_parts(contents.measured.tables["curves"], trials):

@@ -18,7 +18,6 @@ from rich.text import Text
 
 from memsweep.config.schema.objective import objectives
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import field_name
@@ -26,13 +25,12 @@ from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
-from memsweep.report.rows.comparison import ComparisonTables
-from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.growth import GROWTH_MEAN
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.verdicts import BOUND, SIGNS, overviews, reasons
+from memsweep.report.rows.verdicts import BOUND, SHORT_KEY, overviews, reasons
+from memsweep.report.values.section import Place, Section, placed
+from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 
@@ -50,9 +48,6 @@ STYLES = {
     **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
     "apart": "bold",
 }
-_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
-_SHORT_KEY = f"{_KEY}   T, m: the deciding slope of the radius, with horizon or width"
-_AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
 _BOUND_KEY = f"{MARK} {BOUND}"
 
 
@@ -61,11 +56,9 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
     return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
 
 
-def comparison_text(
-    comparison: StudyComparison, tables: ComparisonTables, *, width: int | None = None, colour: bool | None = None
-) -> str:
+def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
     """See ``memsweep.report.comparison_text``."""
-    return _printed(lambda columns: _compared(comparison, tables, columns), width, colour)
+    return _printed(lambda columns: _compared(found, columns), width, colour)
 
 
 def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour: bool | None) -> str:
@@ -91,8 +84,9 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         elif tables.winners.rows:
             yield from ["", *table_parts(tables.winners, width)]
         yield ""
-    if tables.claims.rows:
-        yield from ("Claims, tested over seeds with Holm's correction:", *table_parts(tables.claims, width), "")
+    for section in placed(tables.sections, TERMINAL, Place.FIRST):
+        if section.table is not None:
+            yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
@@ -101,29 +95,19 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
     if tables.formats.rows:
         yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
-    for section in tables.sections:
-        if section.table is not None:
-            yield from ("", *table_parts(section.table, width), "", section.words)
+    yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.sections)
-    if tables.rate_rule.rows:
-        yield from ("", f"{tables.rate_rule.title}:", *table_parts(tables.rate_rule, width), "", RULES_MEAN)
-    if tables.growth.rows:
-        yield from ("", f"{tables.growth.title}:", *table_parts(tables.growth, width), "", GROWTH_MEAN)
-    for table in tables.published:
-        yield from ("", f"Published table. {table.title}", *table_parts(table, width))
-    if tables.published:
-        yield from ("", _AGREEMENT_KEY, _SHORT_KEY)
+    yield from _sections(tables, Place.COMPARED, width)
+    yield from _sections(tables, Place.CLAIMED, width)
     if tables.across.rows:
         yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", across_means(tables.across))
     if tables.losses.rows and not tables.across.rows:
         yield from ("", *table_parts(tables.losses, width))
     if tables.losses.rows:
         yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
-    if tables.ceilings.rows:
-        yield from ("", f"{tables.ceilings.title}:", *table_parts(tables.ceilings, width), "")
-        yield ceilings_mean(contents.ceilings)
+    yield from _sections(tables, Place.TRAINED, width)
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
@@ -132,25 +116,37 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
 
 
-def _compared(comparison: StudyComparison, tables: ComparisonTables, width: int) -> Iterator[_Part]:
-    yield "Studies: " + ", ".join(f"{letter} = {name}" for name, letter in tables.letters.items())
-    yield from ("", *sentences_of(comparison))
-    if tables.verdicts.rows:
-        yield from ("", "Verdicts, and differences of the slopes from the first study's:", "")
-        yield from table_parts(tables.verdicts, width)
-        yield from ("", f"{_KEY}   T, m: slope of the radius with horizon, width; [95 % over seeds]")
-    if tables.losses.rows:
-        yield from ("", "Final losses [smallest, largest], and their ratios to the first study's [95 %]:", "")
-        yield from table_parts(tables.losses, width)
-    if tables.settings.rows:
-        yield from ("", "Settings that differ:", "", *table_parts(tables.settings, width))
+def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
+    for section in placed(tables.sections, TERMINAL, place):
+        for table in section.folded:
+            yield from ("", f"{section.title}. {table.title}", *table_parts(table, width))
+        if section.folded:
+            yield from _below(section)
+        elif section.table is not None:
+            heading = [f"{section.heading}:"] if section.heading else []
+            yield from ("", *heading, *table_parts(section.table, width), *_below(section))
+
+
+def _below(section: Section) -> list[str]:
+    """What stands below the table of a section."""
+    said = section.words if section.key is None else section.key
+    return ["", *said.split("\n")] if said else []
+
+
+def _compared(found: SideBySide, width: int) -> Iterator[_Part]:
+    yield "Studies: " + ", ".join(f"{letter} = {name}" for name, letter in found.letters.items())
+    yield from ("", *found.answers)
+    for section in found.sections:
+        if section.table is not None:
+            yield from ("", f"{section.heading or section.title}:", "")
+            yield from (*table_parts(section.table, width), *_below(section))
 
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.overviews or not fits(tables.verdicts, width):
         for table in tables.overviews or overviews(contents.verdicts, contents.labels):
             yield from (f"{table.title}:", *table_parts(table, width), "")
-        yield _SHORT_KEY
+        yield SHORT_KEY
     else:
         yield from table_parts(tables.verdicts, width)
     if any(finding.bound for finding in contents.verdicts):

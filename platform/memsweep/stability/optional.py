@@ -73,6 +73,7 @@ class Measure(ABC):
         table: name of the table of its rows.
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
+        grows: columns whose growth with width and horizon is reported -> what each of them is, in words.
         version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
         needs_derivatives: by the inputs, which a model of ids does not have.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
@@ -82,6 +83,7 @@ class Measure(ABC):
     Config: ClassVar[type]
     table: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
+    grows: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Any]] = {}
     needs_derivatives: ClassVar[bool] = False

@@ -7,22 +7,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsweep import report as reports
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, one_of
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows.comparison import comparison_tables, sentences
 from memsweep.studies.locations import different
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from memsweep.report.analysis.comparison import StudyComparison
     from memsweep.report.figures.panels import Picture
+    from memsweep.report.values.side_by_side import SideBySide
 
 _WIDTH = 110  # letters of a printed line
 
 
-def compared(studies: Sequence[tuple[Location, Contents]]) -> StudyComparison:
+def compared(studies: Sequence[tuple[Location, Contents]]) -> SideBySide:
     """Compare analysed studies; they are named by their names, or by their folders where two have one name.
 
     Args:
@@ -44,33 +43,29 @@ class Comparison:
     Each table is a new DataFrame. Printed, and in a notebook, it is the text of ``memsweep report A B``.
     """
 
-    def __init__(self, comparison: StudyComparison) -> None:
-        self._comparison, self._tables = comparison, comparison_tables(comparison)
+    def __init__(self, found: SideBySide) -> None:
+        self._found = found
 
     @property
     def names(self) -> tuple[str, ...]:
         """Of the studies, in the order given."""
-        return self._comparison.names
+        return self._found.names
 
     @property
     def answers(self) -> list[str]:
         """What the comparison finds, and what is uncertain about it, in sentences."""
-        return sentences(self._comparison)
+        return self._found.answers
 
-    @property
-    def verdicts(self) -> pd.DataFrame:
-        """A row per condition, ball and study: verdict, slope, its difference to the reference's, 95 % interval."""
-        return self._tables.verdicts.frame()
+    def __getattr__(self, name: str) -> pd.DataFrame:
+        """A table by its name.
 
-    @property
-    def losses(self) -> pd.DataFrame:
-        """A row per condition and study: final loss at the largest common size, and its ratio to the reference's."""
-        return self._tables.losses.frame()
-
-    @property
-    def settings(self) -> pd.DataFrame:
-        """A row per setting in which the studies differ."""
-        return self._tables.settings.frame()
+        ``verdicts``: a row per condition, ball and study, with its slope and the difference to the reference's.
+        ``losses``: a row per condition and study, at the largest common size. ``settings``: a row per one that differs.
+        """
+        tables = {} if name.startswith("_") else self._found.tables
+        if name not in tables:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}; its tables: {one_of(tables)}")
+        return tables[name].frame()
 
     def figure(self) -> Picture:
         """The radii of the studies against the horizon, shared conditions, as a matplotlib ``Figure``.
@@ -81,13 +76,13 @@ class Comparison:
         from memsweep.report.figures.galleries import comparison_gallery
         from memsweep.report.figures.panels import figure_of
 
-        gallery = comparison_gallery(self._comparison)
+        gallery = comparison_gallery(self._found.drawn)
         if not gallery.panels:
             raise MemsweepError(f"there is nothing to draw: {', '.join(self.names)} share no condition with radii.")
         return figure_of(gallery, gallery.panels)
 
     def __repr__(self) -> str:
-        text = reports.comparison_text(self._comparison, self._tables, width=_WIDTH, colour=False)
+        text = reports.comparison_text(self._found, width=_WIDTH, colour=False)
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def _repr_html_(self) -> str:

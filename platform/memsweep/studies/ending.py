@@ -63,6 +63,7 @@ class _Note(TypedDict):
     """In the plan's provenance."""
 
     version: str
+    rule: int
     uri: str
     experiment: str
     page: str
@@ -73,15 +74,26 @@ def note(tracking: Tracking, results: Location) -> dict[str, _Note]:
 
     The database of the results folder has an empty address: the folder may be moved.
     """
+    from memsweep.stability.verdict.judgement import RULE_VERSION
+
     uri, experiment, page = tracking
     uri = "" if uri == redacted(default_uri(results)) else uri
-    return {_COMPLETE: {"version": __version__, "uri": uri, "experiment": experiment or "", "page": page}}
+    return {
+        _COMPLETE: {
+            "version": __version__,
+            "rule": RULE_VERSION,
+            "uri": uri,
+            "experiment": experiment or "",
+            "page": page,
+        }
+    }
 
 
 def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Tracking | None:
     """Where MLflow has the runs, as it was noted; None where the note does not hold here.
 
-    That is so with another version, another MLflow, a database that is lost or damaged, and without the report.
+    That is so with another version of memsweep or of the verdicts' rule, with another MLflow, a database that is lost
+    or damaged, and without the report.
 
     A server of MLflow is not asked whether it still has the runs: ``memsweep sync`` does that.
 
@@ -90,11 +102,14 @@ def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Tra
         folder: the study's.
         results: the folder of all studies.
     """
+    from memsweep.stability.verdict.judgement import RULE_VERSION
+
     found: Any = provenance.get(_COMPLETE)
     if mismatch(found, _Note):
         return None
     uri = tracking_uri(None, results)
     noted_uri = found["uri"] or redacted(default_uri(results))
-    same = found["version"] == __version__ and noted_uri == redacted(uri) and is_whole(uri)
+    as_now = (found["version"], found["rule"]) == (__version__, RULE_VERSION)
+    same = as_now and noted_uri == redacted(uri) and is_whole(uri)
     there = same and (found["uri"] != "" or is_here(results)) and (folder / REPORT / PAGE).is_file()
     return (noted_uri, found["experiment"], found["page"]) if there else None

@@ -1,4 +1,4 @@
-"""Conformance suites: what every task, model, recurrent unit and measure must do, those of plugins included.
+"""Conformance suites: what every task, model, recurrent unit, measure and analysis must do, those of plugins included.
 
 In a plugin's tests::
 
@@ -8,9 +8,10 @@ In a plugin's tests::
         task = "my_task"
 """
 
+from memsweep.testing.analyses import AnalysisSuite
 from memsweep.testing.measures import MeasureSuite
 from memsweep.testing.models import ModelSuite
 from memsweep.testing.tasks import TaskSuite
 from memsweep.testing.units import OnlineUnitSuite, UnitSuite
 
-__all__ = ["MeasureSuite", "ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]
+__all__ = ["AnalysisSuite", "MeasureSuite", "ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]

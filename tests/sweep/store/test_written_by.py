@@ -14,15 +14,26 @@ import pytest
 
 from memsweep import registry, report
 from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.redaction import redacted
+from memsweep.report.by_trial import verdicts_of
+from memsweep.stability.verdict import judgement, rule
+from memsweep.stability.verdict.judgement import RULE_VERSION, Verdict
+from memsweep.studies.ending import note, noted
 from memsweep.sweep.planning import fingerprint
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
+from memsweep.sweep.tracking.moved import mend
+from memsweep.sweep.tracking.uri import default_uri
 from paths import ROOT
 from sweeping import ready, sweep
 
+registry.discover(ROOT)
 WRITTEN = Path(__file__).parent / "written_by"
+JUDGED = "judged/rule={}"
+"""Folder of what a later rule gives, by its version."""
 STUDIES = sorted(plan.parent for plan in WRITTEN.glob("*/*/plan.json"))
 MEASURED_AGAIN = frozenset({"capacity", "grid", "mixed"})
 """Names of these studies whose trials are measured otherwise since then, from the weights of then: a replica of a pack
@@ -55,21 +66,55 @@ USUAL = [folder if folder.name == "grid" else pytest.param(folder, marks=pytest.
 
 @pytest.mark.parametrize("folder", USUAL, ids=of_version)
 def test_the_report_says_what_it_said(folder: Path, tmp_path: Path) -> None:
-    """Its tables, verdicts among them, byte for byte."""
+    """Its tables, verdicts among them, byte for byte; those of verdicts as the rule of today gives them.
+
+    ``write.py`` writes what a later rule is expected to give, beside what the first one gave.
+    """
     study = tmp_path / folder.name
     shutil.copytree(folder, study, ignore=shutil.ignore_patterns("report"))
     report.build(study)
     said = sorted(path.name for path in (folder / "report").glob("*.csv"))
     assert "verdicts.csv" in said
     for name in said:
-        assert _measured(study / "report" / name) == _measured(folder / "report" / name), name
+        by_rule = folder / JUDGED.format(RULE_VERSION) / name
+        expected, now = by_rule if by_rule.is_file() else folder / "report" / name, study / "report" / name
+        assert _measured(now) == _measured(expected), name
+    verdicts = pd.read_csv(study / "report" / "verdicts.csv")
+    assert (verdicts["rule_version"] == RULE_VERSION).all()
 
 
 def _measured(file: Path) -> str:
-    """A table of the report without the columns of what nobody measured, which a report leaves out since then."""
+    """A table of the report without the columns of what nobody measured, which a report leaves out since then.
+
+    Nor with the version of the rule, which tables of the first one lack.
+    """
     table = pd.read_csv(file, dtype=str, keep_default_na=False)
     empty = [column for column in table if file.name == "cells.csv" and not table[column].any()]
-    return table.drop(columns=empty).to_csv(index=False)
+    return table.drop(columns=empty).drop(columns="rule_version", errors="ignore").to_csv(index=False)
+
+
+@pytest.mark.more
+def test_a_later_rule_judges_stored_results_again_and_says_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever a verdict is handed on; and a finished study whose report is of another version gets a new one."""
+    (folder,) = [folder for folder in STUDIES if of_version(folder) == "8b96c54-grid"]
+    results = ready(tmp_path / "results")
+    study, place = results / "grid", Location.at(results)
+    shutil.copytree(folder, study)
+    (study / "report" / "index.html").touch()
+    mend(default_uri(place), place)
+    complete = note((redacted(default_uri(place)), None, ""), place)
+    assert noted(complete, study, place) is not None
+    monkeypatch.setattr(judgement, "RULE_VERSION", RULE_VERSION + 1)
+    monkeypatch.setattr(rule, "decide", lambda *_: Verdict.STABLE)
+    assert noted(complete, study, place) is None
+    contents = report.build(study).contents
+    written = pd.read_csv(study / "report" / "verdicts.csv")
+    assert {*zip(written["verdict"], written["rule_version"], strict=True)} == {("stable", RULE_VERSION + 1)}
+    of_trials = verdicts_of(contents).values()
+    assert {of_trial.tags["ball_recurrent/rule_version"] for of_trial in of_trials} == {f"{RULE_VERSION + 1}"}
+    assert f"<dd>version {RULE_VERSION + 1}</dd>" in (study / "report" / "index.html").read_text()
 
 
 @pytest.fixture
@@ -84,7 +129,6 @@ def as_then(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(fingerprint, "_version", lambda name: known.get(name, ""))
         fingerprint.forget()
 
-    registry.discover(ROOT)
     yield set_versions
     monkeypatch.undo()
     fingerprint.forget()

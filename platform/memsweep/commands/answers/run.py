@@ -54,6 +54,10 @@ def _tracking(uri: str, experiment: str | None, page: str) -> TrackingItem:
     return {"uri": uri, "experiment": experiment, "page": page or None}
 
 
+_OWN = ("verdicts", "compared")
+"""Tables that have a key of their own in the document."""
+
+
 def report_item(paths: ReportPaths) -> ReportItem:
     """A report: its paths, and the rows of its tables as their CSV files hold them."""
     from memsweep.report.page.answer import answer_of
@@ -76,7 +80,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "throughout": dict(contents.grouping.fixed),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]
-        "tables": {table.name: rows_of(table.frame()) for table in tables.exported if table is not tables.verdicts},
+        "tables": {table.name: rows_of(table.frame()) for table in tables.exported if table.name not in _OWN},
     }
 
 

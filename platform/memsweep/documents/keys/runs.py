@@ -38,6 +38,7 @@ class VerdictItem(TypedDict):
     slope_width_high: High
     threshold: Annotated[float, "error, as a share of the zero predictor's loss, at which the radius is taken"]
     deciding: Annotated[Literal["horizon", "width"], "the slope that the verdict was reached by"]
+    rule_version: Annotated[int, "of the rule: grows when stored results may get another verdict by it"]
     found_share: Annotated[float, "least share of the worst known error that the search found"]
     reasons: Annotated[str, "why, and which extend would decide"]
 
@@ -138,6 +139,7 @@ class CriteriaItem(TypedDict):
 
     thresholds: Annotated[list[float], "errors, as shares of the zero predictor's loss, at which radii are read"]
     slope_limit: Annotated[float, "a radius shrinks whose slope is below this with confidence"]
+    rule_version: Annotated[int, "of the rule"]
 
 
 class ComparisonItem(TypedDict):

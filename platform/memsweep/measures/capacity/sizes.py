@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.growth import slope_of
 from memsweep.report.analysis.losses import Spread
+from memsweep.report.analysis.slopes import slope_of
 from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.trend import Slope

@@ -8,17 +8,13 @@ from functools import cached_property
 
 import pandas as pd
 
-from memsweep.config.schema.search import GRID, NONE
+from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, formats_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.growth import GrowthRow, growth_rows
-from memsweep.report.analysis.learning_rates.ceilings import RateCeiling, rate_ceilings
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
-from memsweep.report.analysis.learning_rates.rule import RateRule, rate_rules
 from memsweep.report.analysis.losses import LossRow, loss_rows
-from memsweep.report.analysis.published import ClaimedVerdict, compare
 from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
 from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping, planned_replicas
 from memsweep.report.naming.labels import Labels
@@ -27,7 +23,7 @@ from memsweep.report.read.study import Study
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contents:
     """Everything that a report says.
 
@@ -38,15 +34,12 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         bits: that each condition needs, where weights or states were rounded.
-        growth: of the task's metric, and of what was measured in training, with width and horizon.
-        comparisons: with the published claims.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
         losses: those among them that answer something.
         rates: the curves of a study of learning rates.
-        ceilings: the highest learning rate of each of these curves.
-        scanned: the curves of a search over a grid of learning rates, on the seeds of the search.
-        rate_rules: how the best learning rate follows from width and horizon, in either kind of study.
+        scan: the losses of all suggestions of a search over the learning rate alone, on the seeds of the search.
+        scanned: the curves of such a search over a grid.
         alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
@@ -59,15 +52,12 @@ class Contents:
     findings: Sequence[Finding]
     bits: Sequence[BitsRow]
     formats: Sequence[FormatsRow]
-    growth: Sequence[GrowthRow]
-    comparisons: Sequence[ClaimedVerdict]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
     rates: Sequence[RateStudy]
-    ceilings: Sequence[RateCeiling]
+    scan: Sequence[LossRow]
     scanned: Sequence[RateStudy]
-    rate_rules: Sequence[RateRule]
     alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
@@ -105,7 +95,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
     scan = _scan(study, searched) if searched is not None else []
     grid = searched is not None and searched.history.algorithm == GRID
-    whole = searched is not None and searched.history.scheduler == NONE
     return Contents(
         study=study,
         measured=measured,
@@ -115,15 +104,12 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         findings=findings,
         bits=bits,
         formats=formats_rows(measured, grouping),
-        growth=growth_rows(measured, grouping),
-        comparisons=compare(study.claims, findings),
         compared=_compared(measured, searched),
         trained=trained,
         losses=_answering(trained, findings, bits, rates),
         rates=rates,
-        ceilings=rate_ceilings(rates),
+        scan=scan,
         scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
-        rate_rules=rate_rules(trained if searched is None else scan if whole else ()),
         alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )

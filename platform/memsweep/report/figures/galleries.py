@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS
+from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.gradient_alignment import varied
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery
 from memsweep.report.figures.bits import bits_gallery
@@ -31,15 +30,8 @@ ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
 
 
-def comparison_gallery(comparison: StudyComparison) -> Gallery:
-    """The radii of the conditions that several studies have, in the ball that was measured first: a line per study."""
-    rows = [row for row in comparison.verdicts if len(row.studies) > 1]
-    ball = next((ball for ball in BALLS if any(row.finding.ball == ball for row in rows)), "")
-    findings = [
-        replace(row.finding, condition={**row.condition, "study": row.study})
-        for row in rows
-        if row.finding.ball == ball
-    ]
+def comparison_gallery(findings: Sequence[Finding]) -> Gallery:
+    """The radii of conditions that several studies have: a line per study."""
     labels = Labels([finding.condition for finding in findings])
     gallery = radius_gallery(findings, labels, RADIUS)
     return replace(gallery, panels=gallery.panels[:_MOST_PANELS])

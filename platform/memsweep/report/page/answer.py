@@ -10,31 +10,24 @@ from dataclasses import dataclass
 from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
-from memsweep.report.analysis.published import Agreement
 from memsweep.report.analysis.search.winners import Winner
 from memsweep.report.analysis.summary import NOT_FINISHED
 from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
-from memsweep.report.page.trained import growth_in_training, growth_sentence, ranking_sentence, rates_sentence
+from memsweep.report.page.trained import best_rates, ranking_sentence
 from memsweep.report.rows.bits import ROUNDED, bits_text
-from memsweep.report.rows.claims import contradicted, counted
 from memsweep.report.rows.search import sentences
+from memsweep.report.values.section import Rank, sections_of
 from memsweep.stability.verdict.judgement import Verdict
 
 _MOST_CELLS = 4  # cells of a search whose settings a sentence names
-_MOST_CITED = 2  # claims that are cited whole
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 STABLE_MEANS = (
     "how far the trained weights may move before the error passes a limit (the radius) does not keep shrinking as the "
     "sequence gets longer or the model wider."
-)
-
-SUPPORTED_MEANS = (
-    "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
-    "at most 5 %."
 )
 
 
@@ -68,7 +61,7 @@ class StudyAnswer:
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it."""
-    claims, decide = tuple(_claims(contents)), _decide(contents)
+    claims, decide = tuple(_said(contents, Rank.TESTED)), _decide(contents)
     if not _tunes_many(contents) and (found := _search(contents)):
         return StudyAnswer(Kind.SEARCH, found, (*_gaps(contents), *claims), decide)
     if contents.verdicts:
@@ -78,11 +71,11 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
     if contents.bits:
         return StudyAnswer(Kind.BITS, _bits(contents.bits, contents.labels), claims)
-    if contents.rates and (found := rates_sentence(contents)):
+    if contents.rates and (found := next(iter(_said(contents, Rank.OF_RATES)), "") or best_rates(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
-        said = [ranking_sentence(contents), *filter(None, [growth_sentence(contents)])]
-        first, *more = said[::-1] if growth_in_training(contents) else said
+        said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
+        first, *more = said
         return StudyAnswer(Kind.LOSSES, first, (*more, *_gaps(contents), *claims))
     return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
@@ -90,6 +83,11 @@ def answer_of(contents: Contents) -> StudyAnswer:
 def first_ball(findings: Iterable[Finding]) -> str:
     """The smallest ball that was measured: the one that the answer speaks of."""
     return next((ball for ball in BALLS if any(finding.ball == ball for finding in findings)), "")
+
+
+def _said(contents: Contents, rank: Rank) -> list[str]:
+    """The sentences that measures and analyses have for this place of the answer."""
+    return [sentence for section in sections_of(contents) if section.rank is rank for sentence in section.answer]
 
 
 def _decide(contents: Contents) -> str:
@@ -291,31 +289,3 @@ def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
 def _gaps(contents: Contents) -> tuple[str, ...]:
     """How optimistic the search was; that it may be, where no winner was retrained."""
     return tuple(sentences(contents.searched)[3:]) if contents.searched is not None else ()
-
-
-# --- claims
-
-
-def _claims(contents: Contents) -> Iterable[str]:
-    """How many claims our results bear out: those of published verdicts, then those that compare cells."""
-    known = [one for one in contents.comparisons if one.finding is not None]
-    ball = first_ball(contents.findings)
-    own = [one for one in known if one.finding is not None and one.finding.ball == ball]
-    if own:
-        counts = {kind: sum(one.agreement is kind for one in own) for kind in Agreement}
-        parts = [
-            f"{counts[kind]} {word}"
-            for kind, word in (
-                (Agreement.AGREES, "agree with ours"),
-                (Agreement.DISAGREES, "disagree"),
-                (Agreement.UNDECIDED, "stay undecided"),
-            )
-            if counts[kind]
-        ]
-        against = dict.fromkeys(f"`{one.claim.name}`" for one in own if one.agreement is Agreement.DISAGREES)
-        named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= MOST_NAMED else ""
-        yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
-    if not contents.compared.empty:
-        cited = [f"`{claim}`" for claim in sorted(contradicted(contents.compared))]
-        quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= _MOST_CITED else ""
-        yield counted(contents.compared) + quoted

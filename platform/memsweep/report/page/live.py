@@ -10,7 +10,7 @@ from typing import Any
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.page.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.page.grid import Grid, LiveCell, live_grids
-from memsweep.stability.comparison.paired import Support
+from memsweep.report.values.section import sections_of
 
 _MOST_CAUSES = 5
 _LONGEST = 300  # characters of a cause
@@ -47,9 +47,9 @@ def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str
 def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:
     """The answer of the cells whose trials have all ended; what would decide the others is not known yet."""
     answer = replace(answer_of(contents), decide="")
-    compared = contents.compared
-    if answer.kind is Kind.CLAIMS and not compared.empty and (compared["verdict"] == str(Support.NOT_MEASURED)).all():
-        return replace(answer, headline="No claim is decided yet: that takes the trials of both its sides.")
+    pending = [section.pending for section in sections_of(contents) if section.pending]
+    if answer.kind is Kind.CLAIMS and pending:
+        return replace(answer, headline=pending[0])
     if answer.kind is not Kind.STABILITY:
         return replace(answer, headline=f"So far: {answer.headline}") if answer.kind is not Kind.NOTHING else answer
     over = {(cell.memory, cell.machine) for cell in cells if ended >= {*cell.trials}}

@@ -14,7 +14,6 @@ import jinja2
 
 from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
-from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
@@ -22,7 +21,7 @@ from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS, TASKS
 from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.page.answer import STABLE_MEANS, SUPPORTED_MEANS, Kind, answer_of, first_ball
+from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of, first_ball
 from memsweep.report.page.charts import charts_of
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
@@ -31,15 +30,13 @@ from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
-from memsweep.report.rows.claims import counted
-from memsweep.report.rows.comparison import ComparisonTables
-from memsweep.report.rows.comparison import sentences as sentences_of
-from memsweep.report.rows.growth import GROWTH_MEAN
-from memsweep.report.rows.losses import BASELINE, RULES_MEAN, across_means, ceilings_mean, has_baseline
+from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
+from memsweep.report.values.section import Place, placed, sections_of
+from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -94,6 +91,7 @@ def render(
         about=about(study.description),
         data=page_data(contents, answer, Trials(contents), charts, across=bool(tables.across.rows)),
         charted=charts.sections,
+        placed=lambda place: placed(tables.sections, PAGE, Place(place)),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
@@ -104,7 +102,7 @@ def render(
         trained=objectives(record["config"] for record in study.records.values()),
         coupled=contents.grouping.coupled,
         following=labels.following,
-        facts=facts(study),
+        facts=facts(study) | _rules(contents),
         finished=_finished(study),
         slopes=any(
             trends.horizon.limit.available or trends.along_width.available
@@ -117,13 +115,9 @@ def render(
         formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.sections),
-        growth_mean=GROWTH_MEAN,
-        rules_mean=RULES_MEAN,
-        ceilings_mean=ceilings_mean(contents.ceilings),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         rates=bool(contents.rates),
         scanned=bool(contents.scanned),
-        counted=counted(contents.compared) if not contents.compared.empty else "",
         searched=searched,
         sentences=sentences(searched) if searched is not None else [],
         rule=_rule(contents.criteria),
@@ -134,18 +128,16 @@ def render(
     )
 
 
-def render_comparison(comparison: StudyComparison, tables: ComparisonTables, picture: Shown | None) -> str:
+def render_comparison(found: SideBySide, picture: Shown | None) -> str:
     """The page of a comparison as text.
 
     Args:
-        comparison, tables: what it shows.
-        picture: of the radii of all studies.
+        found: what it shows.
+        picture: of the radii of all studies, in its first section.
     """
     environment = templates()
     environment.globals["view"] = _view
-    return environment.get_template("comparison.html.j2").render(
-        comparison=comparison, tables=tables, sentences=sentences_of(comparison), picture=picture
-    )
+    return environment.get_template("comparison.html.j2").render(found=found, picture=picture)
 
 
 def on_page(contents: Contents) -> Callable[[str], bool]:
@@ -166,8 +158,9 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
     if kind is Kind.BITS:
         return "Bits:", BITS_MEAN.removeprefix("Bits: ")
-    if kind is Kind.CLAIMS and not contents.compared.empty:
-        return "What “supported” means:", SUPPORTED_MEANS
+    said = [section.meaning for section in sections_of(contents) if section.meaning[0]]
+    if kind is Kind.CLAIMS and said:
+        return said[0]
     if asked:
         return "What “stable” means:", STABLE_MEANS
     return "", ""
@@ -222,6 +215,12 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def _rules(contents: Contents) -> dict[str, str]:
+    """The version of the rule by which the verdicts were reached, where there are any."""
+    versions = sorted({finding.judgement.rule_version for finding in contents.verdicts})
+    return {"rule of the verdicts": f"version {joined([*map(str, versions)])}"} if versions else {}
 
 
 def _rule(criteria: Criteria) -> dict[str, Any]:

@@ -7,65 +7,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.growth import IN_TRAINING
-from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
+from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show, slope_text, with_interval
-from memsweep.report.rows.growth import growth_name
+from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 
 _MOST_LINES = 6  # conditions that one sentence compares
 
 
-def growth_in_training(contents: Contents) -> bool:
-    """Whether the study measured in training how numbers grow with the size."""
-    return bool(contents.growth) and contents.growth[0].quantity in IN_TRAINING
-
-
-def growth_sentence(contents: Contents) -> str:
-    """``From width 4 to 64 the memory capacity goes as m^(+0.31 [+0.22, +0.40]) under `exp`.``
-
-    Of the first number that the report's table has, at the last step at which it was measured; empty where no slope is
-    known, or where there are more conditions than a sentence can compare.
-    """
-    if not contents.growth:
-        return ""
-    first, labels = contents.growth[0], contents.labels
-    alike = [row for row in contents.growth if (row.quantity, row.axis) == (first.quantity, first.axis)]
-    last = [row for row in alike if row.step == max(one.step or 0 for one in alike) or row.step is None]
-    known = [row for row in last if row.slope.available]
-    if not known or len(last) > _MOST_LINES:
-        return ""
-    letter = {"width": "m", "horizon": "T"}[first.axis]
-    memories = {labels.memory(row.condition) for row in known}
-    parts = [
-        f"{letter}^({slope_text(row.slope)})"
-        + (f" on {labels.memory(row.condition)}" if len(memories) > 1 else "")
-        + f" under `{labels.machine(row.condition)}`"
-        for row in known
-    ]
-    ends = f"{show(first.sizes[0])} to {show(first.sizes[-1])}"
-    return f"From {first.axis} {ends} the {growth_name(known[0])} goes as {joined(parts)}."
-
-
-def rates_sentence(contents: Contents) -> str:
-    """Whether the rule of the best learning rate holds beyond the sizes that it was fitted to; else the best rates."""
-    labels = contents.labels.without(RATE)
-    ruled = [rule for rule in contents.rate_rules if math.isfinite(rule.gain.middle)]
-    if not 0 < len(ruled) <= _MOST_LINES:
-        return _best_rates(contents)
-    memories = {labels.memory(rule.condition) for rule in ruled}
-    parts = [
-        with_interval(rule.gain.middle, rule.gain.low, rule.gain.high)
-        + (f" on {labels.memory(rule.condition)}" if len(memories) > 1 else "")
-        + f" under `{labels.machine(rule.condition)}`"
-        for rule in ruled
-    ]
-    sizes = joined([*ruled[0].exponents])
-    return f"At held-out sizes, a learning rate that follows {sizes} has, of the loss at one rate, {joined(parts)}."
-
-
-def _best_rates(contents: Contents) -> str:
+def best_rates(contents: Contents) -> str:
     """The learning rate of the least loss of every line, and from where on it diverges; at the largest size."""
     study, parts, lost = contents.rates[-1], [], []
     for line, rows in study.lines.items():

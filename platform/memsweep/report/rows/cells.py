@@ -15,7 +15,17 @@ from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.verdicts import short_verdict_cell
 from memsweep.report.values.section import Glance, Section
-from memsweep.report.values.table import NOTHING, PAGE, Cell, Column, Table, condition_columns, spread_cell, spread_text
+from memsweep.report.values.table import (
+    EXPORTED,
+    NOTHING,
+    PAGE,
+    Cell,
+    Column,
+    Table,
+    condition_columns,
+    spread_cell,
+    spread_text,
+)
 from memsweep.stability.verdict.radius import THRESHOLD
 
 _MEANS = (
@@ -83,6 +93,7 @@ def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
         Column("error", _error, cell=_error_cell, ends=True, unit="of L₀"),
         Column("accuracy", _accuracy, cell=_accuracy_cell, ends=True, optional=True),
         *(column for ball in balls for column in _of_ball(ball)),
+        *([Column("rule_version", _rule_version, views=EXPORTED)] if balls else []),
         *(_of_rounding(rounding) for rounding in roundings),
         *map(_of_glance, glances),
         # of one run on one machine: no number of the study, so no CSV file has it
@@ -126,6 +137,10 @@ def _of_ball(ball: str) -> Iterator[Column[CellRow]]:
     yield Column(
         f"radius when {MOVES[ball]}", lambda row: row.radius(ball), _or_nothing, key=f"radius_{ball}", ends=True
     )
+
+
+def _rule_version(row: CellRow) -> int | None:
+    return max((finding.judgement.rule_version for finding in row.findings.values()), default=None)
 
 
 def _of_rounding(rounding: str) -> Column[CellRow]:

@@ -1,16 +1,13 @@
-"""Claims that compare cells, as a table: the conclusion, then the evidence of each pair of cells."""
+"""What the tested claims say: the conclusion of each, and those that the data contradict."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from memsweep.report.naming.numbers import figure, interval, joined
-from memsweep.report.values.table import NOTHING, PAGE, Cell, Column, Table
+from memsweep.report.values.table import Cell
 from memsweep.stability.comparison.paired import LEVEL, Support, support_text
 
 _SIGNS = {
@@ -23,25 +20,8 @@ _SIGNS = {
 CONTRADICTED = "contradicted"
 """What a claim is whose opposite the data show: a case of ``Support.NOT_SUPPORTED``."""
 
-_Pair = Mapping[Any, Any]
-
-
-def claim_table(compared: pd.DataFrame) -> Table[_Pair]:
-    """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
-    page: dict[str, Any] = {"views": frozenset({PAGE})}
-    against = contradicted(compared)
-    columns: list[Column[_Pair]] = [
-        Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, against)),
-        Column("claim", lambda pair: pair["claim"], style=""),
-        Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
-        Column("test", lambda pair: pair["test"], style="", **page),
-        Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
-        Column("effect with 95 % interval", _effect, **page),
-        Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
-        Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
-        Column("seeds", lambda p: f"{p['seeds']:.0f}" + (f" ({p['ties']:.0f} tied)" if p["ties"] else ""), **page),
-    ]
-    return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
+Pair = Mapping[Any, Any]
+"""A row of ``memsweep.report.analysis.claims.compared_frame``."""
 
 
 def contradicted(compared: pd.DataFrame) -> frozenset[str]:
@@ -59,26 +39,7 @@ def contradicted(compared: pd.DataFrame) -> frozenset[str]:
     return frozenset(compared.loc[(compared["seeds"] > 0) & (each | apart & (compared["p"] > 0.5)), "claim"])
 
 
-_COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
-
-
-def counted(compared: pd.DataFrame) -> str:
-    """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
-    against = contradicted(compared)
-    words = [
-        CONTRADICTED if claim in against else str(verdict)
-        for claim, verdict in compared.drop_duplicates("claim")[["claim", "verdict"]].itertuples(index=False)
-    ]
-    counts = Counter(words)
-    parts = [
-        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {_COUNTED.get(kind, kind)}"
-        for kind in (Support.SUPPORTED, CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.NOT_MEASURED)
-        if counts[kind]
-    ]
-    return f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
-
-
-def conclusion(pair: _Pair, against: frozenset[str]) -> Cell:
+def conclusion(pair: Pair, against: frozenset[str]) -> Cell:
     """What the study says of a pair's claim.
 
     Args:
@@ -89,13 +50,3 @@ def conclusion(pair: _Pair, against: frozenset[str]) -> Cell:
     sign, tone = _SIGNS[support]
     word = CONTRADICTED if pair["claim"] in against else support_text(support, int(pair["more_seeds"]))
     return Cell(f"{sign} {word}", tone)
-
-
-def _tested(pair: _Pair, text: str) -> str:
-    return text if pair["seeds"] > 0 else NOTHING
-
-
-def _effect(pair: _Pair) -> str:
-    if not (pair["low"] > (0 if pair["scale"] == "ratio" else -math.inf) or pair["high"] < math.inf):
-        return _tested(pair, f"{pair['scale']} {figure(pair['effect'])}, no interval with {pair['seeds']:.0f} seeds")
-    return _tested(pair, f"{pair['scale']} {interval(pair['effect'], pair['low'], pair['high'])}")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, cells, claims, growth, losses, provenance, published, search, verdicts
-from memsweep.report.values.section import Section, sections_of
-from memsweep.report.values.table import Table
+from memsweep.report.rows import bits, cells, losses, provenance, search, verdicts
+from memsweep.report.values.section import Place, Section, placed, sections_of
+from memsweep.report.values.table import CSV, Table
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,11 @@ class Tables:
     """The tables that page, terminal and CSV files show; those of something that a study lacks have no rows.
 
     Attributes:
-        overviews, published: one per ball.
+        overviews: one per ball.
         winners: None for a study that searches nothing.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
-        sections: of the measures that were asked for.
+        sections: of the measures that were asked for, and of the analyses that have something to say.
         cells: all that was measured of a condition in one line; without rows where little was.
         exported: those that have a CSV file.
     """
@@ -31,16 +32,11 @@ class Tables:
     losses: Table[Any]
     ranking: Table[Any]
     across: Table[Any]
-    ceilings: Table[Any]
     alignment: Table[Any]
-    published: tuple[Table[Any], ...]
-    claims: Table[Any]
     bits: Table[Any]
     formats: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
-    rate_rule: Table[Any]
-    growth: Table[Any]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -49,8 +45,7 @@ class Tables:
     @property
     def named(self) -> dict[str, Table[Any]]:
         """The tables that can be asked for one by one, those without rows left out."""
-        tables = (*self.exported, self.claims)
-        return {table.name: table for table in tables if table.rows}
+        return {table.name: table for table in self.exported if table.rows}
 
 
 def tables_of(contents: Contents) -> Tables:
@@ -59,14 +54,11 @@ def tables_of(contents: Contents) -> Tables:
     verdict_table = verdicts.verdict_table(judged, names, labels, contents.study)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
-    ceilings = losses.ceiling_table(contents.ceilings, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     bits_table = bits.bits_table(contents.bits, names, labels)
     formats_table = bits.formats_table(contents.formats, names, labels)
     sections = sections_of(contents)
     cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
-    rate_rule = losses.rule_table(contents.rate_rules, names, labels)
-    growth_table = growth.growth_table(contents.growth, names, labels)
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -76,14 +68,13 @@ def tables_of(contents: Contents) -> Tables:
         slopes,
         bits_table,
         formats_table,
-        *(section.table for section in sections if section.table is not None),
+        *_of(sections, Place.MEASURED),
         cell_table,
-        rate_rule,
-        growth_table,
+        *_of(sections, Place.COMPARED),
         loss_table,
-        ceilings,
+        *_of(sections, Place.TRAINED),
         alignment,
-        published.published_export(contents.comparisons, names, labels),
+        *_of(sections, Place.LAST),
     )
     return Tables(
         verdicts=verdict_table,
@@ -92,16 +83,11 @@ def tables_of(contents: Contents) -> Tables:
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
-        ceilings=ceilings,
         alignment=alignment,
-        published=tuple(published.published_tables(contents.comparisons, names, labels)),
-        claims=claims.claim_table(contents.compared),
         bits=bits_table,
         formats=formats_table,
         sections=tuple(sections),
         cells=cell_table,
-        rate_rule=rate_rule,
-        growth=growth_table,
         winners=winners,
         missing=provenance.missing_table(contents.study),
         unusual=provenance.unusual_table(contents.measured),
@@ -109,5 +95,11 @@ def tables_of(contents: Contents) -> Tables:
             verdict_table,
             *(table for table in optional if table.rows),
             *((search.suggestion_table(searched), winners) if searched is not None and winners is not None else ()),
+            *_of(sections, Place.FIRST),
         ),
     )
+
+
+def _of(sections: Sequence[Section], place: Place) -> list[Table[Any]]:
+    """The tables of the sections at a place among the files."""
+    return [section.table for section in placed(sections, CSV, place) if section.table is not None]

@@ -21,6 +21,9 @@ from memsweep.stability.verdict.trend import Trend
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""
 SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
+SIGNS_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
+SHORT_KEY = f"{SIGNS_KEY}   T, m: the deciding slope of the radius, with horizon or width"
+"""What the signs of verdicts mean, and the letters beside them."""
 BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
 """What the mark says."""
 LETTERS = {"horizon": "T", "width": "m"}
@@ -84,6 +87,7 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
+        Column("rule_version", lambda f: f.judgement.rule_version, views=EXPORTED),
         Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
         Column("reasons", reasons, views=EXPORTED),
     ]

@@ -1,18 +1,23 @@
-"""A section: what a report says of one measure, made once, and shown on page and terminal, in files and in MLflow."""
+"""A section: what a report says of one measure or analysis, made once.
+
+Page and terminal, CSV, JSON and figure files, Python and MLflow show it.
+"""
 
 from __future__ import annotations
 
-import importlib
+import enum
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from memsweep import registry
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.values.analysis import loaded
 from memsweep.report.values.chart import Chart
-from memsweep.report.values.table import Table
+from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.trend import Slope
 
 
@@ -35,9 +40,39 @@ class Glance:
     unit: str = ""
 
 
+class Place(enum.StrEnum):
+    """Where in a view a section stands, beside what every report has."""
+
+    FIRST = "first"
+    """Before the verdicts; among the files the last."""
+    MEASURED = "measured"
+    """Behind the verdicts."""
+    CLAIMED = "claimed"
+    """Behind all that was measured."""
+    COMPARED = "compared"
+    """Before the losses of trained models."""
+    TRAINED = "trained"
+    """Behind the losses of trained models."""
+    LAST = "last"
+    NOWHERE = "nowhere"
+    BELOW_RATES = "below rates"
+    """On the page: below the curves of the loss against the learning rate, without a heading of its own."""
+
+
+class Rank(enum.StrEnum):
+    """Where the sentences of a section stand in the answer of a study without verdicts."""
+
+    TESTED = "tested"
+    """First where there are verdicts, else behind every other answer: what was claimed and tested."""
+    OF_RATES = "in place of the best learning rates"
+
+    BEFORE = "before the ranking"
+    AFTER = "after the ranking"
+
+
 @dataclass(frozen=True)
 class Section:
-    """What a report says of one measure.
+    """What a report says of one measure or analysis.
 
     Attributes:
         title: heading of the section.
@@ -45,8 +80,17 @@ class Section:
         table: its name is that of the CSV file; None: charts alone.
         charts: curves of the numbers.
         metrics: identity of a trial -> name -> number, for a tracking server.
+        folded: tables that page and terminal show in its place; the page folds all but the first.
         glance: numbers of each condition.
-        anchor: of the section on the page, made of the measure's name.
+        answer: sentences of the study's answer.
+        rank: where they stand in it.
+        heading: a line above the table on a terminal.
+        key: lines below the table on a terminal; None: the words.
+        brief: columns of the table that stand beside the answer of a study whose claims were tested.
+        meaning: words of such an answer, and what they mean.
+        pending: what is said in place of the answer while the study runs; empty where something is known.
+        places: view -> where in it the section stands; a view that is not named: MEASURED.
+        anchor: of the section on the page; empty: made of the name of the measure or analysis.
     """
 
     title: str
@@ -54,8 +98,22 @@ class Section:
     table: Table[Any] | None = None
     charts: Sequence[Chart] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    folded: Sequence[Table[Any]] = ()
     glance: Sequence[Glance] = ()
+    answer: Sequence[str] = ()
+    rank: Rank = Rank.AFTER
+    heading: str = ""
+    key: str | None = None
+    brief: Sequence[str] = ()
+    meaning: tuple[str, str] = ("", "")
+    pending: str = ""
+    places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it has rows or charts."""
+        return bool(self.charts) or (self.table is not None and bool(self.table.rows))
 
 
 def slope_metrics(slope: Slope, about: str) -> dict[str, float]:
@@ -65,12 +123,35 @@ def slope_metrics(slope: Slope, about: str) -> dict[str, float]:
 
 
 def sections_of(contents: Contents) -> list[Section]:
-    """The sections of all measures of which a study has rows, by name."""
-    found = []
-    for name in registry.names(registry.MEASURE):
-        measure = registry.get(registry.MEASURE, name)
-        if len(contents.measured.tables[measure.table]):
-            module, _, function = measure.section.partition(":")
-            section: Section = getattr(importlib.import_module(module), function)(contents)
-            found.append(replace(section, anchor=name.replace("_", "-")))
-    return [section for section in found if section.charts or (section.table is not None and section.table.rows)]
+    """The sections of all measures of which a study has rows, then those of all analyses, by name.
+
+    They are made once for each contents.
+    """
+    if contents not in _made:
+        registry.find_in(registry.ANALYSES)  # of the engine: whoever makes a report need not know of them
+        parts = [(kind, name) for kind in (registry.MEASURE, registry.ANALYSIS) for name in registry.names(kind)]
+        found = [one for kind, name in parts for one in _sections(kind, name, contents)]
+        _made[contents] = [section for section in found if section.is_shown]
+    return _made[contents]
+
+
+def placed(sections: Sequence[Section], view: str, place: Place) -> list[Section]:
+    """The sections that stand at a place of a view. A terminal and a list of files have the last analyses first."""
+    found = [section for section in sections if section.places.get(view, Place.MEASURED) is place]
+    return found if view == PAGE or place is Place.MEASURED else found[::-1]
+
+
+def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:
+    """The sections of a measure or an analysis of this name, those without rows and charts among them."""
+    made: Section | Sequence[Section] = loaded(part.section)(contents)
+    for section in (made,) if isinstance(made, Section) else made:
+        yield replace(section, anchor=section.anchor or name.replace("_", "-"))
+
+
+_made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
+
+
+def _sections(kind: str, name: str, contents: Contents) -> Iterator[Section]:
+    part = registry.get(kind, name)
+    if part.section if kind == registry.ANALYSIS else len(contents.measured.tables[part.table]):
+        yield from made_by(part, name, contents)

@@ -5,12 +5,18 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from memsweep.errors import ConfigError
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
 from memsweep.stability.verdict.trend import Slope, Trend
 
+RULE_VERSION = 1
+"""Of the rule: one more with each change of it by which the same stored results may get another verdict.
+
+Every verdict carries it. A report, a comparison and Python judge the stored results anew by the rule of today; a
+finished study whose report was written by another version is judged again when it is swept.
+"""
 SLOPE_LIMIT = -0.2
 """A radius shrinks if its slope is below this with confidence, and keeps its size if the slope is above it."""
 GROWTH_LIMIT = 0.1
@@ -106,6 +112,7 @@ class Judgement:
         extend: overrides of ``memsweep extend`` that would decide, each by itself; empty with a verdict.
         by_threshold: the trends at every threshold.
         criteria: the thresholds, and the limit of the slopes.
+        rule_version: of the rule that gave the verdict.
     """
 
     verdict: Verdict
@@ -119,6 +126,7 @@ class Judgement:
     extend: tuple[str, ...]
     by_threshold: Mapping[float, Trends]
     criteria: Criteria = DEFAULT
+    rule_version: int = field(default_factory=lambda: RULE_VERSION)
 
     @property
     def slope_horizon(self) -> Slope:

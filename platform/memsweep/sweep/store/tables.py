@@ -7,6 +7,7 @@ of its table and a migration.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 from collections.abc import Mapping
@@ -44,10 +45,12 @@ class Table(Form["pa.Table"]):
 
     Attributes:
         columns: name -> type.
+        grows: those whose growth with width and horizon is reported -> what each of them is, in words.
     """
 
     version: int = 1
     columns: Mapping[str, str]
+    grows: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 DEFINITIONS: dict[str, Table] = {
@@ -140,7 +143,15 @@ DEFINITIONS: dict[str, Table] = {
             "time_scale_low": "float64",
             "time_scale": "float64",
             "time_scale_high": "float64",
-        }
+        },
+        grows={
+            "output_change": "change of the outputs since the start (root mean square)",
+            "time_scale_low": "shortest time scale of a mode, steps",
+            "time_scale": "median time scale of the modes, steps",
+            "time_scale_high": "longest time scale of a mode, steps",
+            "sharpness": "largest curvature of the loss",
+            "ceiling": "learning rate that the curvature allows",
+        },
     ),
 }
 """The tables that are no measure's (``memsweep.stability.optional``)."""
@@ -169,6 +180,7 @@ def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
             version=measure.version,
             migrations=measure.migrations,
             columns={**_SIZE, "seed": "int64", **measure.columns},
+            grows=measure.grows,
         )
         for measure in measures
     }

@@ -3,6 +3,9 @@
 Run it with the Python of that version: ``python write.py FOLDER``, where FOLDER lies beside this file and is named
 after the commit. Kernels are torch's own, so that no compiler is in an identity. Kept are the studies' results and
 the tables of the reports; MLflow's database and the pages are left out, because they are large.
+
+After a change of the verdicts' rule: ``python write.py --judge`` writes, beside all results that lie here, the tables
+that the rule of today makes of them otherwise than the one of then: look whether you mean it.
 """
 
 from __future__ import annotations
@@ -36,5 +39,27 @@ def write(target: Path) -> None:
             shutil.copytree(workspace / "results" / study, target / study, ignore=kept)
 
 
+def judge(folder: Path) -> None:
+    """Writes the tables of a study that are not as its report has them, below its folder ``judged``."""
+    from memsweep import registry, report
+    from memsweep.stability.verdict.judgement import RULE_VERSION
+
+    registry.discover()
+    with tempfile.TemporaryDirectory() as place:
+        study = Path(place) / folder.name
+        shutil.copytree(folder, study, ignore=shutil.ignore_patterns("report"))
+        report.build(study)
+        for before in sorted((folder / "report").glob("*.csv")):
+            now = study / "report" / before.name
+            if now.read_bytes() != before.read_bytes():
+                kept = folder / "judged" / f"rule={RULE_VERSION}" / before.name
+                kept.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(now, kept)
+
+
 if __name__ == "__main__":
-    write(Path(sys.argv[1]).resolve())
+    if sys.argv[1] == "--judge":
+        for plan in Path(__file__).parent.glob("*/*/plan.json"):
+            judge(plan.parent)
+    else:
+        write(Path(sys.argv[1]).resolve())

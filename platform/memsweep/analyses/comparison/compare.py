@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.losses import LossRow
@@ -131,18 +130,11 @@ class StudyComparison:
 
 
 def compare_studies(contents: Mapping[str, Contents]) -> StudyComparison:
-    """Compare studies that were analysed by the same criteria.
+    """Compare two studies or more that were analysed by the same criteria.
 
     Args:
         contents: name -> study; the first is the reference of differences.
-
-    Raises:
-        MemsweepError: there are fewer than two studies, or they were judged by different criteria.
     """
-    if len(contents) < 2:
-        raise MemsweepError(f"a comparison needs two studies or more, got {len(contents)}: {', '.join(contents)}.")
-    if len({each.criteria for each in contents.values()}) > 1:
-        raise MemsweepError("studies are compared by one rule: analyse all of them with the same criteria.")
     columns, conditions = _shared_columns(contents)
     known = {key: condition for of_study in conditions.values() for key, condition in of_study.items()}
     findings: dict[tuple[Any, ...], dict[str, Finding]] = {}

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
+from memsweep.analyses.rates.ceilings import RateCeiling, rank_correlations, rate_ceilings
 from memsweep.outcome import Outcome
-from memsweep.report.analysis.learning_rates.ceilings import RateCeiling, rank_correlations, rate_ceilings
 from memsweep.report.analysis.learning_rates.curves import RATE, RateStudy
 from memsweep.report.analysis.losses import CRITERIA, LossRow
 

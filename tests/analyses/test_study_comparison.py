@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from memsweep import report
+from memsweep.analyses.comparison.compare import EACH, StudyComparison, compare_studies
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.report.analysis.comparison import EACH, StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.stability.verdict.judgement import Criteria
 from report_study import THEORY, Condition, write_study
@@ -37,7 +37,11 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def compared(stored: dict[str, Path]) -> StudyComparison:
-    return report.compare(stored)
+    return compare(stored)
+
+
+def compare(studies: dict[str, Path]) -> StudyComparison:
+    return compare_studies({name: report.judge(folder) for name, folder in studies.items()})
 
 
 def test_shared_conditions_stand_side_by_side_with_the_difference_of_their_slopes(compared: StudyComparison) -> None:
@@ -63,7 +67,7 @@ def test_conditions_of_one_study_alone_and_differing_settings_are_named(compared
 
 
 def test_a_study_beside_itself_has_the_same_trials_and_no_difference(stored: dict[str, Path]) -> None:
-    twice = report.compare({"a": stored["first"], "b": stored["first"]})
+    twice = compare({"a": stored["first"], "b": stored["first"]})
     others = [row for row in twice.verdicts if row.study == "b"]
     assert others
     assert all(row.same and row.difference and row.difference.estimate == 0 for row in others)
@@ -76,7 +80,7 @@ def test_a_field_that_each_study_has_throughout_is_a_setting_and_another_task_an
         (tmp_path / name).mkdir()
         size = {"widths": [2], "horizons": [50], "balls": ["recurrent"], "memory": False}
         write_study(tmp_path / name, [condition], first_identity=100 * place, **size)  # type: ignore[arg-type]
-    compared = report.compare({name: tmp_path / name for name in studies})
+    compared = compare({name: tmp_path / name for name in studies})
     assert [row.studies for row in compared.losses] == [("a", "b"), ("a", "b"), ("c",)]
     assert {each["model"] for each in compared.conditions()} == {EACH}
     assert {"model": {"a": ("diagonal_rnn",), "b": ("lru",), "c": ("diagonal_rnn",)}}.items() <= {

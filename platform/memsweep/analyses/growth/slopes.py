@@ -1,27 +1,26 @@
 """How measured numbers grow with the width or the horizon: the slope of the log number against the log size.
 
 A slope is that of the least squares over all sizes for each seed, with Student's interval over seeds, as that of an
-effective state size (``capacity/sizes.py``).
+effective state size.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.losses import Spread
+from memsweep.report.analysis.slopes import slope_of
 from memsweep.report.naming.conditions import SIZES, Grouping, group
 from memsweep.report.read.study import Study
-from memsweep.stability.verdict.trend import NO_SLOPE, Slope, trend
+from memsweep.stability.verdict.trend import Slope
+from memsweep.sweep.store import tables
 
-IN_TRAINING = ("output_change", "time_scale_low", "time_scale", "time_scale_high", "sharpness", "ceiling")
-"""Of the table ``sharpness``."""
 MOVED = re.compile(r"(.+)_(?:(\d+)_bits|radius_([^_]+))")
 """The name of a metric that was measured again, with rounded weights or with the worst push that a search found."""
 LEAST = 3
@@ -34,8 +33,8 @@ class GrowthRow:
 
     Attributes:
         condition: column -> value, as in a Finding.
-        quantity: one of IN_TRAINING, or the task's metric; with ``_4_bits`` or ``_radius_0.1`` behind it where the
-            weights were rounded or moved.
+        quantity: a column that ``growing`` has, or the task's metric; with ``_4_bits`` or ``_radius_0.1`` behind it
+            where the weights were rounded or moved.
         step: of training; None at its end.
         axis: ``width`` or ``horizon``.
         other: the value of the other one, which is the same throughout; None where there is none.
@@ -69,15 +68,9 @@ class GrowthRow:
         return slope_of(self.values)
 
 
-def slope_of(values: pd.DataFrame) -> Slope:
-    """Of log values against the log of their columns, with an interval over the rows, which are seeds.
-
-    By least squares over all columns for each seed: a limit slope would amplify the steps of whole numbers.
-    """
-    numbers = values.to_numpy(float)
-    if not numbers.size or not (np.isfinite(numbers) & (numbers > 0)).all():
-        return NO_SLOPE
-    return trend(values.columns.to_numpy(float), numbers, numbers, [*map(int, values.index)]).over_range
+def growing() -> dict[str, str]:
+    """The columns of all tables whose growth is reported -> what each of them is, in words."""
+    return {column: words for name in tables.names() for column, words in tables.definition(name).grows.items()}
 
 
 def growth_rows(study: Study, grouping: Grouping) -> list[GrowthRow]:
@@ -92,7 +85,7 @@ def growth_rows(study: Study, grouping: Grouping) -> list[GrowthRow]:
         for axis in SIZES
         for other, values, behind in _by_size(table, axis)
     ]
-    order = {quantity: place for place, quantity in enumerate(IN_TRAINING)}
+    order = {quantity: place for place, quantity in enumerate(growing())}
     return sorted(rows, key=lambda row: (order.get(row.quantity, -1), row.quantity, row.axis != "width", row.step or 0))
 
 
@@ -106,12 +99,21 @@ def _measured(study: Study, identities: list[str]) -> Iterator[tuple[str, int | 
     again = others[others["metric"].astype(str).str.fullmatch(MOVED)]
     for named, part in group(again.merge(replicas[sizes], on=["identity", "seed"]), ["metric"]):
         yield named["metric"], None, part[[*sizes, "value"]]
-    in_training = study.of("sharpness", identities)
-    steps = sorted(in_training.loc[in_training["step"] > 0, "step"].unique())
+    for name in tables.names():
+        if columns := tables.definition(name).grows:
+            yield from _at_steps(study.of(name, identities), columns)
+
+
+def _at_steps(table: pd.DataFrame, columns: Iterable[str]) -> Iterator[tuple[str, int | None, pd.DataFrame]]:
+    """As ``_measured``, of columns of one table: after the first and the last step, where it has steps."""
+    sizes = ["identity", "seed", *SIZES]
+    if "step" not in table:
+        yield from ((column, None, table[sizes].assign(value=table[column])) for column in columns)
+        return
+    steps = sorted(table.loc[table["step"] > 0, "step"].unique())
     for step in dict.fromkeys([*steps[:1], *steps[-1:]]):
-        part = in_training[in_training["step"] == step]
-        for quantity in IN_TRAINING:
-            yield quantity, int(step), part[sizes].assign(value=part[quantity])
+        part = table[table["step"] == step]
+        yield from ((column, int(step), part[sizes].assign(value=part[column])) for column in columns)
 
 
 def _by_size(table: pd.DataFrame, axis: str) -> Iterator[tuple[float | None, pd.DataFrame, tuple[str, ...]]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from string import ascii_uppercase
 from typing import Any
 
+from memsweep.analyses.comparison.compare import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.comparison import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
@@ -25,35 +23,8 @@ _MOST_VALUES, _MOST_NAMED = 6, 4
 Row = ComparedVerdict | ComparedLoss
 
 
-@dataclass(frozen=True)
-class ComparisonTables:
-    """The tables that page, terminal and CSV files show.
-
-    Attributes:
-        letters: study -> the letter by which tables name it.
-    """
-
-    letters: Mapping[str, str]
-    verdicts: Table[ComparedVerdict]
-    losses: Table[ComparedLoss]
-    settings: Table[DifferingSetting]
-
-    @property
-    def named(self) -> dict[str, Table[Any]]:
-        """The tables that can be asked for one by one, those without rows left out."""
-        return {each.name: each for each in (self.verdicts, self.losses, self.settings) if each.rows}
-
-
-def comparison_tables(comparison: StudyComparison) -> ComparisonTables:
-    """Make the tables of a comparison."""
-    letters = dict(zip(comparison.names, _letters(len(comparison.names)), strict=True))
-    about = (comparison, letters)
-    return ComparisonTables(letters, _verdict_table(*about), _loss_table(*about), _setting_table(*about))
-
-
-def sentences(comparison: StudyComparison) -> list[str]:
+def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[str]:
     """What a comparison finds, and what is uncertain about it."""
-    letters = dict(zip(comparison.names, _letters(len(comparison.names)), strict=True))
     shared = comparison.conditions()
     counts = [f"{_counted(len(shared), 'condition')} in more than one study"]
     for name in comparison.names:
@@ -110,10 +81,6 @@ def _uncertain(comparison: StudyComparison, letters: Mapping[str, str]) -> list[
     return [f"{part[:1].upper()}{part[1:]}." for part in parts]
 
 
-def _letters(count: int) -> list[str]:
-    return [*ascii_uppercase[:count]] if count <= len(ascii_uppercase) else [str(place + 1) for place in range(count)]
-
-
 def _counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
@@ -142,7 +109,8 @@ def _condition_columns(comparison: StudyComparison, letters: Mapping[str, str]) 
     return [*map(exported, comparison.columns), Column("study", lambda row: row.study, cell=study)]
 
 
-def _verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedVerdict]:
+def verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedVerdict]:
+    """Every verdict beside the slope of its study and its difference from that of the reference."""
     columns: list[Column[ComparedVerdict]] = [
         *_condition_columns(comparison, letters),
         Column("ball", lambda row: row.finding.ball, views=EXPORTED),
@@ -150,6 +118,7 @@ def _verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> T
         Column("slope", lambda row: row.slope, cell=_slope_cell, ends=True),
         Column("along", lambda row: row.axis, views=EXPORTED),
         Column("threshold", lambda row: row.threshold, views=EXPORTED),
+        Column("rule_version", lambda row: row.finding.judgement.rule_version, views=EXPORTED),
         Column("difference", _difference, cell=_difference_cell, key="slope_difference", ends=True),
         Column("paired", lambda row: row.difference.paired if row.difference else None, views=EXPORTED),
         Column("seeds", _seeds, key="seeds", views=EXPORTED),
@@ -188,7 +157,8 @@ def _seeds(row: ComparedVerdict) -> int:
     return row.difference.seeds[1] if row.difference is not None else len(row.slope.by_seed)
 
 
-def _loss_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedLoss]:
+def loss_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[ComparedLoss]:
+    """The losses at the largest common size, and their ratios to those of the reference."""
     columns: list[Column[ComparedLoss]] = [
         *_condition_columns(comparison, letters),
         Column("width", lambda row: row.row.width if row.row else None, varies=True),
@@ -226,7 +196,9 @@ def _some(count: int | None) -> str:
     return str(count) if count else ""
 
 
-def _setting_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[DifferingSetting]:
+def setting_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table[DifferingSetting]:
+    """The settings that differ, with a column for each study."""
+
     def of_study(name: str) -> Column[DifferingSetting]:
         return Column(letters[name], lambda row: _listed(row.values[name]), key=name, style="")
 

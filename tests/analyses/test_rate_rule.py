@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.analyses.rates.rule import Curve, rate_rules
+from memsweep.analyses.rates.section import tried
 from memsweep.config.schema.search import LOG_UNIFORM, Domain
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.learning_rates.curves import RATE
-from memsweep.report.analysis.learning_rates.rule import Curve
 from memsweep.report.by_trial import verdicts_of
 from memsweep.report.naming.numbers import with_interval
 from memsweep.report.page.answer import answer_of
@@ -83,7 +84,7 @@ def test_a_report_has_the_exponents_and_the_sizes_that_were_held_out(tmp_path: P
         assert row["loss_ratio"] == pytest.approx(ratio(row), rel=1e-6)
         assert row["at_end"] == 0
     assert (table["gain_high"] < 1.0).all()  # the true rate beats one for all sizes
-    (rule,) = paths.contents.rate_rules
+    (rule,) = rate_rules(tried(paths.contents))
     sizes = [(width, horizon) for width, horizon in product(WIDTHS, HORIZONS) if width < 16 and horizon < 100]
     logs = [math.log(best(*size, seed)) for size in sizes for seed in range(5)]
     assert rule.constant == pytest.approx(math.exp(np.mean(logs)))
@@ -166,8 +167,8 @@ def test_a_search_has_a_rule_of_all_that_it_trained_unless_some_were_stopped_ear
     contents = analyse(replace(study, search=history))
     assert not contents.scanned  # rates that differ from cell to cell make no curves of one width beside another
     if scheduler == "none":
-        (rule,) = contents.rate_rules
+        (rule,) = rate_rules(tried(contents))
         assert rule.exponents["width"].estimate == pytest.approx(-0.75)
         assert set(rule.identities) == set(study.records)
     else:
-        assert not contents.rate_rules
+        assert not rate_rules(tried(contents))

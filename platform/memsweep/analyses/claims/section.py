@@ -1,0 +1,99 @@
+"""What a report says of claims: of those that compare cells, and of published verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pandas as pd
+
+from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
+from memsweep.analyses.claims.published_tables import published_export, published_tables
+from memsweep.analyses.claims.tables import claim_table, counted
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import BALLS
+from memsweep.report.naming.numbers import MOST_NAMED, joined
+from memsweep.report.rows.claims import contradicted
+from memsweep.report.rows.verdicts import SHORT_KEY
+from memsweep.report.values.section import Place, Rank, Section
+from memsweep.report.values.table import CSV, PAGE, TERMINAL
+from memsweep.stability.comparison.paired import Support
+
+TESTED = (
+    "Each was tested seed by seed (Wilcoxon's signed ranks, one-sided and exact), with Holm's correction over every "
+    "test of this study at 5 %. Contradicted: the 95 % interval of the effect lies on the other side, or every one of "
+    "five seeds or more does. Underpowered: so many more seeds would decide it, if the effect is as large as it looks."
+)
+SUPPORTED = (
+    "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
+    "at most 5 %."
+)
+_PENDING = "No claim is decided yet: that takes the trials of both its sides."
+_AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
+_MOST_CITED = 2  # claims that are cited whole
+
+
+def sections(contents: Contents) -> list[Section]:
+    """Published verdicts beside ours, and the claims that compare cells."""
+    return [_published(contents), *_compared(contents.compared)]
+
+
+def _published(contents: Contents) -> Section:
+    names, labels, claims = contents.grouping.columns, contents.labels, contents.study.claims
+    rows = compare(claims, contents.findings)
+    folded = published_tables(rows, names, labels)
+    source = claims.source if claims is not None else ""
+    shown = Place.CLAIMED if folded else Place.NOWHERE
+    return Section(
+        "Published table",
+        f"The published verdicts ({source}), row by row, and our verdicts on the conditions that each row speaks of, "
+        "with the slope that decides and its 95 % interval. An inconclusive verdict leaves the claim undecided. "
+        "Nothing here is adjusted to agree.",
+        published_export(rows, names, labels),
+        folded=folded,
+        answer=[*_agreements(contents, rows)],
+        rank=Rank.TESTED,
+        key=f"{_AGREEMENT_KEY}\n{SHORT_KEY}",
+        places={PAGE: shown, TERMINAL: shown, CSV: Place.LAST},
+        anchor="published",
+    )
+
+
+def _agreements(contents: Contents, rows: Sequence[ClaimedVerdict]) -> Iterator[str]:
+    """How many of the published verdicts agree with ours, in the smallest ball that was measured."""
+    ball = next((ball for ball in BALLS if any(finding.ball == ball for finding in contents.findings)), "")
+    own = [one for one in rows if one.finding is not None and one.finding.ball == ball]
+    if own:
+        counts = {kind: sum(one.agreement is kind for one in own) for kind in Agreement}
+        parts = [
+            f"{counts[kind]} {word}"
+            for kind, word in (
+                (Agreement.AGREES, "agree with ours"),
+                (Agreement.DISAGREES, "disagree"),
+                (Agreement.UNDECIDED, "stay undecided"),
+            )
+            if counts[kind]
+        ]
+        against = dict.fromkeys(f"`{one.claim.name}`" for one in own if one.agreement is Agreement.DISAGREES)
+        named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= MOST_NAMED else ""
+        yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
+
+
+def _compared(compared: pd.DataFrame) -> Iterator[Section]:
+    if compared.empty:
+        return
+    cited = [f"`{claim}`" for claim in sorted(contradicted(compared))]
+    quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= _MOST_CITED else ""
+    unmeasured = (compared["verdict"] == str(Support.NOT_MEASURED)).all()
+    yield Section(
+        "Claims",
+        f"{counted(compared)} {TESTED}",
+        claim_table(compared),
+        answer=[counted(compared) + quoted],
+        rank=Rank.TESTED,
+        heading="Claims, tested over seeds with Holm's correction",
+        key="",
+        places={PAGE: Place.FIRST, TERMINAL: Place.FIRST, CSV: Place.FIRST},
+        brief=("conclusion", "claim"),
+        meaning=("What “supported” means:", SUPPORTED),
+        pending=_PENDING if unmeasured else "",
+    )

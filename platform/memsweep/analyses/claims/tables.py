@@ -1,0 +1,61 @@
+"""Claims that compare cells, as a table: the conclusion, then the evidence of each pair of cells."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pandas as pd
+
+from memsweep.report.naming.numbers import figure, interval, joined
+from memsweep.report.rows.claims import CONTRADICTED, Pair, conclusion, contradicted
+from memsweep.report.values.table import NOTHING, PAGE, Column, Table
+from memsweep.stability.comparison.paired import Support
+
+
+def claim_table(compared: pd.DataFrame) -> Table[Pair]:
+    """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
+    page: dict[str, Any] = {"views": frozenset({PAGE})}
+    against = contradicted(compared)
+    columns: list[Column[Pair]] = [
+        Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, against)),
+        Column("claim", lambda pair: pair["claim"], style=""),
+        Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
+        Column("test", lambda pair: pair["test"], style="", **page),
+        Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
+        Column("effect with 95 % interval", _effect, **page),
+        Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
+        Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
+        Column("seeds", lambda p: f"{p['seeds']:.0f}" + (f" ({p['ties']:.0f} tied)" if p["ties"] else ""), **page),
+    ]
+    return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
+
+
+_COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
+
+
+def counted(compared: pd.DataFrame) -> str:
+    """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
+    against = contradicted(compared)
+    words = [
+        CONTRADICTED if claim in against else str(verdict)
+        for claim, verdict in compared.drop_duplicates("claim")[["claim", "verdict"]].itertuples(index=False)
+    ]
+    counts = Counter(words)
+    parts = [
+        f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {_COUNTED.get(kind, kind)}"
+        for kind in (Support.SUPPORTED, CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.NOT_MEASURED)
+        if counts[kind]
+    ]
+    return f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
+
+
+def _tested(pair: Pair, text: str) -> str:
+    return text if pair["seeds"] > 0 else NOTHING
+
+
+def _effect(pair: Pair) -> str:
+    if not (pair["low"] > (0 if pair["scale"] == "ratio" else -math.inf) or pair["high"] < math.inf):
+        return _tested(pair, f"{pair['scale']} {figure(pair['effect'])}, no interval with {pair['seeds']:.0f} seeds")
+    return _tested(pair, f"{pair['scale']} {interval(pair['effect'], pair['low'], pair['high'])}")

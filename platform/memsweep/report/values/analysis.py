@@ -1,0 +1,48 @@
+"""Analyses of stored tables: what each of them says of itself to the report.
+
+An analysis is a class with ``@register_analysis(name)``, in a package of its own below ``memsweep.analyses`` or in an
+installed distribution (entry-point group ``memsweep.plugins``). A report loops over what is registered, and names none.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, ClassVar
+
+_PLACE = "module:function"
+
+
+class Analysis:
+    """What a report finds in the stored tables of a study, beside verdicts and losses.
+
+    The first paragraph of the docstring of a subclass says what is found; ``memsweep describe`` prints it. Example:
+    ``memsweep.analyses.growth``.
+
+    Attributes:
+        section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
+            ``memsweep.report.values.section.Section`` of a study, or several of them. One without rows and charts is
+            not shown.
+        studies: ``module:function``, which makes from the contents of several studies by name, and the letters by which
+            tables name them, the ``memsweep.report.values.side_by_side.Compared`` of a comparison.
+    """
+
+    Config: ClassVar[type]
+    section: ClassVar[str] = ""
+    studies: ClassVar[str] = ""
+
+    @classmethod
+    def registration_problem(cls) -> str | None:
+        """What a subclass lacks: the end of a sentence."""
+        places = [place for place in (cls.section, cls.studies) if place]
+        if places and all(all(place.partition(":")) for place in places):
+            return None
+        return (
+            f"says nothing: write inside the class 'section = \"{_PLACE}\"', which makes a Section from the Contents "
+            f"of a study, or 'studies = \"{_PLACE}\"', which compares studies."
+        )
+
+
+def loaded(place: str) -> Any:
+    """The function at ``module:function``."""
+    module, _, function = place.partition(":")
+    return getattr(importlib.import_module(module), function)

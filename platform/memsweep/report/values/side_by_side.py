@@ -1,0 +1,101 @@
+"""Several studies side by side: what a report says of them, made once by the analyses that compare studies.
+
+Page and terminal, CSV, JSON and figure files, and Python show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import Any
+
+from memsweep import registry
+from memsweep.errors import MemsweepError
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import Finding
+from memsweep.report.values.analysis import loaded
+from memsweep.report.values.section import Section
+from memsweep.report.values.table import Table
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one analysis says of several studies.
+
+    Attributes:
+        answers: what it finds, and what is uncertain about it, in sentences.
+        sections: its tables, those without rows among them.
+        drawn: findings whose radii the picture shows, a line for each value of ``study`` in their conditions.
+    """
+
+    answers: Sequence[str]
+    sections: Sequence[Section]
+    drawn: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """What a report says of several studies.
+
+    Attributes:
+        letters: study -> the letter by which tables name it, in the order given.
+        parts: of each analysis that compares studies, by name.
+    """
+
+    letters: Mapping[str, str]
+    parts: Sequence[Compared]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the studies; the first is the reference."""
+        return tuple(self.letters)
+
+    @property
+    def answers(self) -> list[str]:
+        """What was found, in sentences."""
+        return [sentence for part in self.parts for sentence in part.answers]
+
+    @property
+    def sections(self) -> list[Section]:
+        """Those that have rows."""
+        return [section for part in self.parts for section in part.sections if section.is_shown]
+
+    @property
+    def tables(self) -> dict[str, Table[Any]]:
+        """All tables by name, those without rows among them."""
+        tables = (section.table for part in self.parts for section in part.sections)
+        return {table.name: table for table in tables if table is not None}
+
+    @property
+    def named(self) -> dict[str, Table[Any]]:
+        """The tables that can be asked for one by one, those without rows left out."""
+        return {name: table for name, table in self.tables.items() if table.rows}
+
+    @property
+    def drawn(self) -> list[Finding]:
+        """What the picture shows."""
+        return [finding for part in self.parts for finding in part.drawn]
+
+
+def side_by_side(contents: Mapping[str, Contents]) -> SideBySide:
+    """Compare studies that were analysed by the same criteria.
+
+    Args:
+        contents: name -> study; the first is the reference of differences.
+
+    Raises:
+        MemsweepError: there are fewer than two studies, or they were judged by different criteria.
+    """
+    if len(contents) < 2:
+        raise MemsweepError(f"a comparison needs two studies or more, got {len(contents)}: {', '.join(contents)}.")
+    if len({each.criteria for each in contents.values()}) > 1:
+        raise MemsweepError("studies are compared by one rule: analyse all of them with the same criteria.")
+    letters = dict(zip(contents, _letters(len(contents)), strict=True))
+    registry.find_in(registry.ANALYSES)
+    parts = (registry.get(registry.ANALYSIS, name) for name in registry.names(registry.ANALYSIS))
+    return SideBySide(letters, [loaded(part.studies)(contents, letters) for part in parts if part.studies])
+
+
+def _letters(count: int) -> list[str]:
+    return [*ascii_uppercase[:count]] if count <= len(ascii_uppercase) else [str(place + 1) for place in range(count)]

@@ -1,0 +1,166 @@
+"""What every analysis of stored tables must do: each report loops over analyses and trusts each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep import registry
+from memsweep.config.schema.canonical import to_dict
+from memsweep.errors import one_of
+from memsweep.report.values.analysis import loaded
+
+if TYPE_CHECKING:
+    from memsweep.report.analysis.contents import Contents
+    from memsweep.report.values.analysis import Analysis
+    from memsweep.report.values.section import Section
+    from memsweep.report.values.side_by_side import SideBySide
+    from memsweep.studies.results import Results
+
+
+class AnalysisSuite:
+    """Inherit and set ``analysis``, and ``study`` where the default one gives it nothing to say.
+
+    Attributes:
+        analysis: registered name.
+        study: the study on whose results it is tested. The default one varies width and learning rate, and claims.
+    """
+
+    analysis: str
+    study: dict[str, Any] = {  # noqa: RUF012  (a test class is made once)
+        "name": "analysed",
+        "task": {"name": "linear_functional", "kernel": "exponential", "horizon": 8},
+        "model": {"name": "diagonal_rnn", "parameterization": "exp"},
+        "training": {"seeds": 2, "steps": 20, "batch_size": 8, "validation_size": 16, "validate_every": 10}
+        | {"sharpness_every": 20},
+        "perturbation": {"balls": []},
+        "grid": {"model.width": [2, 3, 4], "training.learning_rate": [0.01, 0.1, 1.0]},
+        "claims": [
+            {"metric": "error", "direction": "less"}
+            | {"left": {"training.learning_rate": 0.1}, "right": {"training.learning_rate": 0.01}}
+        ],
+    }
+
+    def part(self) -> type[Analysis]:
+        registry.discover()
+        part: type[Analysis] = registry.get(registry.ANALYSIS, self.analysis)
+        return part
+
+    def results(self) -> Results:
+        """The results of the study, swept once for all suites of a process."""
+        return _swept(json.dumps(self.study))[0]
+
+    def sections(self, contents: Contents) -> list[Section]:
+        """What it says of a study; of the study beside itself where it compares studies."""
+        from memsweep.report.values.section import made_by
+
+        part = self.part()
+        if part.section:
+            return [*made_by(part, self.analysis, contents)]
+        found = loaded(part.studies)({"one": contents, "other": contents}, {"one": "A", "other": "B"})
+        return [*found.sections]
+
+    def test_config_is_documented_and_plain(self) -> None:
+        config = self.part().Config()
+        undocumented = [field.name for field in dataclasses.fields(config) if not field.metadata.get("doc")]
+        assert not undocumented, f"fields of {self.analysis}.Config without a doc: {undocumented}"
+        json.dumps(to_dict(config), allow_nan=False)
+
+    def test_a_study_without_results_has_no_numbers(self) -> None:
+        """A table may say that something is not measured."""
+        from memsweep.report.analysis.contents import analyse
+
+        study = self.results().contents.study
+        nothing = {name: table.iloc[:0] for name, table in study.tables.items()}
+        said = self.sections(analyse(replace(study, records={}, tables=nothing)))
+        numbers = [section.title for section in said if section.metrics or section.charts]
+        assert not numbers, f"metrics or charts of a study without results: {one_of(numbers)}"
+
+    def test_it_leaves_the_stored_tables_as_they_are(self) -> None:
+        contents = self.results().contents
+        before = {name: table.copy() for name, table in contents.measured.tables.items()}
+        self.sections(contents)
+        changed = [name for name, table in contents.measured.tables.items() if not table.equals(before[name])]
+        assert not changed, f"the analysis changes the tables {one_of(changed)}, which others read"
+
+    def test_it_says_the_same_again(self) -> None:
+        contents = self.results().contents
+        first, again = self.sections(contents), self.sections(contents)
+        assert [*map(_plain, first)] == [*map(_plain, again)]
+
+    def test_its_words_are_sentences_and_its_names_its_own(self) -> None:
+        from memsweep.report.rows.report import tables_of
+
+        contents, part = self.results().contents, self.part()
+        shown = [section for section in self.sections(contents) if section.is_shown]
+        assert shown, "the analysis says nothing of this study: give the suite another one (study = {...})"
+        every = tables_of(contents).sections if part.section else _beside(contents).sections
+        names = [one.name for one in tables_of(contents).exported] if part.section else [*_beside(contents).tables]
+        for section in shown:
+            assert section.title, f"section {section.anchor!r} has no title"
+            for said in (section.words, *section.answer):
+                assert said.endswith(".") or (not said and part.studies), f"{said!r} is no sentence"
+            alike = [one.title for one in every if (one.anchor, one.title) == (section.anchor, section.title)]
+            assert len(alike) == 1, f"{len(alike)} sections are {section.anchor or section.title}"
+            if section.table is not None:
+                count = names.count(section.table.name)
+                assert count == 1, f"{count} tables are named {section.table.name}"
+
+    def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
+        """Page, terminal, files and metrics, all from one section."""
+        results, beside = self.results(), self.part().studies
+        folder, text = Path(results.location) / "report", repr(results)
+        if beside:
+            from memsweep.report import comparison_text
+            from memsweep.report.publish import publish_comparison
+
+            found = _beside(results.contents)
+            folder, text = publish_comparison(found, tmp_path).parent, comparison_text(found, width=200, colour=False)
+        page = (folder / "index.html").read_text(encoding="utf-8")
+        for section in (section for section in self.sections(results.contents) if section.is_shown):
+            assert f">{section.title}<" in page
+            if section.table is not None and section.table.rows:
+                assert (folder / f"{section.table.name}.csv").is_file()
+                assert all(word in text for word in (section.heading or section.words).split()[:1])
+                assert beside or section.table.name in results.names
+            if section.charts:
+                assert section.anchor in results.figures
+                assert (folder / "figures" / f"{section.anchor}.png").is_file()
+            self._metrics(section, results.contents)
+
+    def _metrics(self, section: Section, contents: Contents) -> None:
+        from memsweep.report.by_trial import verdicts_of
+
+        metrics = verdicts_of(contents)
+        for identity, numbers in section.metrics.items():
+            assert identity in contents.study.records, f"metrics of {identity!r}, which is no trial"
+            unsaid = {*numbers.items()} - {*metrics[identity].metrics.items()}
+            assert not unsaid, f"metrics that no run has: {unsaid}"
+
+
+def _beside(contents: Contents) -> SideBySide:
+    from memsweep.report.values.side_by_side import side_by_side
+
+    return side_by_side({"one": contents, "other": contents})
+
+
+@functools.cache
+def _swept(study: str) -> tuple[Results, tempfile.TemporaryDirectory[str]]:
+    """The results, and their folder, which lives as long as they do."""
+    import memsweep
+
+    folder = tempfile.TemporaryDirectory(prefix="memsweep-analyses-")
+    place = Path(folder.name)
+    swept = memsweep.sweep(json.loads(study), results=place / "results", workspace=place, inline=True, progress=False)
+    return swept, folder
+
+
+def _plain(section: Section) -> Any:
+    """What a section says, to be compared."""
+    table = None if section.table is None else section.table.frame().to_csv()
+    return section.title, section.words, table, repr(section.charts), section.metrics, [*section.answer]
