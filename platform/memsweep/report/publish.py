@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.charts.every import chart_sets
 from memsweep.report.export import write_csv
-from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
-from memsweep.report.figures.panels import Shown, draw, embedded, parts_of
+from memsweep.report.figures.charts import gallery_of
+from memsweep.report.figures.galleries import RADIUS, comparison_gallery
+from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded
 from memsweep.report.formats import FIGURES, PAGE, REPORT
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import typed, with_settings
@@ -34,8 +36,6 @@ JUDGED = "judged"
 """The folder of reports by other criteria."""
 _DRAFT, _STALE_SECONDS = ".report-", 86_400.0
 _ROWS = 50_000  # of a measured table that get their settings at once
-_MOST_DRAWN = 1  # picture of a gallery, 12 panels, where no formats are asked for: the page draws every condition
-
 _COMPARISON = frozenset({PAGE, "verdicts.csv", "losses.csv", "settings.csv", *(f"{RADIUS}.{form}" for form in FIGURES)})
 
 
@@ -122,12 +122,14 @@ def folder_of(criteria: Criteria) -> str:
 
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
     (folder / "figures").mkdir()
-    shown, most = on_page(contents), _MOST_DRAWN if formats is None else None
-    formats, pictures, undrawn = FIGURES[:1] if formats is None else formats, dict[str, Shown](), 0
-    for gallery in galleries_of(contents, tables.sections):
-        picture = draw(gallery, folder / "figures", formats, most=most, embed=shown(gallery.name))
-        pictures |= {gallery.name: picture} if picture is not None else {}
-        undrawn += len([*parts_of(gallery)][most:]) if most else 0
+    sets = [*chart_sets(contents, tables.sections)]
+    shown, whole = on_page(contents, sets), formats is not None
+    formats, pictures = FIGURES[:1] if formats is None else formats, dict[str, Shown]()
+    for charts in sets:
+        if whole or not charts.extra:
+            gallery = gallery_of(charts, None if whole else PER_PICTURE)
+            picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
+            pictures |= {charts.name: picture} if picture is not None else {}
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials
@@ -143,7 +145,7 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             rows = pa.Table.from_pandas(part, preserve_index=False)
             writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", rows.schema))
             writer.write_table(rows)
-    text = render(contents, tables, pictures, formats, undrawn)
+    text = render(contents, tables, sets, pictures, formats, whole=whole)
     (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
 
 
