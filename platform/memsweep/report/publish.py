@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.charts.every import chart_sets
+from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.galleries import RADIUS, comparison_gallery
 from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded
-from memsweep.report.formats import FIGURES, PAGE, REPORT
+from memsweep.report.formats import FIGURES, PAGE, REPORT, TRIALS
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import typed, with_settings
 from memsweep.report.rows.comparison import ComparisonTables
@@ -122,10 +122,11 @@ def folder_of(criteria: Criteria) -> str:
 
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
     (folder / "figures").mkdir()
-    sets = [*chart_sets(contents, tables.sections)]
-    shown, whole = on_page(contents, sets), formats is not None
-    formats, pictures = FIGURES[:1] if formats is None else formats, dict[str, Shown]()
-    for charts in sets:
+    sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
+    shown, pictures = on_page(contents, sets), dict[str, Shown]()
+    asked, formats = {*(formats or ())}, [form for form in formats or () if form in FIGURES] or FIGURES[:1]
+    single = contents.study.records if TRIALS in asked else ()
+    for charts in (*sets, *(trial_set(contents.study, identity) for identity in single)):
         if whole or not charts.extra:
             gallery = gallery_of(charts, None if whole else PER_PICTURE)
             picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))

@@ -58,7 +58,7 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
 
 def trial_set(study: Study, identity: str) -> ChartSet:
     """The charts of one trial."""
-    return ChartSet(f"trial-{identity[:8]}", trial_charts(study, identity))
+    return ChartSet(f"trial-{identity}", trial_charts(study, identity))
 
 
 def _bits(contents: Contents) -> Iterator[Chart]:

@@ -27,6 +27,11 @@ _LINES = 6  # conditions in one chart
 _AXES = {"horizon": "horizon T (steps)", "width": "width m"}
 _DECADES = 1.5  # of height at least: noise of a few percent must not look like a trend
 JUDGED = "as judged"
+_NO_FIT = (
+    "No model fits its target here, so that there is no radius to draw: hollow marks are of fits that are not valid. "
+    "The reasons of each verdict say what is short."
+)
+_KEYS = "limit slope [95 % over seeds]"
 
 
 @dataclass(frozen=True)
@@ -134,36 +139,44 @@ def _limits(tables: Sequence[pd.DataFrame]) -> list[float]:
 def _chart(
     findings: Sequence[Finding], memory: str, shown: _Shown, labels: Labels, limits: Sequence[float]
 ) -> Chart | None:
-    parts: dict[str, list[Any]] = {"beyond": [], "seeds": [], "guides": []}
-    lines, keys, tones = dict[str, list[Any]](), dict[str, str](), dict[str, str]()
-    for finding in findings:
-        rows, name = _rows(finding, shown.axis, shown.threshold, shown.width), labels.machine(finding.condition)
-        middle = medians(rows[rows["valid"].astype(bool)], shown.axis)
-        if middle.empty:
-            continue
-        slope = _slope(finding, shown.axis, shown.threshold)
-        lines[name] = [*_points(rows, middle, shown.axis)]
-        outside = middle[middle["censored"] != ""]
-        parts["beyond"].append([name, [[x, *row] for x, *row in outside[["edge", "censored"]].itertuples()]])
-        if shown.seeds:
-            measured = rows[np.isfinite(rows["radius"].astype(float))]
-            marks = zip(measured[shown.axis], measured["radius"], measured["valid"], strict=True)
-            parts["seeds"].append([name, [[float(x), float(y), int(valid)] for x, y, valid in marks]])
-        parts["guides"] += [[name, ends, slope_text(slope)] for ends in [_fit(middle, slope)] if ends]
-        keys[name], tones[name] = slope_text(slope), finding.judgement.verdict.value
-    places = sorted({point[0] for points in lines.values() for point in points})
-    if not lines:
-        return None
-    parts["guides"].append(_guide(places, limits, findings[0].judgement.criteria.slope_limit))
-    said = f"radius β at {percent(shown.threshold)} of L₀"
-    more: dict[str, Any] = {"keys": keys, "tones": tones, "ticks": places, "limits": {"y": [*limits]}, **parts}
-    more |= {
-        "keys_title": "limit slope [95 % over seeds]",
-        "look": VERDICTS,
-        "words": _words(memory, lines, tones, said),
+    names = [labels.machine(finding.condition) for finding in findings]
+    made = {name: _line(finding, shown) for name, finding in zip(names, findings, strict=True)}
+    parts = {
+        part: [[name, one[part]] for name, one in made.items() if one.get(part)]
+        for part in ("lines", "beyond", "seeds")
     }
+    places = sorted({point[0] for each in parts.values() for _, points in each for point in points})
+    if not places:
+        return None
+    lines: dict[str, list[Any]] = dict(parts.pop("lines"))
+    named = {name: one for name, one in made.items() if one}
+    tones = {name: f.judgement.verdict.value for name, f in zip(names, findings, strict=True) if name in named}
+    guides = [[name, one["fit"], one["slope"]] for name, one in named.items() if one["fit"]]
+    guides.append(_guide(places, limits, findings[0].judgement.criteria.slope_limit))
+    said = f"radius β at {percent(shown.threshold)} of L₀"
+    more: dict[str, Any] = {"ticks": places, "limits": {"y": [*limits]}, "guides": guides, "look": VERDICTS, **parts}
+    more |= {"keys": {name: one["slope"] for name, one in named.items()}, "keys_title": _KEYS, "tones": tones}
+    more |= {"words": _words(memory, lines, tones, said)} | ({} if lines else {"note": _NO_FIT})
     title = f"{memory}: {_family(findings, labels) or 'radius '}against {shown.axis}{_held(findings, shown)}"
     return chart(title, _AXES[shown.axis], said, "xy", lines, **more)
+
+
+def _line(finding: Finding, shown: _Shown) -> dict[str, Any]:
+    """What is drawn of one condition; empty where it has no radius that is shown."""
+    rows = _rows(finding, shown.axis, shown.threshold, shown.width)
+    middle = medians(rows[rows["valid"].astype(bool)], shown.axis)
+    measured = rows[np.isfinite(rows["radius"].astype(float))] if shown.seeds else rows[:0]
+    if middle.empty and measured.empty:
+        return {}
+    slope, outside = _slope(finding, shown.axis, shown.threshold), middle[middle["censored"] != ""]
+    marks = zip(measured[shown.axis], measured["radius"], measured["valid"], strict=True)
+    return {
+        "lines": [*_points(rows, middle, shown.axis)],
+        "beyond": [[x, *row] for x, *row in outside[["edge", "censored"]].itertuples()],
+        "seeds": [[float(x), float(y), int(valid)] for x, y, valid in marks],
+        "fit": _fit(middle, slope),
+        "slope": slope_text(slope),
+    }
 
 
 def _points(rows: pd.DataFrame, middle: pd.DataFrame, axis: str) -> Iterator[list[Any]]:

@@ -281,9 +281,7 @@
   }
   function figure() {
     if (!choices().length) {
-      if (findings.length && data.kind === "stability") byId("chart").replaceChildren(make("p", { class: "note" },
-        "No model fits its target here, so that there is no radius to draw. The reasons of each verdict say what is short."));
-      else if (byId("figure")) byId("figure").remove();
+      if (byId("figure")) byId("figure").remove();
       return;
     }
     const same = (chart) => Object.entries(state.choice).every(([key, word]) => chart.choice[key] === word);
