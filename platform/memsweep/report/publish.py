@@ -141,13 +141,19 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
     if not contents.compared.empty:
         write_csv(contents.compared, folder / "compared.csv")
     with contextlib.ExitStack() as closing:
-        writer = None
-        for part in _in_parts(contents.measured.tables["curves"], trials):
-            rows = pa.Table.from_pandas(part, preserve_index=False)
-            writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", rows.schema))
-            writer.write_table(rows)
+        writer, curves = None, contents.measured.tables["curves"]
+        settings = pa.Schema.from_pandas(typed(trials).drop(columns=curves.columns, errors="ignore"))
+        for part in _in_parts(curves, trials):
+            schema = _of_all_parts(pa.Schema.from_pandas(part, preserve_index=False), settings)
+            writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", schema))
+            writer.write_table(pa.Table.from_pandas(part, schema=writer.schema, preserve_index=False))
     text = render(contents, tables, sets, pictures, formats, whole=whole)
     (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _of_all_parts(part: pa.Schema, settings: pa.Schema) -> pa.Schema:
+    """The schema of a part with the types that settings have in all trials: in some parts one has no value at all."""
+    return pa.schema([settings.field(one.name) if one.name in settings.names else one for one in part])
 
 
 def _in_parts(table: pd.DataFrame, trials: pd.DataFrame) -> Iterator[pd.DataFrame]:

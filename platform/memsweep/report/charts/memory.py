@@ -10,10 +10,9 @@ import pandas as pd
 
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.naming.labels import Labels
-from memsweep.report.values.chart import Chart, chart, over_seeds
+from memsweep.report.values.chart import TARGET, Chart, chart, over_seeds
 
 _DEPTH = 1e-5  # how far below the target's peak the chart reaches
-TARGET = "target"
 
 
 def memory_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
@@ -46,7 +45,11 @@ def memory_chart(title: str, parts: dict[str, pd.DataFrame]) -> Chart:
     lines = {TARGET: [point[:2] for point in _shifted(rows.assign(size=rows["target"].abs()), "size", power)]}
     lines = learned if target.isna().all() else lines | learned
     above = seen.index[seen > peak * _DEPTH]
-    across = {} if power else {"x": [-1.0, float(above.max() if len(above) else 1) * 1.25 + 2]}
+    across = (
+        {}
+        if power
+        else {"x": [-1.0, min(float(above.max() if len(above) else 1) * 1.25 + 2, float(rows["lag"].max()) + 1)]}
+    )
     limits = {"y": [max(peak * _DEPTH, float(seen.min()) / 8 if len(seen) else 0.0), peak * 3], **across}
     words = "lag + 1 (steps)" if power else "lag (steps)"
     return chart(title, words, "|memory|", "xy" if power else "y", lines, limits=limits)

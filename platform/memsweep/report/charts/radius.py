@@ -152,7 +152,7 @@ def _chart(
     named = {name: one for name, one in made.items() if one}
     tones = {name: f.judgement.verdict.value for name, f in zip(names, findings, strict=True) if name in named}
     guides = [[name, one["fit"], one["slope"]] for name, one in named.items() if one["fit"]]
-    guides.append(_guide(places, limits, findings[0].judgement.criteria.slope_limit))
+    guides += _guide(places, limits, findings[0].judgement.criteria.slope_limit)
     said = f"radius β at {percent(shown.threshold)} of L₀"
     more: dict[str, Any] = {"ticks": places, "limits": {"y": [*limits]}, "guides": guides, "look": VERDICTS, **parts}
     more |= {"keys": {name: one["slope"] for name, one in named.items()}, "keys_title": _KEYS, "tones": tones}
@@ -186,7 +186,9 @@ def _points(rows: pd.DataFrame, middle: pd.DataFrame, axis: str) -> Iterator[lis
     for x, median, edge, side in middle.itertuples():
         here = at == x
         found, fit = radii[here & valid], int((here & valid).sum())
-        words = f"{fit} of {int(here.sum())} seeds fit" + (f"; {side} the grid" if side else "")
+        seeds = int(here.sum())
+        said = [f"{fit} of {seeds} seeds fit"] if fit < seeds else []
+        words = "; ".join([*said, *([f"{side} the grid"] if side else [])])
         ends = [edge if side else median, float(found.min()), float(found.max())]
         yield [float(x), *ends, str(identities[here][0]), words]
 
@@ -230,11 +232,13 @@ def _fit(middle: pd.DataFrame, slope: Slope) -> list[list[float]]:
     return [[math.exp(at), math.exp(level + slope.estimate * at)] for at in (first, last)] if first < last else []
 
 
-def _guide(places: Sequence[float], limits: Sequence[float], slope: float) -> list[Any]:
+def _guide(places: Sequence[float], limits: Sequence[float], slope: float) -> list[list[Any]]:
     """The slope below which a radius keeps shrinking, from the upper left corner: only directions are compared."""
+    if len(places) < 2:
+        return []
     top = limits[1] / 1.3
     ends = [[places[0], top], [places[-1], top * (places[-1] / places[0]) ** slope]]
-    return ["", ends, f"slope {limit(slope)}: what falls more steeply is unstable"]
+    return [["", ends, f"slope {limit(slope)}: what falls more steeply is unstable"]]
 
 
 def medians(valid: pd.DataFrame, axis: str) -> pd.DataFrame:

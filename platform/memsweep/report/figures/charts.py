@@ -14,7 +14,7 @@ from memsweep.report.figures.panels import Gallery, Panel
 from memsweep.report.figures.rows import draw_cells, draw_rows
 from memsweep.report.naming.numbers import clean
 from memsweep.report.style import FAINT, MUTED, LineStyle, category_styles, log_axis, ordered_styles, ticks_at
-from memsweep.report.values.chart import ORDERED, ROLES, Chart, ChartSet, names_of
+from memsweep.report.values.chart import ORDERED, ROLES, TARGET, Chart, ChartSet, names_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,6 +25,7 @@ _ROLES = {
     "stopped there": LineStyle("#9aa3ad", "x", "-"),
 }
 _RAIL = 0.13  # share of the height, at the top, for what lies beyond it
+_TARGET = LineStyle("#9aa3ad", "", "-")
 _HIGH, _RISE = 1.9, 4  # of axes, inches; lines for slanted names
 _ACROSS, _APART = 66, 2.2  # letters of a line below a chart; points between marks of one place
 _FEW = 16  # places at which marks of several names stand beside each other
@@ -55,7 +56,7 @@ def _styles(charts: Sequence[Chart]) -> tuple[_Styles, Sequence[tuple[str, LineS
         shades = ordered_styles([float(place) for place in range(len(names))])
         styles: _Styles = dict(zip(names, shades.values(), strict=True))
     else:
-        styles = category_styles(names)
+        styles = category_styles(names) | ({TARGET: _TARGET} if TARGET in names else {})
     return styles, [*styles.items()]
 
 
@@ -94,43 +95,46 @@ def _draw(ax: Axes, chart: Chart, styles: _Styles) -> None:
 def _curves(ax: Axes, chart: Chart, styles: _Styles) -> None:
     _axes(ax, chart)
     _levels(ax, chart)
+    _guides(ax, chart, styles)
+    _seeds(ax, chart, styles)
     lines, drawn = chart["lines"], partial(_drawable, log=chart["log"])
-    for name, ends, words in chart.get("guides", ()):
-        look = {**styles[name].stroke(), "linewidth": 1.0, "alpha": 0.7} if name else {"color": MUTED, "linewidth": 0.8}
-        ax.plot(*zip(*ends, strict=True), **{**look, "linestyle": (0, (2, 2))}, zorder=1)
-        if words and not name:
-            ax.annotate(clean(words), ends[0], fontsize=6, color=MUTED, xytext=(0, 2), textcoords="offset points")
-    for name, points in chart.get("seeds", ()):
-        for valid in (True, False):
-            part = [point for point in drawn(points) if bool(point[2]) is valid]
-            face: dict[str, Any] = {
-                "markerfacecolor": styles[name].color if valid else "none",
-                "markeredgecolor": styles[name].color,
-            }
-            mark: dict[str, Any] = {
-                "marker": "o" if valid else "s",
-                "markersize": 2.6,
-                "alpha": 0.45,
-                "markeredgewidth": 0.5,
-                **face,
-            }
-            ax.plot([p[0] for p in part], [p[1] for p in part], linestyle="none", zorder=1.5, **mark)
     for place, (name, points) in enumerate(lines):
         _line(ax, [*drawn(points)], styles[name], place, len(lines), chart)
     for place, (name, points) in enumerate(chart.get("dots", ())):
         _dots(ax, [*drawn(points)], styles[name], (place, len(chart["dots"])), chart)
-    for name, points in chart.get("rings", ()):
-        ring: dict[str, Any] = {
-            "marker": "o",
-            "markersize": 8.5,
-            "markerfacecolor": "none",
-            "markeredgewidth": 1.6,
-            "linestyle": "none",
-        }
-        ax.plot([p[0] for p in points], [p[1] for p in points], markeredgecolor=styles[name].color, zorder=5, **ring)
+    _rings(ax, chart, styles)
     _beyond(ax, chart, styles)
     _lost(ax, chart, styles)
     _keys(ax, chart, styles)
+
+
+def _guides(ax: Axes, chart: Chart, styles: _Styles) -> None:
+    """Straight lines: slopes of the lines in their colours, and one in grey that they are compared with."""
+    for name, ends, words in chart.get("guides", ()):
+        look: dict[str, Any] = {"color": styles[name].color if name else MUTED, "linewidth": 1.0 if name else 0.8}
+        ax.plot(*zip(*ends, strict=True), **look, alpha=0.7 if name else 1.0, linestyle=(0, (2, 2)), zorder=1)
+        if words and not name:
+            ax.annotate(clean(words), ends[0], fontsize=6, color=MUTED, xytext=(0, 2), textcoords="offset points")
+
+
+def _seeds(ax: Axes, chart: Chart, styles: _Styles) -> None:
+    """Small marks, hollow where they are not valid."""
+    for name, points in chart.get("seeds", ()):
+        for valid in (True, False):
+            part = [point for point in _drawable(points, chart["log"]) if bool(point[2]) is valid]
+            color = styles[name].color
+            mark: dict[str, Any] = {"marker": "o" if valid else "s", "markersize": 2.6, "alpha": 0.45 if valid else 0.7}
+            mark |= {"markerfacecolor": color if valid else "none", "markeredgecolor": color, "markeredgewidth": 0.5}
+            ax.plot([p[0] for p in part], [p[1] for p in part], linestyle="none", zorder=1.5, **mark)
+
+
+def _rings(ax: Axes, chart: Chart, styles: _Styles) -> None:
+    """Large open marks around what stands out."""
+    ring: dict[str, Any] = {"marker": "o", "markersize": 8.5, "markerfacecolor": "none", "markeredgewidth": 1.6}
+    for name, points in chart.get("rings", ()):
+        known = [*_drawable(points, chart["log"])]
+        look = {**ring, "markeredgecolor": styles[name].color, "linestyle": "none"}
+        ax.plot([p[0] for p in known], [p[1] for p in known], **look, zorder=5)
 
 
 def _axes(ax: Axes, chart: Chart) -> None:
@@ -158,12 +162,11 @@ def _line(ax: Axes, points: Sequence[Sequence[Any]], style: LineStyle, place: in
     """Medians as a line, and the band from the smallest to the largest where it is known."""
     x, y = [point[0] for point in points], [point[1] for point in points]
     every = 1 if len(points) <= _FEW else max(1, len(points) // 10)
-    look = (
-        style.line()
-        if chart.get("look") != ROLES
-        else style.stroke() | {"linewidth": 1.6 if style is _ROLES["the winner"] else 0.8}
+    look = _look(style, chart.get("look") == ROLES)
+    look |= (
+        {"markevery": (place * every // max(count, 1) % every, every), "markersize": 3.8} if look.get("marker") else {}
     )
-    ax.plot(x, y, **look, markevery=(place * every // max(count, 1) % every, every), markersize=3.8, zorder=2)
+    ax.plot(x, y, **look, zorder=2)
     if points and all(len(point) > 3 for point in points):
         low, top = chart["limits"]["y"][0], _top(chart)
         ends = [
@@ -171,6 +174,14 @@ def _line(ax: Axes, points: Sequence[Sequence[Any]], style: LineStyle, place: in
             for p in points
         ]
         ax.fill_between(x, *zip(*ends, strict=True), color=style.color, alpha=0.14, linewidth=0, zorder=1)
+
+
+def _look(style: LineStyle, roles: bool) -> dict[str, Any]:
+    if style is _TARGET:
+        return {**style.stroke(), "linewidth": 4.0, "alpha": 0.7, "solid_capstyle": "round"}
+    if roles:
+        return {**style.stroke(), "linewidth": 1.6 if style is _ROLES["the winner"] else 0.8}
+    return style.line()
 
 
 def _dots(ax: Axes, points: Sequence[Sequence[Any]], style: LineStyle, place: tuple[int, int], chart: Chart) -> None:

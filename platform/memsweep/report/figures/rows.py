@@ -47,9 +47,7 @@ def draw_rows(ax: Axes, chart: Chart) -> None:
                 else {"marker": "o", "markersize": 4, "color": _COLOR}
             )
             ax.plot([row["middle"]], [place], linestyle="none", **mark)
-        if row.get("text"):
-            ax.annotate(clean(row["text"]), (row["middle"], place - 0.16), fontsize=6.0, va="bottom", ha="center")
-        text = clean(": ".join(filter(None, [row.get("words", ""), row["name"]])))
+        text = clean(": ".join(filter(None, [row.get("words", ""), row["name"], row.get("text", "")])))
         shown = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
         ax.annotate(shown, (0.01, place - 0.16), xycoords=ax.get_yaxis_transform(), fontsize=6.0, va="bottom")
     ax.set_ylim(len(chart["rows"]) - 0.5, -0.8)

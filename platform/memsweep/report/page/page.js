@@ -118,9 +118,15 @@
 
   // --- charts: every one is a value that says its data, axes, guide lines and words (memsweep.report.values.chart)
 
-  const hueOf = (names) => (name) => HUES[names.indexOf(name) % HUES.length];
+  /** Colours of names; the line that others are to reach is grey, and a line without a name stands alone. */
+  const hueOf = (names) => (name) => (name === "target" ? "var(--muted)" : name === "" ? "var(--link)" : HUES[names.indexOf(name) % HUES.length]);
   const roleHue = (name) => (name.startsWith("the winner") ? "#d55e00" : name.startsWith("stopped") ? "#9aa3ad" : "#0072b2");
-  const shadeOf = (names) => (name) => d3.interpolateViridis(0.82 * (1 - names.indexOf(name) / Math.max(1, names.length - 1)));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  /** From pale to dark, on a dark page the other way round: the last ones stand out on both. */
+  const shadeOf = (names) => (name) => {
+    const place = names.indexOf(name) / Math.max(1, names.length - 1);
+    return d3.interpolateViridis(dark.matches ? 0.35 + 0.6 * place : 0.82 * (1 - place));
+  };
   const namesOf = (charts) => distinct(charts.flatMap((chart) =>
     ["lines", "dots", "rings", "lost", "beyond", "seeds"].flatMap((part) => (chart[part] ?? []).map(([name]) => name))));
   /** Colours of names, alike in all charts that stand together. */
@@ -173,7 +179,7 @@
         Plot.link(guides, { x1: "x1", y1: "y1", x2: "x2", y2: "y2", clip: true, strokeDasharray: "3,3", stroke: (g) => (g.name ? hue(g) : "var(--muted)"), strokeOpacity: (g) => (g.name ? 0.7 * strong(g) : 1) }),
         Plot.text(guides.filter((g) => !g.name), { x: "x1", y: "y1", text: (g) => (small ? g.words.split(":")[0] : g.words), textAnchor: "start", dy: -7, fill: "var(--muted)", fontSize: 11.5 }),
         Plot.areaY(lines.filter((p) => !roles && p.high > p.low), { x: "x", y1: (p) => clip(p.low, bottom), y2: (p) => clip(p.high, top), z: "name", fill: hue, fillOpacity: (p) => 0.13 * strong(p), clip: true }),
-        Plot.dot(seeds, { x: "x", y: "y", r: 1.8, fill: (p) => (p.valid ? hue(p) : "none"), stroke: hue, strokeWidth: 0.7, opacity: (p) => 0.45 * strong(p), clip: true }),
+        Plot.dot(seeds, { x: "x", y: "y", r: (p) => (p.valid ? 1.8 : 2.4), fill: (p) => (p.valid ? hue(p) : "none"), stroke: hue, strokeWidth: 0.9, opacity: (p) => (p.valid ? 0.45 : 0.8) * strong(p), clip: true }),
         Plot.line(lines, { x: "x", y: "y", z: "name", stroke: (p) => (p.name === "target" ? "var(--muted)" : hue(p)), clip: true,
           strokeWidth: (p) => (p.name === "target" ? 5 : roles && !p.name.startsWith("the winner") ? 0.9 : 2), strokeOpacity: (p) => (p.name === "target" ? 0.45 : strong(p)) }),
         ...(lines.length <= 16 * names.length && !roles ? [Plot.dot(lines, { x: "x", y: "y", r: chart.tones ? 4.5 : 3, symbol, clip: true,
@@ -196,13 +202,15 @@
     return svg;
   }
   /** Rows one below the other: their values, their middle, their interval. */
-  function rowsChart(target, chart, { width, wide: beside = true }) {
+  function rowsChart(target, chart, { width }) {
     const rows = chart.rows.map((row) => ({ ...row, x: value(row.middle), from: value(row.low), to: value(row.high) }));
     const tone = (row) => TONES[row.tone] ?? "var(--link)", [low, high] = chart.limits.x, fits = (v) => Number.isFinite(v) && (v > 0 || !chart.log);
     const clip = (v, other) => Math.min(Math.max(Number.isNaN(v) ? other : v, low), high);
     const points = rows.flatMap((row) => (row.values ?? []).map((v, seed) => ({ ...row, x: value(v), seed }))).filter((p) => fits(p.x));
     const middles = rows.filter((row) => fits(row.x)), letters = Math.floor((width - 40) / 7.9), cut = (text) => (text.length <= letters ? text : `${text.slice(0, letters - 1)}…`);
-    const text = (row) => cut([row.words, row.name].filter(Boolean).join(": ")), under = !beside || rows.some((row) => row.words);
+    const text = (row) => cut([row.words, row.name].filter(Boolean).join(": ")), under = rows.some((row) => row.words);
+    const part = (row) => (chart.log ? Math.log(row.x / low) / Math.log(high / low) : (row.x - low) / (high - low));
+    const anchor = (row) => (part(row) < 0.3 ? "start" : part(row) > 0.7 ? "end" : "middle");
     return show(target, {
       width, height: 70 + (under ? 52 : 46) * rows.length, marginTop: 34, marginRight: under ? 24 : 70, marginBottom: 40,
       marginLeft: under ? 14 : Math.min(260, 20 + 7.2 * d3.max(rows, (row) => short(row.name, 34).length)),
@@ -216,7 +224,7 @@
         Plot.dot(points, { x: "x", y: "name", r: 3.6, fill: tone, fillOpacity: 0.65 }),
         Plot.tickX(middles.filter((row) => row.values), { x: "x", y: "name", stroke: "var(--ink)", strokeWidth: 2.5, inset: 10 }),
         Plot.dot(middles.filter((row) => !row.values), { x: "x", y: "name", r: 5, fill: tone, symbol: (row) => MARKS[row.tone] ?? "circle" }),
-        Plot.text(middles.filter((row) => row.text), { x: "x", y: "name", text: "text", dy: -20, fontWeight: 600 }),
+        ...["start", "middle", "end"].map((textAnchor) => Plot.text(middles.filter((row) => row.text && anchor(row) === textAnchor), { x: "x", y: "name", text: "text", dy: -18, fontWeight: 600, textAnchor })),
         ...(under ? [Plot.text(rows, { y: "name", frameAnchor: "left", text, dy: -18, textAnchor: "start", fill: tone, stroke: "var(--paper)", strokeWidth: 4, fontWeight: 600 })] : []),
         Plot.tip(points.length ? points : middles, Plot.pointer({ x: "x", y: "name", title: (p) => `${p.name}\n${p.seed === undefined ? `${num(p.x)} [${num(p.from)}, ${num(p.to)}]` : `seed ${p.seed}: ${num(p.x, 4)}`}` })),
       ],
@@ -316,7 +324,7 @@
       make("details", { open: finding.verdict === "inconclusive" }, make("summary", {}, "why"), make("ul", {}, finding.reasons.map((r) => make("li", {}, r)))),
       make("h3", {}, "The verdict under every threshold and range"), strip,
       make("details", { open: true }, make("summary", {}, `Its ${finding.points.length} points: radius, median over seeds [smallest, largest]`), points), detail);
-    if (finding.slopes.length) drawAll(strip, finding.slopes, { width: 330, wide: false }, null);
+    if (finding.slopes.length) drawAll(strip, finding.slopes, { width: 330 }, null);
     else strip.append(make("p", { class: "note" }, "There is too little data for a slope at any threshold."));
     const at = (radius) => !radius ? "no valid fit" : `${beyondSign[radius[3]] ?? ""}${radius[4]}`;
     points.append(tableOf("Points", ["width", "horizon", ...data.thresholds.map((t) => `at ${share(t)}`), "seeds that fit", "trial"],

@@ -46,6 +46,8 @@ known.
 ``look`` says how names become colours, and ``choice`` by which words a reader of the page chooses the chart."""
 
 
+TARGET = "target"
+"""Name of a line that others are to reach: broad and grey."""
 MOST_BESIDE = 3
 """Charts beside one another in the figure of the answer; of more, a reader chooses."""
 
@@ -107,7 +109,7 @@ def chart(title: str, x: str, y: str, log: str, lines: Mapping[str, Sequence[Any
     given = dict(value.get("limits", {}))
     value["limits"] = {axis: given.get(axis) or _limits(at[axis], axis, value["log"]) for axis in "xy"}
     places = sorted({*at["x"]})
-    if "x" in value["log"] and "ticks" not in value and len(places) <= _TICKS:
+    if "x" in value["log"] and "ticks" not in value and len(places) <= _TICKS and all(map(_is_round, places)):
         value["ticks"] = places
     return value | {"words": more.get("words") or _said(value)}
 
@@ -199,6 +201,11 @@ def _along(value: Chart, axis: str) -> Iterator[float]:
 def _allows(values: Sequence[float], axis: str) -> bool:
     """A curve may leave a logarithmic chart through its bottom; no place along x is ever left out."""
     return bool(values) and (min(values) > 0 if axis == "x" else max(values) > 0)
+
+
+def _is_round(place: float) -> bool:
+    """Whether its label is short: a width, a learning rate of a grid; not one that a search drew."""
+    return place.is_integer() or float(f"{place:.2g}") == place
 
 
 def _limits(values: Sequence[float], axis: str, log: str, least: float = 0.8) -> list[float]:
