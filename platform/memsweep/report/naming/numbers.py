@@ -11,7 +11,6 @@ from memsweep.stability.verdict.trend import Slope
 
 MOST_NAMED = 6
 """Names in a sentence that can still be read."""
-_ROUNDING = 1e-12  # an interval of this half width holds roundings alone
 _SMALL, _LARGE = 1e-4, 1e6  # beyond them, a number is written with an exponent
 
 
@@ -67,8 +66,7 @@ def _fixed(value: float, decimals: int) -> str:
 def _ends(texts: Sequence[str], value: float, low: float, high: float) -> str:
     middle, *ends = texts
     if low < high and {*ends} == {middle} and math.isfinite(high - low):
-        apart = max(value - low, high - value)
-        return f"{middle} ± {figure(apart, 1)}" if apart > _ROUNDING * max(1.0, abs(value)) else middle
+        return f"{middle} ± {figure(max(value - low, high - value), 1)}"
     return f"{middle} [{', '.join(ends)}]"
 
 

@@ -15,6 +15,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from searched_folder import SearchedFolder
+from test_page_browser import open_page
 
 from memsweep.config.claims.types import Comparison
 from memsweep.report.analysis.contents import Contents, analyse
@@ -191,3 +192,36 @@ def test_the_slopes_behind_a_verdict_are_figures_too(tmp_path: Path) -> None:
         assert shown
         for chart, ax in zip(shown, drawn(gallery_of(found)), strict=True):
             same(chart | {"title": ""}, ax)
+
+
+@pytest.mark.browser
+@pytest.mark.more
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_browser_draws_every_chart_of_the_page(name: str, tmp_path: Path, chromium: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    contents = contents_of(tmp_path, STUDIES[name][0])
+    tables = tables_of(contents)
+    path = tmp_path / "page.html"
+    path.write_text(render(contents, tables, [*chart_sets(contents, tables.sections)], {}), encoding="utf-8")
+    data = on_page(contents)
+    with sync_playwright() as playwright:
+        browser, page, said = open_page(playwright, chromium, path)
+        for box in page.locator("[data-charts]").all():
+            charts = data["charts"][box.get_attribute("data-charts")]
+            drawn_here = box.locator("figure svg").all()
+            assert [each.get_attribute("aria-label") for each in drawn_here] == [chart["words"] for chart in charts]
+            for chart, svg in zip(charts, drawn_here, strict=True):
+                texts = " ".join(svg.locator("text").all_text_contents())
+                assert chart["x"] in texts
+                assert chart["y"] in texts
+        offered = [chart for part in data["figure"] for chart in data["charts"].get(part, ()) if "choice" in chart]
+        words = {chart["words"] for chart in offered}
+        shown = {each.get_attribute("aria-label") for each in page.locator("#chart svg").all()}
+        assert shown
+        assert shown <= words
+        for select in page.locator("#selectors select").all():
+            select.select_option(index=0)
+        assert {each.get_attribute("aria-label") for each in page.locator("#chart svg").all()} <= words
+        assert said == []
+        browser.close()
