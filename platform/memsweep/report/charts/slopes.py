@@ -34,7 +34,7 @@ def slope_charts(finding: Finding, title: str = "") -> Iterator[Chart]:
         if rows:
             words = "; ".join(f"at {row['name']}: {row['text']}" for row in rows)
             ends = [end for row in rows for end in (row["middle"], row["low"], row["high"]) if math.isfinite(end)]
-            limits = {"x": [min(-0.5, *ends) - 0.05, max(0.2, *ends) + 0.05]}
+            limits = {"x": [min([-0.5, *ends]) - 0.05, max([0.2, *ends]) + 0.05]}
             more: dict[str, Any] = {"levels": [[below, limit(below)], [0.0, "0"]], "limits": limits}
             more["words"] = f"{name}; below {limit(below)} the radius keeps shrinking. {words}."
             yield rows_chart(", ".join(filter(None, [title, name])), "slope", rows, **more)
