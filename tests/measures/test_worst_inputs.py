@@ -20,7 +20,7 @@ from memsweep.measures.worst_inputs import WorstInputs as Measure
 from memsweep.measures.worst_inputs.ascent import WorstInputs, worst_over_inputs
 from memsweep.models.base import as_linear
 from memsweep.report.by_trial import verdicts_of
-from memsweep.report.page.charts import charts_of
+from memsweep.report.charts.every import chart_sets
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
 from report_study import Condition, exported, write_study
@@ -153,7 +153,8 @@ def test_a_report_has_the_errors_by_radius_and_calls_them_a_lower_bound(tmp_path
     assert "No more than a lower bound." in text
     assert "0.62 [0.6, 0.64]" in text
     assert 'id="worst-inputs"' in paths.page.read_text()
-    (chart,) = charts_of(paths.contents, paths.tables.sections).sections["worst-inputs"]
+    found = {each.name: each.first() for each in chart_sets(paths.contents, paths.tables.sections)}
+    (chart,) = found["worst-inputs"]
     ((name, points),) = chart["lines"]
     assert name.endswith("all")
     np.testing.assert_allclose(points, [[r, 0.52 + r, 0.5 + r, 0.54 + r] for r in (0.0, *RADII)])

@@ -211,3 +211,14 @@ def test_a_missing_folder_is_an_error_and_a_damaged_record_is_named_on_the_page(
     page = report.build(tmp_path).page.read_text()
     assert "1 of them is stored but damaged" in page
     assert f"{identity}.json is damaged" in page
+
+
+def test_a_setting_without_a_value_in_one_part_of_the_curves_keeps_its_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Curves are written part by part, each with the settings of its trials alone."""
+    monkeypatch.setattr("memsweep.report.publish._ROWS", 100)
+    conditions = [Condition(parameterization="exp", normalize=None), Condition(normalize=True)]
+    write_study(tmp_path, conditions, widths=[2], horizons=[50], balls=["recurrent"], memory=False)
+    kept = pd.read_parquet(report.build(tmp_path).folder / "curves.parquet")
+    assert kept["model.normalize"].dropna().tolist() == [True] * int((kept["model.parameterization"] == "direct").sum())

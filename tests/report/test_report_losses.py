@@ -55,7 +55,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
     tables = replace(tables, losses=replace(tables.losses, columns=[*tables.losses.columns, margin]))
     assert set(tables.losses.frame()["margin_low"]) == {0.1}
     for text in (
-        render(rates.contents, tables, {}),
+        render(rates.contents, tables, (), {}),
         report_text(rates.contents, tables, width=200, colour=False),
     ):
         assert "margin (1/step)" in text

@@ -23,11 +23,13 @@ from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_
 from memsweep.report.analysis.learning_rates.curves import RATE, RULE, rate_studies
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import read_searched, scan_of
-from memsweep.report.figures.alignment import alignment_along, alignment_gallery
+from memsweep.report.charts.every import chart_sets
+from memsweep.report.figures.charts import chart_gallery
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import alignment_table
+from memsweep.report.values.chart import Chart, names_of
 from memsweep.report.values.table import PAGE
 from memsweep.sweep.store.tables import ALIGNMENT, columns, schema
 from memsweep.trial import run_trial
@@ -60,12 +62,14 @@ def rows_of(folder: Path) -> tuple[list[AlignmentRow], Labels, Study]:
     return alignment_rows(losses, study), Labels([row.condition for row in losses]), study
 
 
-def lines_of(draw: Any) -> dict[str, tuple[list[float], list[float]]]:
-    """The lines of a panel that have marks or dashes of their own, by colour."""
-    ax = Figure().add_subplot()
-    draw(ax)
-    drawn = [line for line in ax.get_lines() if line.get_zorder() >= 2]
-    return {str(line.get_color()): (list(line.get_xdata()), list(line.get_ydata())) for line in drawn}
+def shown_of(folder: Path) -> list[Chart]:
+    """The charts of the alignment, as a report makes them."""
+    return {each.name: each for each in chart_sets(report.judge(folder), ())}["alignment"].first()
+
+
+def by_title(shown: Sequence[Chart]) -> dict[tuple[str, str, str], dict[str, list[list[float]]]]:
+    """Title and words of the axes -> name -> points."""
+    return {(chart["title"], chart["x"], chart["y"]): dict(chart["lines"]) for chart in shown}
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +109,10 @@ def test_a_step_without_a_true_gradient_does_not_count(tmp_path: Path) -> None:
     (row,), labels, _ = rows_of(tmp_path)
     assert row.layers["0"]["cosine"].middle == pytest.approx(0.18 - 0.01)  # steps at -0.02 and 0 of the mean
     assert np.isnan(row.layers["1"]["cosine"].middle)
-    for panel in alignment_gallery([row], labels, "alignment").panels:
-        assert len(lines_of(panel.draw)) == 3  # that of layer 1 is empty, and drawing it is no fault
+    for each in chart_gallery(
+        shown_of(tmp_path), "alignment"
+    ).panels:  # that of layer 1 is empty: drawing it is no fault
+        each.draw(Figure().add_subplot())
     (lines,) = alignment_table([row], (), labels).view(PAGE).groups.values()
     assert lines[2][-2].text == "–"
 
@@ -129,19 +135,8 @@ def test_page_and_terminal_show_the_alignment(compared: report.ReportPaths) -> N
 def test_one_picture_per_condition_shows_every_layer_over_the_training(
     tmp_path: Path, compared: report.ReportPaths
 ) -> None:
-    assert drawn(compared) == ["alignment"]
-    rows, labels, _ = rows_of(compared.folder.parent)
-    gallery = alignment_gallery(rows, labels, "alignment")
-    assert [name for name, _ in gallery.legend] == ["all weights", "layer 0", "layer 1"]
-    assert [panel.title for panel in gallery.panels] == [
-        f"rule {rule}: {what}" for rule in ("online_truncated", "online_full") for what in ("cosine", "norm ratio")
-    ]
-    styles = dict(gallery.legend)
-    cosine, ratio = (lines_of(panel.draw) for panel in gallery.panels[:2])
-    steps, values = cosine[styles["layer 0"].color]
-    assert steps == [0, 10, 20]
-    assert values == pytest.approx([0.16, 0.18, 0.2])  # the median seed
-    assert ratio[styles["layer 1"].color][1] == pytest.approx([1.2, 1.2, 1.2])
+    assert drawn(compared) == ["alignment", "ranking"]
+    assert names_of(shown_of(compared.folder.parent)) == ["all weights", "layer 0", "layer 1"]
     shown = {
         chart["y"]: dict(chart["lines"]) for chart in charts(compared, "alignment") if "truncated" in chart["title"]
     }
@@ -149,10 +144,11 @@ def test_one_picture_per_condition_shows_every_layer_over_the_training(
     assert [point[1] for point in shown["norm ratio"]["layer 1"]] == [1.2, 1.2, 1.2]
     # Of several sizes, the largest is drawn: the table has them all.
     write_study(tmp_path, [stack("online_full", GRADIENTS)], horizons=[24, 48], widths=[8, 16], balls=())
-    rows, labels, _ = rows_of(tmp_path)
+    rows, _, _ = rows_of(tmp_path)
     assert len(rows) == 4
-    (panel, _) = alignment_gallery(rows, labels, "alignment").panels
-    assert panel.title == "residual_stack (width 16, horizon 48): cosine"
+    assert [chart["title"] for chart in shown_of(tmp_path)] == [
+        "copying_bits, residual_stack, width 16, horizon 48"
+    ] * 2
 
 
 def test_alignment_against_depth(tmp_path: Path) -> None:
@@ -166,20 +162,22 @@ def test_alignment_against_depth(tmp_path: Path) -> None:
         for condition, depth in zip(conditions, (3, 3, 1, 1, 2, 2), strict=True)
     ]
     write_study(tmp_path, conditions, horizons=[48], widths=[16], balls=())
-    rows, labels, _ = rows_of(tmp_path)
+    rows, _, _ = rows_of(tmp_path)
     assert varied(rows) == ["model.layers"]
-    gallery = alignment_along(rows, labels, "model.layers", "alignment-layers")
-    assert [panel.title for panel in gallery.panels] == [
-        f"rule {rule}: {what}" for rule in ("online_full", "online_spatial") for what in ("cosine", "norm ratio")
+    shown = by_title(shown_of(tmp_path))
+    along = [(title, y) for title, x, y in shown if x == "layers"]
+    assert along == [
+        (f"copying_bits, rule {rule}", what)
+        for rule in ("online_full", "online_spatial")
+        for what in ("cosine", "norm ratio")
     ]
-    drawn, styles = lines_of(gallery.panels[0].draw), dict(gallery.legend)
-    of_two = alignment_gallery(rows, labels, "alignment").panels[8]  # a layer has one colour, however deep its stack
-    assert of_two.title == "layers 2 · rule online_full: cosine"
-    assert set(lines_of(of_two.draw)) == {styles[name].color for name in ("all weights", "layer 0", "layer 1")}
-    first, last = (drawn[styles[name].color] for name in ("layer 0", "layer 2"))
-    assert first[0] == [1, 2, 3]
-    assert first[1] == pytest.approx([0.98, 0.88, 0.78])
-    assert last == ([3], pytest.approx([0.98]))  # a layer that the shallower stacks do not have
+    lines = shown["copying_bits, rule online_full", "layers", "cosine"]
+    assert [point[0] for point in lines["layer 0"]] == [1, 2, 3]
+    assert [point[1] for point in lines["layer 0"]] == pytest.approx([0.98, 0.88, 0.78])
+    # a layer that the shallower stacks do not have
+    assert [point[:2] for point in lines["layer 2"]] == [[3, pytest.approx(0.98)]]
+    of_two = "copying_bits, layers 2 · rule online_full, width 16, horizon 48"
+    assert {*shown[of_two, "training step", "cosine"]} == {"all weights", "layer 0", "layer 1"}
 
 
 def test_alignment_against_the_radius_of_the_initial_eigenvalues(tmp_path: Path) -> None:
@@ -193,20 +191,19 @@ def test_alignment_against_the_radius_of_the_initial_eigenvalues(tmp_path: Path)
         for radius in radii
     ]
     paths = written(tmp_path, conditions)
-    assert drawn(paths) == ["alignment", "alignment-unit-r_min"]
+    assert drawn(paths) == ["alignment", "ranking"]
     assert [chart["y"] for chart in charts(paths, "alignment") if chart["x"] == "r_min"] == ["cosine", "norm ratio"]
-    rows, labels, _ = rows_of(tmp_path)
-    _, ratio = alignment_along(rows, labels, "model.unit.r_min", "x").panels
-    lines = lines_of(ratio.draw)
-    assert [at for at, _ in lines.values()] == [list(radii)] * 2
-    assert [0.12 + 1.2 * radius for radius in radii] in [pytest.approx(values) for _, values in lines.values()]
+    found = [lines for (_, x, y), lines in by_title(shown_of(tmp_path)).items() if (x, y) == ("r_min", "norm ratio")]
+    (lines,) = found
+    assert [[point[0] for point in points] for points in lines.values()] == [list(radii)] * 2
+    assert [point[1] for point in lines["layer 0"]] == pytest.approx([0.12 + 1.2 * radius for radius in radii])
 
 
 def test_results_that_compared_no_gradients_have_no_such_section(tmp_path: Path) -> None:
     paths = written(tmp_path, [stack("bptt", loss=0.3), stack("online_full", loss=0.3)])
     assert not (paths.folder / "alignment.csv").exists()
     assert 'id="alignment"' not in paths.page.read_text()
-    assert drawn(paths) == []
+    assert drawn(paths) == ["ranking"]
 
 
 def test_learning_rates_have_a_line_per_rule(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.findings import judge_conditions
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import Searched, on_front, read_searched, winners_part
-from memsweep.report.figures.search import curve_gallery, field_gallery, front_gallery, transfer_gallery
+from memsweep.report.charts.search import search_sets
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
@@ -130,14 +130,13 @@ def test_cost_and_endings_are_counted(tmp_path: Path) -> None:
 
 def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
     study, found = searched(tmp_path / "asha", SearchedFolder("asha", widths=(2, 8), suggestions=4))
-    assert [panel.title for panel in transfer_gallery(found, "t").panels] == [
+    titles = {each.name: [chart["title"] for chart in each] for each in search_sets(study, found)}
+    assert titles["search-transfer"] == [
         *("best learning rate against width", "best weight decay against width", "error of the winners against width")
     ]
-    titles = [panel.title for panel in curve_gallery(study, found, "c").panels]
-    assert titles[0] == "width 2, direct: 2 of 4 stopped"
-    assert len(titles) == 4
-    assert len(field_gallery(found, "f").panels) == 4
-    assert front_gallery(found, "f").panels == []
+    assert titles["search-curves"][0] == "width 2, direct: 2 of 4 stopped"
+    assert len(titles["search-curves"]) == len(titles["search-fields"]) == 4
+    assert titles["search-front"] == []
 
 
 def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
@@ -146,8 +145,9 @@ def test_the_front_holds_whom_nothing_surpasses(tmp_path: Path) -> None:
     stopped = replace(member(6, (0.0, 99.0)), state=SuggestionState.STOPPED)
     assert [m.suggestion.number for m in on_front([*members, stopped], ("min", "max"))] == [3, 0, 1]
     written = SearchedFolder(objective=("error", "radius"), widths=(2,), suggestions=8, confirm=3)
-    _, found = searched(tmp_path, written)
-    assert len(front_gallery(found, "f").panels) == 1
+    study, found = searched(tmp_path, written)
+    fronts = {each.name: each for each in search_sets(study, found)}["search-front"]
+    assert len(fronts.first()) == 1
     assert len(winner_table(found).frame()) == 2 * 3 * 2
     gaps = [winner.worth[1].values for winner in found.winners]
     assert all(abs(gap.confirmed / gap.search - 1) < 0.05 for gap in gaps)  # fresh seeds have the same radii
@@ -193,7 +193,7 @@ def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.Repo
     ):
         assert text in page, text
     assert "trials ended unusually" not in page  # neither stopped nor diverged suggestions are
-    assert any("stopped" in chart["title"] for chart in charts(paths, "search"))
+    assert any("stopped" in chart["title"] for chart in charts(paths, "search-curves"))
     assert page.index('id="search"') < page.index('id="claims"')
     assert [name for name in drawn(paths) if name.startswith("search")] == ["search-curves", "search-fields"]
 

@@ -14,12 +14,12 @@ from config_study import load
 from memsweep import report
 from memsweep.config.schema.canonical import to_dict
 from memsweep.report.analysis.losses import loss_rows
-from memsweep.report.figures.memory import gradient_gallery
-from memsweep.report.figures.training import training_gallery
+from memsweep.report.charts.training import gradient_charts, training_charts
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import loss_table
+from memsweep.report.values.chart import names_of
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, charts, drawn, exported, write_study
 
@@ -122,7 +122,7 @@ def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPa
 
 
 def test_training_is_drawn_with_the_baseline(built: report.ReportPaths) -> None:
-    assert drawn(built) == ["gradients", "training"]
+    assert drawn(built) == ["gradients", "ranking", "training"]
     (chart,) = charts(built, "training")
     assert chart["x"] == "training step"
     assert [words for _, words in chart["levels"]] == ["memoryless"]
@@ -132,16 +132,17 @@ def test_training_is_drawn_with_the_baseline(built: report.ReportPaths) -> None:
 def test_many_models_share_panels_evenly(tmp_path: Path) -> None:
     study, labels, rows = labels_and_rows(a_study(tmp_path))
     many = [*rows, *rows]
-    gallery = training_gallery(many, study, labels, "training")
-    assert [panel.title for panel in gallery.panels] == ["5 conditions", "5 conditions"]
-    assert [label for label, _ in gallery.legend] == [labels.machine(row.condition) for row in rows]
+    shown = [*training_charts(many, study, labels)]
+    assert [len(chart["lines"]) for chart in shown] == [5, 5]
+    assert names_of(shown) == [labels.machine(row.condition) for row in rows]
+    assert shown[0]["limits"]["y"] == shown[1]["limits"]["y"]
 
 
 def test_gradients_are_drawn_where_they_are_known(tmp_path: Path, built: report.ReportPaths) -> None:
     names = ("exp_rnn", "nn_rnn", "exp_rnn · stair alpha")
     assert [chart["title"] for chart in charts(built, "gradients")] == [f"copying_memory, {name}" for name in names]
     study, labels, rows = labels_and_rows(a_study(tmp_path, gradients=False))
-    assert gradient_gallery(rows, study, labels, "gradients").panels == []
+    assert [*gradient_charts(rows, study, labels)] == []
 
 
 def test_a_study_with_verdicts_draws_no_training(tmp_path: Path) -> None:

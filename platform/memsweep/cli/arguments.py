@@ -18,7 +18,7 @@ from memsweep.cli import usage
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError, did_you_mean, filled
-from memsweep.report.formats import FIGURES, TABLES
+from memsweep.report.formats import FIGURES, TABLES, TRIALS
 from memsweep.studies import default_results
 
 STUDY_VERBS = (
@@ -195,8 +195,9 @@ def _numbers(word: str) -> tuple[float, ...]:
 
 def _figures(word: str) -> tuple[str, ...]:
     formats = tuple(dict.fromkeys(word.lower().split(",")))
-    if unknown := [form for form in formats if form not in FIGURES]:
-        raise argparse.ArgumentTypeError(f"figures are {', '.join(FIGURES)}, with commas between; got {unknown[0]!r}")
+    if unknown := [form for form in formats if form not in (*FIGURES, TRIALS)]:
+        allowed = f"{', '.join(FIGURES)} and {TRIALS} (the charts of each trial, too), with commas between"
+        raise argparse.ArgumentTypeError(f"figures are {allowed}; got {unknown[0]!r}")
     return formats
 
 
@@ -332,7 +333,10 @@ _OPTIONS: dict[str, tuple[_Option, ...]] = {
         ("others", {"metavar": "STUDY|FOLDER", **_SEVERAL, "help": "studies to compare with the first"}),
         ("--thresholds", {"metavar": "X,Y", "type": _numbers, "help": "judge by these shares of the zero loss"}),
         ("--slope-limit", {"metavar": "S", "type": float, "help": "judge by this limit of the slopes (-0.2)"}),
-        ("--figures", {"metavar": "F,G", "type": _figures, "help": f"formats of the files: {','.join(FIGURES)} (png)"}),
+        (
+            "--figures",
+            {"metavar": "F,G", "type": _figures, "help": f"formats: {','.join(FIGURES)}; {TRIALS}: of each trial, too"},
+        ),
         ("--table", {"metavar": "NAME", "help": "print this table alone: verdicts, slopes, losses, ..."}),
         ("--format", {"choices": TABLES, "metavar": "|".join(TABLES), "help": "of --table (markdown)"}),
         ("--out", {"metavar": "DIR", "help": "write the comparison as a page and CSV files to this folder"}),

@@ -15,7 +15,7 @@ from memsweep.commands.answers.run import report_item, rows_of
 from memsweep.commands.outputs import check_folder
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, StorageError, did_you_mean
-from memsweep.report.formats import TABLES
+from memsweep.report.formats import TABLES, TRIALS
 from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
 
@@ -105,6 +105,8 @@ def _check(args: argparse.Namespace) -> None:
         problems.append("--out is for a comparison of studies: a study's own report goes into its folder. Leave it out")
     if args.figures and several and not args.out:
         problems.append("--figures of a comparison needs a folder for the files: add --out FOLDER")
+    if args.figures and several and TRIALS in args.figures:
+        problems.append(f"a comparison has no charts of single trials: leave {TRIALS} out of --figures")
     if args.table and (args.figures or args.out):
         problems.append("--table prints one table and writes nothing: leave out --figures and --out")
     if args.format and not args.table:

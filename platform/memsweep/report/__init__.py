@@ -64,8 +64,9 @@ def build(
         apart: write it into a folder of this user on this machine, because the study's takes nothing.
         criteria: of the verdicts, as of ``judge``. A report by other criteria than the rule's own goes to a folder of
             its own, ``judged/thresholds=0.01,0.1_slope_limit=-0.3``, and leaves the study's report as it is.
-        formats: of the figure files: png, pdf, svg. None: png, and of many conditions the first ones alone, because
-            drawing all of a thousand trials takes longer than everything else.
+        formats: of the figure files: png, pdf, svg; ``trials`` among them: the charts of every trial, too. None: png,
+            and of many conditions the first ones alone, because drawing all of a thousand trials takes longer than
+            everything else.
 
     Raises:
         StoreError: the folder does not exist or cannot be written, or its plan is missing or damaged.

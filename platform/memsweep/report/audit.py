@@ -7,10 +7,9 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table as Grid
@@ -21,13 +20,11 @@ from memsweep.audit.finding import Curve, Finding, Status
 from memsweep.audit.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
-from memsweep.report.figures.panels import Gallery, Panel, embedded
+from memsweep.report.figures.charts import gallery_of
+from memsweep.report.figures.panels import embedded
 from memsweep.report.naming.numbers import clean
 from memsweep.report.page.render import templates
-from memsweep.report.style import LineStyle, category_styles, log_axis
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from memsweep.report.values.chart import Chart, ChartSet, chart
 
 _WIDEST = 120
 _PLAIN = 80
@@ -62,12 +59,8 @@ class About:
 def audit_page(audit: Audit, about: About) -> str:
     """The page: one file that needs nothing else."""
     curves = [curve for finding in audit.findings for curve in finding.curves]
-    panels = [
-        Panel(title, second, partial(_draw, which))
-        for name, (title, second, _, _) in _PANELS.items()
-        if (which := [curve for curve in curves if curve.panel == name and any(value > 0 for value in curve.y)])
-    ]
-    pictures = [embedded(Gallery("audit", panels, columns=3))] if panels else []
+    shown = gallery_of(ChartSet("audit", _charts(curves), columns=3))
+    pictures = [embedded(shown)] if shown.panels else []
     return (
         templates()
         .get_template("audit.html.j2")
@@ -150,28 +143,21 @@ def answer(audit: Audit) -> str:
     return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
 
 
-def _draw(curves: Sequence[Curve], ax: Axes) -> None:
-    _, _, across, up = _PANELS[curves[0].panel]
-    styles = category_styles([curve.name for curve in curves])
-    by_lag = curves[0].panel in ("memory", "gradient", "hold")
-    top = max(value for curve in curves for value in curve.y if math.isfinite(value))
-    lowest = top
-    for curve in curves:
+def _charts(curves: Sequence[Curve]) -> Iterator[Chart]:
+    """One for each kind of curve that was measured."""
+    for panel, (title, second, across, up) in _PANELS.items():
+        which = [curve for curve in curves if curve.panel == panel and any(value > 0 for value in curve.y)]
+        by_lag = panel in ("memory", "gradient", "hold")
+        top = max((value for curve in which for value in curve.y if math.isfinite(value)), default=0.0)
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
-        shown = [
-            (x + by_lag, y) for x, y in zip(curve.x, curve.y, strict=True) if math.isfinite(y) and y > top * _DEEPEST
-        ]
-        if shown:
-            style: LineStyle = styles[curve.name]
-            ax.plot(*zip(*shown, strict=True), **(style.stroke() if by_lag else style.line()), label=curve.name)
-            lowest = min(lowest, *(y for _, y in shown))
-    log_axis(ax, "x")
-    log_axis(ax, "y")
-    ax.set_ylim(lowest / 1.6, top * 1.6)
-    ax.set_xlabel(f"{across}, plus 1" if by_lag else across)
-    ax.set_ylabel(up)
-    if len(curves) > 1:
-        ax.legend(loc="best")
+        lines = {
+            curve.name: [[x + by_lag, y] for x, y in zip(curve.x, curve.y, strict=True) if y > top * _DEEPEST]
+            for curve in which
+        }
+        if top > 0:
+            lowest = min(y for line in lines.values() for _, y in line)
+            limits = {"y": [lowest / 1.6, top * 1.6]}
+            yield chart(f"{title}: {second}", f"{across}, plus 1" if by_lag else across, up, "xy", lines, limits=limits)
 
 
 __all__ = ["About", "Finding", "answer", "audit_document", "audit_page", "audit_text"]

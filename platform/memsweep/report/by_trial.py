@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memsweep.report.analysis.bits import BitsRow, bits_of
 from memsweep.report.analysis.findings import Finding
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.figures.radius import medians
+from memsweep.report.charts.radius import medians
 from memsweep.report.rows.bits import bits_text
 from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds

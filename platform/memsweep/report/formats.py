@@ -4,6 +4,8 @@ from __future__ import annotations
 
 FIGURES = ("png", "pdf", "svg")
 """Of the files of a picture; the same data gives the same bytes in each of them."""
+TRIALS = "trials"
+"""Named among the formats: the charts of every trial are drawn, too."""
 TABLES = ("markdown", "latex", "csv")
 """Of a table that is printed."""
 REPORT = "report"

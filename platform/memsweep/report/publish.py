@@ -17,10 +17,12 @@ import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
-from memsweep.report.figures.galleries import RADIUS, comparison_gallery, galleries_of
-from memsweep.report.figures.panels import Shown, draw, embedded, parts_of
-from memsweep.report.formats import FIGURES, PAGE, REPORT
+from memsweep.report.figures.charts import gallery_of
+from memsweep.report.figures.galleries import RADIUS, comparison_gallery
+from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded
+from memsweep.report.formats import FIGURES, PAGE, REPORT, TRIALS
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.settings import typed, with_settings
 from memsweep.report.rows.report import Tables
@@ -33,7 +35,6 @@ JUDGED = "judged"
 """The folder of reports by other criteria."""
 _DRAFT, _STALE_SECONDS = ".report-", 86_400.0
 _ROWS = 50_000  # of a measured table that get their settings at once
-_MOST_DRAWN = 1  # picture of a gallery, 12 panels, where no formats are asked for: the page draws every condition
 
 
 def publish(
@@ -118,12 +119,15 @@ def folder_of(criteria: Criteria) -> str:
 
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
     (folder / "figures").mkdir()
-    shown, most = on_page(contents), _MOST_DRAWN if formats is None else None
-    formats, pictures, undrawn = FIGURES[:1] if formats is None else formats, dict[str, Shown](), 0
-    for gallery in galleries_of(contents, tables.sections):
-        picture = draw(gallery, folder / "figures", formats, most=most, embed=shown(gallery.name))
-        pictures |= {gallery.name: picture} if picture is not None else {}
-        undrawn += len([*parts_of(gallery)][most:]) if most else 0
+    sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
+    shown, pictures = on_page(contents, sets), dict[str, Shown]()
+    asked, formats = {*(formats or ())}, [form for form in formats or () if form in FIGURES] or FIGURES[:1]
+    single = contents.study.records if TRIALS in asked else ()
+    for charts in (*sets, *(trial_set(contents.study, identity) for identity in single)):
+        if whole or not charts.extra:
+            gallery = gallery_of(charts, None if whole else PER_PICTURE)
+            picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
+            pictures |= {charts.name: picture} if picture is not None else {}
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials
@@ -132,13 +136,19 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             write_csv(part, file, headings=number == 0)
     write_csv(trials, folder / "trials.csv")
     with contextlib.ExitStack() as closing:
-        writer = None
-        for part in _in_parts(contents.measured.tables["curves"], trials):
-            rows = pa.Table.from_pandas(part, preserve_index=False)
-            writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", rows.schema))
-            writer.write_table(rows)
-    text = render(contents, tables, pictures, formats, undrawn)
+        writer, curves = None, contents.measured.tables["curves"]
+        settings = pa.Schema.from_pandas(typed(trials).drop(columns=curves.columns, errors="ignore"))
+        for part in _in_parts(curves, trials):
+            schema = _of_all_parts(pa.Schema.from_pandas(part, preserve_index=False), settings)
+            writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", schema))
+            writer.write_table(pa.Table.from_pandas(part, schema=writer.schema, preserve_index=False))
+    text = render(contents, tables, sets, pictures, formats, whole=whole)
     (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _of_all_parts(part: pa.Schema, settings: pa.Schema) -> pa.Schema:
+    """The schema of a part with the types that settings have in all trials: in some parts one has no value at all."""
+    return pa.schema([settings.field(one.name) if one.name in settings.names else one for one in part])
 
 
 def _in_parts(table: pd.DataFrame, trials: pd.DataFrame) -> Iterator[pd.DataFrame]:

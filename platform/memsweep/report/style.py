@@ -107,11 +107,16 @@ def log_axis(ax: Axes, which: Literal["x", "y"]) -> None:
     ax.tick_params(axis=which, which="minor", labelsize=6.5)
 
 
-def value_axis(ax: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis that is labelled at the values that were measured (widths, horizons)."""
+def ticks_at(ax: Axes, places: Sequence[float]) -> None:
+    """A logarithmic x axis that is labelled at the values that were measured, at 6 at most."""
     ax.set_xscale("log")
-    ranked = sorted(values)
-    shown = ranked if len(ranked) <= 6 else ranked[:: math.ceil(len(ranked) / 6)]
+    shown = places if len(places) <= 6 else places[:: math.ceil(len(places) / 6)]
     ax.set_xticks(shown, [f"{value:g}" for value in shown])
     ax.set_xticks([], minor=True)
+
+
+def value_axis(ax: Axes, values: Sequence[float]) -> None:
+    """A logarithmic x axis that is labelled at the values that were measured (widths, horizons)."""
+    ranked = sorted(values)
+    ticks_at(ax, ranked)
     ax.set_xlim(ranked[0] / 1.25, ranked[-1] * 1.25)

@@ -181,14 +181,14 @@ class Results:
 
     @property
     def figures(self) -> list[str]:
-        """The names of the report's figures, as of its files in ``figures/``."""
+        """The names of the report's figures, as of its files in ``figures/``; those of single trials are not listed."""
         return list(self._figures())
 
     def figure(self, name: str) -> Picture:
         """One of the report's figures, drawn anew.
 
         Args:
-            name: one of ``figures``, such as ``radius-recurrent``.
+            name: one of ``figures``, such as ``radius-recurrent``; or ``trial-`` and the beginning of an identity.
 
         Returns:
             A matplotlib ``Figure``, to be changed or saved as any: ``results.figure("memory").savefig("memory.pdf")``.
@@ -198,7 +198,7 @@ class Results:
         """
         from memsweep.report.figures.panels import figure_of
 
-        known = self._figures()
+        known = self._of_trial(name) or self._figures()
         if name not in known:
             raise MemsweepError(
                 f"the report of {self.name} has no figure {name!r}.{did_you_mean(name, known)} It has: {one_of(known)}."
@@ -262,6 +262,17 @@ class Results:
             for gallery in galleries_of(self._contents, self._tables().sections)
             for name, panels in parts_of(gallery).items()
         }
+
+    def _of_trial(self, name: str) -> dict[str, Any]:
+        """The figure of the one trial that the name means, if it means one."""
+        from memsweep.report.figures.galleries import trial_gallery
+
+        start, study = name.removeprefix("trial-"), self._contents.study
+        found = (
+            [identity for identity in study.records if identity.startswith(start)] if start not in ("", name) else []
+        )
+        gallery = trial_gallery(study, found[0]) if len(found) == 1 else None
+        return {name: (gallery, gallery.panels)} if gallery is not None and gallery.panels else {}
 
     def _heading(self) -> str:
         study = self._contents.study

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.figures.claims import claim_gallery
+from memsweep.report.charts.claims import claim_charts
+from memsweep.report.figures.charts import chart_gallery
 from memsweep.report.figures.panels import embedded
 from memsweep.report.formats import FIGURES
 from memsweep.stability.verdict.judgement import Criteria
@@ -75,13 +76,14 @@ def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:
             "high": math.nan,
         },
     ]
-    gallery = claim_gallery(pd.DataFrame(rows).assign(seeds=5), "claims")
-    source, words = embedded(gallery)
+    compared = pd.DataFrame(rows).assign(seeds=5, verdict="supported", more_seeds=0, p=0.01, ties=0)
+    source, words = embedded(chart_gallery([*claim_charts(compared)], "claims"))
     text = base64.b64decode(source.partition(",")[2]).decode()
-    assert words == "claims, effect: ratio of the two cells; claims, effect: difference of the two cells"
+    assert "error(exp) < error(direct), width 8 0.5 [0.4, 0.7]" in words
+    assert "margin(a) > margin(b) −2 [−3, −1]" in words
     assert ["error(exp) &lt; error(direct), width 8" in text, "margin(a)" in text, "never" in text] == [
         True,
         True,
         False,
     ]
-    assert not claim_gallery(pd.DataFrame(), "claims").panels
+    assert not [*claim_charts(pd.DataFrame())]

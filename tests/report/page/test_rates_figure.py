@@ -32,10 +32,10 @@ def test_the_figure_has_the_largest_size_first_and_marks_what_diverged(tmp_path:
         browser, page, said = open_page(playwright, chromium, path)
         figure = page.locator("#chart svg").first
         alt = figure.get_attribute("aria-label")
-        assert alt.startswith("Test loss against the learning rate, polynomial, diagonal_rnn, width 8")
+        assert alt.startswith("polynomial, diagonal_rnn, width 8, horizon 50, test loss against learning rate. exp: ")
         assert all(f" at {rate:g}" in alt for rate in RATES)
         assert page.locator("#chart svg [aria-label], #chart svg path").count() > len(RATES)
-        assert "seeds diverged at this rate" in page.locator("#caption").inner_text()
+        assert "Seeds that diverged: exp at 1: 2 of 5." in page.locator("#chart").inner_text()
         page.locator("#selectors select").select_option(index=0)
         assert "width 4" in page.locator("#chart svg").first.get_attribute("aria-label")
         assert said == []

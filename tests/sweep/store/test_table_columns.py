@@ -78,7 +78,7 @@ def test_the_page_and_the_terminal_say_what_was_not_measured(define: Define) -> 
     define(REPLICAS, columns={**DEFINITIONS[REPLICAS].columns, **LATER})
     contents = judge(folder)
     tables = tables_of(contents)
-    for shown in (report_text(contents, tables, width=500), render(contents, tables, {})):
+    for shown in (report_text(contents, tables, width=500), render(contents, tables, (), {})):
         assert "Not measured: replicas.flatness, which an earlier version" in shown
 
 

@@ -12,8 +12,8 @@ from memsweep.report.values.chart import Chart, chart, over_seeds
 from memsweep.report.values.section import Glance, Section
 
 WORDS = (
-    "How the last output depends on the input so many steps before: the norm ‖∂y_T / ∂x_{T−k}‖ along test sequences. A "
-    "model whose decay is a function of the input keeps some inputs and forgets others, so the typical sequence and "
+    "How the last output depends on the input so many steps before: the norm ‖∂y(T) / ∂x(T − k)‖ along test sequences. "
+    "A model whose decay is a function of the input keeps some inputs and forgets others, so the typical sequence and "
     "the largest differ; the largest of some sequences is a lower bound of the worst case over all inputs. Of a linear "
     "model all are one. Medians over seeds, the band of the typical one over all."
 )

@@ -19,28 +19,23 @@ from matplotlib.lines import Line2D
 
 from memsweep.report.formats import FIGURES
 from memsweep.report.naming.numbers import clean
-from memsweep.report.style import SETTINGS, LineStyle
+from memsweep.report.style import MUTED, SETTINGS, LineStyle
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LETTERS = 16.0  # of a title, per inch
-_PER_PICTURE = 12  # panels in one picture: what a page of a paper can hold
+PER_PICTURE = 12
+"""Panels in one picture: what a page of a paper can hold."""
 _DPI = 200
 _WIDTHS = {1: 4.6, 2: 3.2, 3: 2.5}  # of axes, inches, by panels side by side
-_HIGH, _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = (
-    1.9,
-    0.6,
-    0.4,
-    0.45,
-    0.45,
-    0.165,
-)  # of axes, around them, of a line, inches
-_METADATA: Mapping[str, dict[str, None]] = {  # no dates, and no versions of libraries
+_LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = 0.6, 0.4, 0.45, 0.45, 0.165  # around axes, and of a line below, inches
+_METADATA: Mapping[str, dict[str, str | None]] = {  # no dates, and no versions of libraries
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
     "svg": {"Date": None, "Creator": None, "Format": None, "Type": None},
 }
+_ABOUT = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _COORDINATES = re.compile(r'\s(?:d|x|y)="[^"]*"')
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # a hundredth of a point is finer than any screen
 
@@ -53,13 +48,19 @@ class Panel:
         group: heading that this panel shares with its neighbours.
         title: what tells it from them.
         draw: draws onto empty axes.
-        lines: of text below the axes, for which the panel grows.
+        keys: lines of a legend below the axes, for which the panel grows.
+        note: lines of text below the axes, below the legend.
+        high: of the axes, inches.
+        words: what the panel shows, as a sentence, for readers who do not see it.
     """
 
     group: str
     title: str
     draw: Callable[[Axes], None]
-    lines: int = 0
+    keys: int = 0
+    note: Sequence[str] = ()
+    high: float = 1.9
+    words: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,6 @@ def draw(
     folder: Path,
     formats: Sequence[str] = FIGURES[:1],
     *,
-    most: int | None = None,
     embed: bool = False,
 ) -> Shown | None:
     """Write a gallery as pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
@@ -99,29 +99,28 @@ def draw(
         gallery: what to draw.
         folder: of the files.
         formats: of ``memsweep.report.formats.FIGURES``; each picture is a file in each of them.
-        most: pictures that are drawn, the first ones; None: all.
         embed: return the first picture for a page.
     """
     shown = None
-    for name, panels in [*parts_of(gallery).items()][:most]:
+    for name, panels in parts_of(gallery).items():
         with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure = _picture(gallery, panels)
+            figure, words = _picture(gallery, panels), _words(panels)
             for form in formats:
                 # into memory first: at a full disk a backend fails in ways of its own while it closes its file
                 drawn = io.BytesIO()
-                figure.savefig(drawn, format=form, dpi=_DPI, metadata=_METADATA[form])
+                figure.savefig(drawn, format=form, dpi=_DPI, metadata=_METADATA[form] | {_ABOUT[form]: words})
                 (folder / f"{name}.{form}").write_bytes(drawn.getvalue())
             if embed and shown is None:
-                shown = _data_address(figure), _words(panels)
+                shown = _data_address(figure), words
     return shown
 
 
 def parts_of(gallery: Gallery) -> dict[str, Sequence[Panel]]:
     """The pictures of a gallery, by name: panels of at most 12 each."""
-    starts = range(0, len(gallery.panels), _PER_PICTURE)
+    starts = range(0, len(gallery.panels), PER_PICTURE)
     names = (gallery.name if number == 1 else f"{gallery.name}-{number}" for number in range(1, len(starts) + 1))
-    return {name: gallery.panels[at : at + _PER_PICTURE] for name, at in zip(names, starts, strict=True)}
+    return {name: gallery.panels[at : at + PER_PICTURE] for name, at in zip(names, starts, strict=True)}
 
 
 def figure_of(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
@@ -152,17 +151,18 @@ def embedded(gallery: Gallery) -> Shown:
 
 
 def _words(panels: Sequence[Panel]) -> str:
-    return "; ".join(f"{panel.group}, {panel.title}" for panel in panels)
+    return clean(" ".join(panel.words or f"{panel.group}, {panel.title}." for panel in panels))
 
 
 def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
     columns = min(gallery.columns, len(panels))
     rows, labels = math.ceil(len(panels) / columns), [clean(label) for label, _ in gallery.legend]
-    wide, below = _WIDTHS[columns], _BELOW + _LINE * max(panel.lines for panel in panels)
+    wide, high = _WIDTHS[columns], max(panel.high for panel in panels)
+    below = _BELOW + _LINE * max(panel.keys + len(panel.note) for panel in panels)
     width = columns * (_LEFT + wide + _RIGHT)
     abreast = max(1, min(6, int(width / (0.6 + max(map(len, labels), default=0) / 15))))  # entries of the legend
     legend = 0.22 * math.ceil(len(labels) / abreast)
-    height = rows * (_ABOVE + _HIGH + below) + legend
+    height = rows * (_ABOVE + high + below) + legend
     figure = Picture(figsize=(width, height))
     # Places are computed, not searched for: a layout engine takes five times as long.
     grid = figure.add_gridspec(
@@ -173,15 +173,16 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
         top=1 - _ABOVE / height,
         bottom=(below + legend) / height,
         wspace=(_LEFT + _RIGHT) / wide,
-        hspace=(_ABOVE + below) / _HIGH,
+        hspace=(_ABOVE + below) / high,
     )
     for place, panel in enumerate(panels):
         ax = figure.add_subplot(grid[divmod(place, columns)])
         panel.draw(ax)
-        letters = int(_LETTERS * (wide + _RIGHT))
-        ax.set_title(
-            "\n".join(clean(textwrap.shorten(text, letters, placeholder="…")) for text in (panel.group, panel.title))
-        )
+        ax.set_title("\n".join(_heading(panel, int(_LETTERS * (wide + _RIGHT)))))
+        for line, text in enumerate(panel.note):
+            down = -72 * (_BELOW - 0.06 + _LINE * (panel.keys + line))
+            spot: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 6.5}
+            ax.annotate(text, (0, 0), xytext=(0, down), color=MUTED, va="top", **spot)
     if labels:
         handles = [
             Line2D([], [], label=label, **style.line())
@@ -189,6 +190,17 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
         ]
         figure.legend(handles=handles, loc="lower center", ncols=abreast, handlelength=3.5)
     return figure
+
+
+def _heading(panel: Panel, letters: int) -> Sequence[str]:
+    """Two lines: group and title, or a group that is alone, over both."""
+    alone = textwrap.wrap(panel.group, letters, max_lines=2, placeholder="…")
+    texts = (
+        alone
+        if not panel.title
+        else [textwrap.shorten(text, letters, placeholder="…") for text in (panel.group, panel.title)]
+    )
+    return [clean(text) for text in texts]
 
 
 def _data_address(figure: Figure) -> str:

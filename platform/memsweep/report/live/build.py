@@ -8,6 +8,7 @@ from typing import Any
 
 from memsweep.errors import StoreError
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.charts.every import chart_sets
 from memsweep.report.formats import PAGE, REPORT
 from memsweep.report.page.grid import LiveCell, live_cells
 from memsweep.report.page.live import live_state
@@ -85,7 +86,9 @@ class LiveStudy:
         self._cells = live_cells(contents)
         self.look(self._told)
         live = live_state(contents, self._cells, self.progress, self._every)
-        return render(contents, tables_of(contents), {}, live=live).encode(errors="replace")
+        tables = tables_of(contents)
+        sets = [*chart_sets(contents, tables.sections)]
+        return render(contents, tables, sets, {}, live=live).encode(errors="replace")
 
     def write(self, page: bytes) -> None:
         """Writes a page in the place of the report."""

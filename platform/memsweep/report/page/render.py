@@ -17,12 +17,11 @@ from memsweep.gate import gated
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
-from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS, TASKS
-from memsweep.report.figures.panels import Shown
+from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of, first_ball
-from memsweep.report.page.charts import charts_of
+from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
+from memsweep.report.page.charts import charts_of, pictured
 from memsweep.report.page.data import page_data
 from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
@@ -35,6 +34,7 @@ from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
+from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, placed, sections_of
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
@@ -58,26 +58,29 @@ _COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
 def render(
     contents: Contents,
     tables: Tables,
+    sets: Sequence[ChartSet],
     pictures: Mapping[str, Shown],
     formats: Sequence[str] = ("png",),
-    undrawn: int = 0,
     live: Live | None = None,
+    *,
+    whole: bool = True,
 ) -> str:
     """The page as text.
 
     Args:
-        contents, tables: of the report.
+        contents, tables, sets: of the report.
         pictures: by the names of their galleries; none of a study that runs.
         formats: of the figure files.
-        undrawn: figures that were left out.
         live: the state of a study that runs; None for a report.
+        whole: every figure was drawn.
     """
     environment = templates()
     environment.globals["view"] = _view
     study, searched, labels = contents.study, contents.searched, contents.labels
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
     answer = live.answer if live is not None else answer_of(contents)
-    charts = charts_of(contents, tables.sections)
+    trials = Trials(contents)
+    charts = charts_of(contents, answer.kind, sets, trials)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
@@ -89,8 +92,8 @@ def render(
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
         about=about(study.description),
-        data=page_data(contents, answer, Trials(contents), charts, across=bool(tables.across.rows)),
-        charted=charts.sections,
+        data=page_data(contents, answer, trials, charts),
+        charted=charts.sets,
         placed=lambda place: placed(tables.sections, PAGE, Place(place)),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
@@ -123,7 +126,8 @@ def render(
         rule=_rule(contents.criteria),
         judged=judged(contents.criteria),
         formats=joined([form.upper() for form in formats]),
-        undrawn=undrawn,
+        whole=whole,
+        per_picture=PER_PICTURE,
         redraw=f"memsweep report {shlex.quote(study.name)} --figures png",
     )
 
@@ -140,9 +144,10 @@ def render_comparison(found: SideBySide, picture: Shown | None) -> str:
     return environment.get_template("comparison.html.j2").render(found=found, picture=picture)
 
 
-def on_page(contents: Contents) -> Callable[[str], bool]:
+def on_page(contents: Contents, sets: Sequence[ChartSet]) -> Callable[[str], bool]:
     """Whether the page holds a gallery as a picture: the answer's alone, for browsers without scripts."""
-    return _pictured(answer_of(contents).kind, contents).__contains__
+    named = {each.name: each for each in sets if each.first(1)}
+    return pictured(answer_of(contents).kind, contents, named).__contains__
 
 
 def about(description: str) -> list[str]:
@@ -166,19 +171,9 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
     return "", ""
 
 
-def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
-    """The galleries that may show the answer, the best first."""
-    names: dict[Kind, Sequence[str]] = {
-        Kind.SEARCH: ("search-transfer", "search-fields"),
-        Kind.LOSSES: (TASKS, "learning-rates", "training"),
-        Kind.BITS: (BITS,),
-    }
-    return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))
-
-
 def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
     """The picture of the answer that stands in the page where scripts are off."""
-    return next((pictures[name] for name in _pictured(kind, contents) if name in pictures), None)
+    return next((pictures[name] for name in pictured(kind, contents, pictures) if name in pictures), None)
 
 
 def _finished(study: Study) -> str:

@@ -7,17 +7,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.charts.trial import trial_charts
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
 from memsweep.report.read.settings import fields_of
 
 _BYTES = 640_000
 """Of all trials; those beyond are files beside the page alone."""
-_PLACES = 32  # of a curve: finer than a small picture shows
 _FROM = ("code_revision", "code_fingerprint", "host", "device")
 
 
@@ -65,9 +62,7 @@ class Trials:
             "id": identity,
             "fields": {path: show(fields[path]) for path in fields if path not in self._common},
             "seeds": self._seeds(identity),
-            "training": self._training(identity),
-            "memory": self._memory(identity),
-            "errors": self._errors(identity),
+            "charts": [*trial_charts(self._study, identity)],
             "source": sources.setdefault(json.dumps(source), len(sources)),
             "finished": str(about.get("finished", "")),
         }
@@ -78,43 +73,7 @@ class Trials:
             for row in self._study.of("replicas", [identity]).to_dict("records")
         ]
 
-    def _training(self, identity: str) -> list[Any]:
-        return _curve(self._study.of("history", [identity]), "step", "validation_loss")
-
-    def _memory(self, identity: str) -> list[Any]:
-        rows = self._study.of("memory", [identity])
-        if rows["learned"].isna().all():
-            return []
-        rows = rows.assign(learned=rows["learned"].abs(), target=rows["target"].abs())
-        target = rows.groupby("lag")["target"].first()
-        curve = _curve(rows, "lag", "learned", geometric=True)
-        return [*curve, [target[lag] for lag in curve[0]]] if target.notna().any() else curve
-
-    def _errors(self, identity: str) -> Mapping[str, list[Any]]:
-        rows = self._study.of("curves", [identity])
-        rows = rows[rows["radius"] > 0].assign(relative=lambda part: np.sqrt(part["error"] / part["zero_loss"]))
-        return {str(ball): _curve(part, "radius", "relative") for ball, part in rows.groupby("ball")}
-
 
 def _loss(row: Mapping[Any, Any]) -> float:
     loss = float(row["error"])
     return float(row["validation_loss"]) if math.isnan(loss) else loss
-
-
-def _curve(rows: pd.DataFrame, along: str, value: str, *, geometric: bool = False) -> list[Any]:
-    """``[places, medians, smallest, largest]`` over the seeds, at few places."""
-    ordered = rows.sort_values([along, value])
-    at, values = ordered[along].to_numpy(), ordered[value].to_numpy(float)
-    places, starts = np.unique(at, return_index=True)
-    count, space = len(places), np.geomspace if geometric else np.linspace
-    if not count:
-        return []
-    chosen = np.unique(np.round(space(1, count, min(count, _PLACES))).astype(int) - 1)
-    parts = [part[~np.isnan(part)] for part in np.split(values, starts[1:])]
-    known = [parts[place] if parts[place].size else np.array([math.nan]) for place in chosen]
-    return [
-        places[chosen].tolist(),
-        [float(np.median(part)) for part in known],
-        [float(part[0]) for part in known],
-        [float(part[-1]) for part in known],
-    ]

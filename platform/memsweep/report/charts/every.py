@@ -1,0 +1,122 @@
+"""The charts of a report by the part that they belong to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from memsweep.report.analysis.bits import bits_panels
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.findings import BALLS
+from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
+from memsweep.report.analysis.losses import largest
+from memsweep.report.charts.claims import claim_charts
+from memsweep.report.charts.error import error_charts
+from memsweep.report.charts.memory import memory_charts
+from memsweep.report.charts.radius import other_charts, radius_charts
+from memsweep.report.charts.ranking import ranking_charts, task_charts
+from memsweep.report.charts.rates import rate_charts
+from memsweep.report.charts.search import search_sets
+from memsweep.report.charts.slopes import all_slope_charts
+from memsweep.report.charts.training import gradient_charts, training_charts
+from memsweep.report.charts.trial import trial_charts
+from memsweep.report.naming.labels import field_name, masked
+from memsweep.report.read.study import Study
+from memsweep.report.rows.bits import ROUNDED
+from memsweep.report.values.chart import ORDERED, Chart, ChartSet, chart, over_seeds, size_words, spread_point
+from memsweep.report.values.section import Section
+
+
+def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[ChartSet]:
+    """The charts of all parts of a report, those of the measures among them; some are empty."""
+    labels = contents.labels
+    for ball in BALLS:
+        part = [finding for finding in contents.findings if finding.ball == ball]
+        verdicts = [finding for finding in part if finding.needs_verdict]
+        yield ChartSet(f"error-{ball}", error_charts(part, labels), columns=3, paged=False)
+        yield ChartSet(f"radius-{ball}", radius_charts(verdicts, labels), chosen=True)
+        yield ChartSet(f"radius-{ball}-others", other_charts(verdicts, labels), chosen=True, extra=True)
+        yield ChartSet(f"slopes-{ball}", all_slope_charts(verdicts, labels), columns=3, paged=False, extra=True)
+    yield ChartSet("memory", memory_charts(contents.findings, labels), columns=3, paged=False)
+    yield ChartSet("bits", _bits(contents), columns=3)
+    for section in sections:
+        yield ChartSet(section.anchor, section.charts)
+    yield ChartSet("learning-rates", rate_charts([*contents.rates, *contents.scanned]), chosen=bool(contents.rates))
+    yield ChartSet("tasks", task_charts(contents.losses, labels), columns=1, chosen=True)
+    # Where the loss is the answer, and no curve over learning rates tells more, models and their training are drawn.
+    trained = [] if contents.verdicts or contents.rates else contents.losses
+    yield ChartSet("ranking", ranking_charts(trained, labels), columns=1, chosen=True)
+    yield ChartSet("training", training_charts(trained, contents.measured, labels))
+    yield ChartSet("gradients", gradient_charts(contents.trained, contents.measured, labels))
+    yield ChartSet("sharpness", _sharpness(contents))
+    yield ChartSet("alignment", _alignment(contents))
+    yield ChartSet("claims", claim_charts(contents.compared), columns=1, chosen=True)
+    if contents.searched is not None:
+        yield from search_sets(contents.study, contents.searched)
+
+
+def trial_set(study: Study, identity: str) -> ChartSet:
+    """The charts of one trial."""
+    return ChartSet(f"trial-{identity}", trial_charts(study, identity))
+
+
+def _bits(contents: Contents) -> Iterator[Chart]:
+    for (memory, machine, what), rows in bits_panels(contents.bits, contents.labels).items():
+        lines = {
+            ROUNDED[row.rounding]: [
+                spread_point(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
+            ]
+            for row in rows
+        }
+        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
+
+
+def _sharpness(contents: Contents) -> Iterator[Chart]:
+    for row in largest(contents.trained):
+        part = contents.measured.of("sharpness", row.identities)
+        if not part.empty:
+            title = ", ".join(
+                [*contents.labels.names(row.condition), *size_words(row.width, row.horizon, several=True)]
+            )
+            bounded = part[part["ceiling"].notna() & (part["ceiling"] < math.inf)]
+            rates = {
+                "at most, by the curvature": over_seeds(bounded.groupby("step")["ceiling"]),
+                "used": [point[:2] for point in over_seeds(part.groupby("step")["learning_rate"]) if point[1] > 0],
+            }
+            yield chart(title, "training step", "learning rate", "y", rates)
+            sharpness = {"sharpness": over_seeds(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
+            yield chart(title, "training step", "largest curvature of the loss", "y", sharpness)
+
+
+def _alignment(contents: Contents) -> Iterator[Chart]:
+    labels = contents.labels
+    shown = {id(row) for row in largest([row.row for row in contents.alignment])}
+    for row in contents.alignment:
+        if id(row.row) in shown:
+            title = ", ".join([*labels.names(row.condition), *size_words(row.row.width, row.row.horizon, several=True)])
+            for measure in MEASURES:
+                lines = {
+                    layer_name(layer): over_seeds(row.table[row.table["layer"] == layer].groupby("step")[measure])
+                    for layer in row.layers
+                }
+                yield _measure(title, "training step", measure, lines)
+    for field in varied(contents.alignment):
+        apart, groups = labels.without(field), dict[tuple[Any, ...], list[AlignmentRow]]()
+        for row in sorted(contents.alignment, key=lambda row: float(row.condition[field] or 0)):
+            rest = masked(row.condition, (field,))
+            groups.setdefault((*rest.values(), row.row.width, row.row.horizon), []).append(row)
+        for rows in (rows for rows in groups.values() if len(rows) > 1):
+            title = ", ".join(apart.names(masked(rows[0].condition, (field,))))
+            for measure in MEASURES:
+                found: dict[str, list[Any]] = {}
+                for row in rows:
+                    for layer, measures in row.layers.items():
+                        point = spread_point(float(row.condition[field]), measures[measure])
+                        found.setdefault(layer_name(layer), []).append(point)
+                yield _measure(title, field_name(field), measure, found)
+
+
+def _measure(title: str, x: str, measure: str, lines: Mapping[str, Sequence[Any]]) -> Chart:
+    log = "" if measure == "cosine" else "y"
+    return chart(title, x, measure.replace("_", " "), log, lines, levels=[[1, "bptt"]], look=ORDERED)
