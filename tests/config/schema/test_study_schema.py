@@ -56,7 +56,7 @@ def test_an_editor_finds_the_schema_of_every_study() -> None:
     assert ".vscode/settings.json" in committed()
     ((name, patterns),) = settings["yaml.schemas"].items()
     assert f"memsweep schema > {name}" in (ROOT / "Makefile").read_text("utf-8")
-    assert STUDIES == sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+    assert sorted(path for pattern in patterns for path in ROOT.glob(pattern)) == STUDIES
 
 
 @pytest.mark.parametrize(
