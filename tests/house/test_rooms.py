@@ -17,7 +17,7 @@ ENGINE = ROOT / "platform" / "memsweep"
 LINES = 450  # no source file is longer
 FILES = 12  # no folder holds more, besides the file that makes it a package
 
-# `tasks/` and `search_spaces/` may hold any number: a file there is one task or one study, which is read alone.
+# `tasks/` may hold any number: a file there is one task, which is read alone.
 FLAT = {ROOT / "tasks"}
 
 OWN = {"campaign", "deploy", "drills", "house", "support"}
@@ -40,6 +40,14 @@ def test_no_folder_is_crowded() -> None:
         str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES and path not in FLAT
     }
     assert not crowded, f"over {FILES} files in a folder; cut it by subject into sub-folders: {crowded}"
+
+
+def test_studies_lie_in_rooms_and_have_names_of_their_own() -> None:
+    files = [path for path in (ROOT / "search_spaces").rglob("*") if path.is_file()]
+    rooms = Counter(path.parent for path in files)
+    assert {room.parent for room in rooms} == {ROOT / "search_spaces"}
+    assert max(rooms.values()) <= FILES
+    assert {name for name, count in Counter(path.name for path in files).items() if count > 1} == set()
 
 
 def test_the_tests_lie_in_the_rooms_of_the_engine() -> None:

@@ -18,7 +18,7 @@ from memsweep.config.study_schema import study_schema
 from paths import ROOT, committed
 from sweeping import environment, memsweep
 
-STUDIES = sorted((ROOT / "search_spaces").glob("*.yaml"))
+STUDIES = sorted((ROOT / "search_spaces").rglob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
