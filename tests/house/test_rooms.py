@@ -25,7 +25,8 @@ OWN = {"campaign", "deploy", "drills", "house", "support"}
 
 
 def sources() -> list[Path]:
-    return [path for folder in (ENGINE, ROOT / "tasks", TESTS) for path in sorted(folder.rglob("*.py"))]
+    folders = (ENGINE, ROOT / "tasks", ROOT / "benchmarks", TESTS)
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def test_no_file_is_long() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.harness import Row
+from benchmarks.harness import ROOT, Row
 
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale.png"
+PICTURE = ROOT / "docs" / "pictures" / "scale.png"
 
 
 def draw(runs: Sequence[Row], path: Path = PICTURE) -> None:
     """Trials by time, and the driver's memory by trials.
 
     Args:
-        runs: rows of ``scale_study.sweep`` with their points: seconds, finished, handed on, mirrored, MiB.
+        runs: rows of ``study.sweep`` with their points: seconds, finished, handed on, mirrored, MiB.
         path: of the PNG.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import trial_config
-from benchmarks.whole import in_a_process
+from benchmarks.steps.product import trial_config
+from benchmarks.studies.whole import in_a_process
 from memsweep import trial
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 

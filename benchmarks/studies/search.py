@@ -147,7 +147,7 @@ def curves(quick: bool) -> tuple[Curves, int]:
 
     That is the median over three seeds of the best validated loss so far; inf where a seed had diverged.
     """
-    from benchmarks.product import trial_config
+    from benchmarks.steps.product import trial_config
     from memsweep import registry
     from memsweep.trial import run_pack
 

@@ -13,14 +13,13 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from benchmarks import harness
-from benchmarks.harness import Options, Row
+from benchmarks.harness import ROOT, Options, Row
 from memsweep import trial
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import to_dict
@@ -29,7 +28,6 @@ from memsweep.learning.state.trained import Trained
 from memsweep.stability.verdict.radius import THRESHOLDS, stability_radii
 from memsweep.stability.verdict.trend import slope_weights
 
-ROOT: Final = Path(__file__).parents[1]
 HORIZONS: Final = (16, 32, 64, 128)
 OVERRIDES: Final = (
     f"grid.rows=[{', '.join(f'{{task: {{horizon: {horizon}}}}}' for horizon in HORIZONS)}]",

@@ -18,8 +18,8 @@ import torch
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import Pack, first_model, sequences, trial_config
-from benchmarks.published_loop import PublishedLoop
+from benchmarks.published.loop import PublishedLoop
+from benchmarks.steps.product import Pack, first_model, sequences, trial_config
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.streams import TEST, Stream

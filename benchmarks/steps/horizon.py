@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import harness
-from benchmarks.harness import Options, Row
+from benchmarks.harness import ROOT, Options, Row
 
 HORIZONS: Final = (100, 300, 1000, 3000, 10_000)
 WIDTH: Final = 8
@@ -30,7 +30,7 @@ PATIENCE: Final = 240
 
 def measured(case: str, horizon: int, batch: int, steps: int) -> Row:
     """In this process: seconds of a step, one figure each, and MiB that the steps took."""
-    from benchmarks.product import Pack, trial_config
+    from benchmarks.steps.product import Pack, trial_config
 
     harness.one_thread()
     activation, _, law = case.partition(", ")
@@ -73,10 +73,9 @@ def _largest() -> float:
 
 def _apart(*about: Any) -> Row | None:
     """``measured`` in a process of its own; None where it takes too long."""
-    root = Path(__file__).parents[1]
-    command = [sys.executable, "-m", "benchmarks.horizon", *map(str, about)]
+    command = [sys.executable, "-m", "benchmarks.steps.horizon", *map(str, about)]
     try:
-        done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True)
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True)
     except subprocess.TimeoutExpired:
         return None
     found: Row = json.loads(done.stdout.splitlines()[-1])

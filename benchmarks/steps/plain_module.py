@@ -17,7 +17,7 @@ import torch
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import ENDLESS, Pack
+from benchmarks.steps.product import ENDLESS, Pack
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
@@ -72,7 +72,7 @@ def plain_loop(pack: Pack) -> Callable[[], None]:
 
 def run(options: Options) -> None:
     harness.one_thread()
-    registry.discover(harness.OUT.parents[1])
+    registry.discover(harness.ROOT)
     pairs, shortest = (2, 0.002) if options.quick else (harness.PAIRS, harness.SHORTEST)
     width = 4 if options.quick else 32
     rows: list[Row] = []

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks import harness, noop
-from benchmarks.harness import Options, Row
-from benchmarks.whole import ROOT
+from benchmarks import harness
+from benchmarks.harness import ROOT, Options, Row
+from benchmarks.studies import noop
 from memsweep.config.load.study import load_study
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.sweep.backend import Work

@@ -13,8 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import harness, noop
-from benchmarks.harness import Options, Row
+from benchmarks import harness
+from benchmarks.harness import ROOT, Options, Row
+from benchmarks.studies import noop
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run as run_plan
@@ -22,7 +23,6 @@ from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.results import Store
 
-ROOT = Path(__file__).resolve().parents[1]
 MANY = ("curse_of_memory", "training.first_seed=range(0,50,10)", "--no-probe")
 """A study of 1,440 trials."""
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from benchmarks.scale_proc import children, tree_cpu
-from benchmarks.whole import ROOT
+from benchmarks.harness import ROOT
+from benchmarks.scale.proc import children, tree_cpu
 
 SWIFT = Path(os.environ.get("MEMSWEEP_CI_CACHE", Path.home() / ".cache" / "memsweep-ci")) / "swift" / "bin"
 BUCKET = "scale"

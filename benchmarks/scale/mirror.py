@@ -9,11 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
-from benchmarks import noop
-from benchmarks.harness import Row
-from benchmarks.scale_proc import tree_cpu
-from benchmarks.scale_study import study_of
-from benchmarks.whole import ROOT
+from benchmarks.harness import ROOT, Row
+from benchmarks.scale.proc import tree_cpu
+from benchmarks.scale.study import study_of
+from benchmarks.studies import noop
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import torch
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import ENDLESS
-from benchmarks.published_matrix import PublishedMatrix, PublishedMatrixTraining
+from benchmarks.published.matrix import PublishedMatrix, PublishedMatrixTraining
+from benchmarks.steps.product import ENDLESS
 from memsweep import registry, trial
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -38,7 +37,7 @@ SEEDS: Final = (1, 5)
 
 @cache
 def _discovered() -> None:
-    registry.discover(Path(__file__).parents[1])
+    registry.discover(harness.ROOT)
 
 
 @dataclass(frozen=True)

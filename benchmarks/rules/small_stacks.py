@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.stepping import Online
+from benchmarks.rules.stepping import Online
 from memsweep import registry
 from memsweep.learning.memory import LiveBytes
 from memsweep.models.base import Signature

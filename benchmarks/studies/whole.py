@@ -12,8 +12,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.scale_proc import consumed
-from benchmarks.stages import Stages
+from benchmarks.harness import ROOT
+from benchmarks.scale.proc import consumed
+from benchmarks.studies.stages import Stages
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import SweepConfig
 from memsweep.report import build
@@ -28,7 +29,6 @@ from memsweep.sweep.tracking.uri import tracking_uri
 from memsweep.sweep.worker.execute import execute_pack
 from memsweep.sweep.worker.timing import Profile
 
-ROOT = Path(__file__).resolve().parents[1]
 T = TypeVar("T")
 
 

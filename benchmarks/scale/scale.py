@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import harness, scale_events, scale_limits, scale_mirror, scale_requests, scale_servers, scale_study
+from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.scale_draw import draw
-from benchmarks.whole import in_a_process
+from benchmarks.scale import events, limits, mirror, requests, servers, study
+from benchmarks.scale.draw import draw
+from benchmarks.studies.whole import in_a_process
 
 EVENTS = ((300, 1, 2), (3000, 1, 2), (300, 1, 8), (300, 100, 2), (300, 1, 2, True))
 """Packs, trials of each, slots, and whether ten reports come from each."""
@@ -40,7 +41,7 @@ class _Servers:
 
 def run(options: Options) -> None:
     """Measure, print, write, draw."""
-    if _needs_servers(options) and (missing := scale_servers.missing()):
+    if _needs_servers(options) and (missing := servers.missing()):
         raise SystemExit(f"not here: {', '.join(missing)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers go down with us
     parts: dict[str, list[Row]] = {}
@@ -67,50 +68,50 @@ def _parts(folder: Path, options: Options) -> Iterator[tuple[str, list[Row]]]:
     costs: dict[str, Row] = {}
     if options.wants({"part": "events"}):
         cases = [(100, 1, 2), (100, 1, 2, True)] if quick else EVENTS
-        rows = [in_a_process(scale_events.drive, *case) for case in cases]
+        rows = [in_a_process(events.drive, *case) for case in cases]
         costs |= {"pack": rows[0], "report": rows[-1]}
         yield "events", rows
     for trials in () if quick else LARGE:
         if options.wants({"part": "large"}):
             where = str(folder / f"large{trials}")
-            row = in_a_process(scale_study.unmirrored, trials, where, str(folder))
-            yield "large", [row | in_a_process(scale_study.reported, trials, where)]
+            row = in_a_process(study.unmirrored, trials, where, str(folder))
+            yield "large", [row | in_a_process(study.reported, trials, where)]
     if not _needs_servers(options):
         return
-    with _servers(folder) as servers:
+    with _servers(folder) as up:
         if options.wants({"part": "requests"}):
-            yield "requests", in_a_process(scale_requests.counted, 10 if quick else COUNTED, "requests")
+            yield "requests", in_a_process(requests.counted, 10 if quick else COUNTED, "requests")
         if options.wants({"part": "mirror"}):
-            row = in_a_process(scale_mirror.compared, 20 if quick else 100, str(folder), servers.processes, 3)
+            row = in_a_process(mirror.compared, 20 if quick else 100, str(folder), up.processes, 3)
             costs["mirror"] = row
             yield "mirror", [row]
         for trials in STUDIES[:1] if quick else STUDIES:
             if options.wants({"part": "study"}):
-                where = f"{servers.bucket}/study{trials}"
-                row = in_a_process(scale_study.sweep, trials, where, str(folder), servers.processes)
-                row |= in_a_process(scale_study.opened, trials, where, str(folder))
-                yield "study", [row | in_a_process(scale_study.reported, trials, where)]
+                where = f"{up.bucket}/study{trials}"
+                row = in_a_process(study.sweep, trials, where, str(folder), up.processes)
+                row |= in_a_process(study.opened, trials, where, str(folder))
+                yield "study", [row | in_a_process(study.reported, trials, where)]
     if costs.keys() >= {"pack", "report", "mirror"}:
-        yield "limits", scale_limits.table(_costs(costs))
+        yield "limits", limits.table(_costs(costs))
 
 
-def _costs(rows: dict[str, Row]) -> scale_limits.Costs:
-    pack, told, mirror = rows["pack"], rows["report"], rows["mirror"]
-    return scale_limits.Costs(
+def _costs(rows: dict[str, Row]) -> limits.Costs:
+    pack, told, mirrored = rows["pack"], rows["report"], rows["mirror"]
+    return limits.Costs(
         pack=pack["driver_ms_a_pack"],
         report=(told["driver_ms_a_pack"] - pack["driver_ms_a_pack"]) / told["reports_a_pack"],
-        client=mirror["client_ms"],
-        server=mirror["mlflow_ms"],
+        client=mirrored["client_ms"],
+        server=mirrored["mlflow_ms"],
     )
 
 
 @contextmanager
 def _servers(folder: Path) -> Iterator[_Servers]:
     with (
-        scale_servers.s3(folder / "s3") as s3,
-        scale_servers.postgres(folder / "postgres") as postgres,
-        scale_servers.mlflow(folder / "mlflow", postgres.uri) as mlflow,
+        servers.s3(folder / "s3") as s3,
+        servers.postgres(folder / "postgres") as postgres,
+        servers.mlflow(folder / "mlflow", postgres.uri) as mlflow,
     ):
-        scale_study.track_to(mlflow.uri)
+        study.track_to(mlflow.uri)
         processes = {"s3": s3.processes, "postgres": postgres.processes, "mlflow": mlflow.processes}
         yield _Servers(s3.uri, postgres.uri, processes)

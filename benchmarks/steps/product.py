@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from benchmarks import harness
 from memsweep import registry, trial
 from memsweep.config.schema.batch_loss import trains_by_convolution
 from memsweep.config.schema.training import TrainingConfig
@@ -31,7 +31,7 @@ ENDLESS = 1_000_000
 
 @cache
 def _discovered() -> None:
-    registry.discover(Path(__file__).parents[1])
+    registry.discover(harness.ROOT)
 
 
 def trial_config(

@@ -10,9 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness, noop
+from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.whole import Whole, in_a_process, whole
+from benchmarks.studies import noop
+from benchmarks.studies.whole import Whole, in_a_process, whole
 
 NOOP = (100, 1000)
 """Trials; ``scale`` runs 10,000."""

@@ -4,7 +4,7 @@ Three tables, a row of ``rules.json`` each:
 
 - ``exactness``: relative error of a rule's gradient against backpropagation through time, in all weights and in the
   last layer's unit and all behind it, and against the rule itself by dense forward-mode sensitivities
-  (``benchmarks.forward_mode``). Small stacks in float64, sequences of 20 steps.
+  (``benchmarks.rules.forward_mode``). Small stacks in float64, sequences of 20 steps.
 - ``memory``: bytes that a gradient holds at most, counted exactly, over the length of the sequence: the whole sequence
   at once (``batched``) and step by step (``stepping``).
 - ``time``: a full optimizer step of an ensemble under each rule, by turns, as a ratio to backpropagation's; and the
@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import harness
-from benchmarks.forward_mode import ACCOUNTS, Oracle
 from benchmarks.harness import Options, Row
-from benchmarks.matrix_step import MatrixTraining
-from benchmarks.product import ENDLESS
-from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
+from benchmarks.rules.forward_mode import ACCOUNTS, Oracle
+from benchmarks.rules.small_stacks import Endless, case, fits, flat, forward_rules, from_unit, relative, unit_config
+from benchmarks.steps.matrix_step import MatrixTraining
+from benchmarks.steps.product import ENDLESS
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -38,7 +37,7 @@ BPTT: Final = "bptt"
 
 @cache
 def _discovered() -> None:
-    registry.discover(Path(__file__).parents[1])
+    registry.discover(harness.ROOT)
 
 
 def exactness(options: Options) -> list[Row]:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.whole import Whole, as_json, whole
+from benchmarks.studies.whole import Whole, as_json, whole
 from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.state.trained import Trained

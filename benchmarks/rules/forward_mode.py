@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from benchmarks.small_stacks import FEATURES, Case, case, unit_config
+from benchmarks.rules.small_stacks import FEATURES, Case, case, unit_config
 
 W = dict[str, Tensor]
 

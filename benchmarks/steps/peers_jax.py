@@ -2,8 +2,8 @@
 
 JAX is the extra ``bench`` (``pip install -e '.[bench]'``); without it this benchmark says so and has no rows. Models:
 
-- ``linear``: the diagonal model of ``benchmarks.peers``, by Fourier transforms (``convolution``) or by ``lax.scan``;
-  several models by ``jax.vmap``, over the one batch that our pack shares, too;
+- ``linear``: the diagonal model of ``benchmarks.steps.peers``, by Fourier transforms (``convolution``) or by
+  ``lax.scan``; several models by ``jax.vmap``, over the one batch that our pack shares, too;
 - ``rnn``, ``gru``, ``lru``: two residual layers (norm, unit, gelu, gate) of these units, in time by ``lax.scan``, or
   ``associative`` by ``lax.associative_scan``. Steps of ``lax.scan`` are not unrolled: that took longer.
 
@@ -27,7 +27,7 @@ import torch
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import ENDLESS, Pack
+from benchmarks.steps.product import ENDLESS, Pack
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
@@ -306,7 +306,7 @@ def run(options: Options) -> None:
     import jax
 
     harness.one_thread()
-    registry.discover(harness.OUT.parents[1])
+    registry.discover(harness.ROOT)
     pairs, least = (2, 0.002) if options.quick else (harness.PAIRS, harness.SHORTEST)
     rows = []
     for kind, way, sizes, models, dtype in cases(options.quick):

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import Pack, first_model, sequences, trial_config
-from benchmarks.published_loop import PublishedLoop, PublishedTraining
+from benchmarks.published.loop import PublishedLoop, PublishedTraining
+from benchmarks.steps.product import Pack, first_model, sequences, trial_config
 
 BATCH: Final = 512
 HORIZON: Final = 100

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -87,7 +86,7 @@ def measured(case: Case, sizes: tuple[int, ...], pairs: int) -> list[Row]:
 def run(options: Options) -> None:
     """Measure, print, write."""
     harness.one_thread()
-    registry.discover(Path(__file__).parents[1])
+    registry.discover(harness.ROOT)
     cases, sizes, pairs = (CASES[:1], (4, 16), 2) if options.quick else (CASES, SIZES, harness.PAIRS)
     rows = [row for case in cases for row in measured(case, sizes, pairs)]
     harness.table(rows, "perturbation step by budget")

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import relu
 
-from benchmarks import harness, peers_gated
+from benchmarks import harness
 from benchmarks.harness import Options, Row
-from benchmarks.product import Pack, first_model, sequences, trial_config
-from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
+from benchmarks.published.loop import NAMES, PublishedLoop, PublishedTraining
+from benchmarks.steps import peers_gated
+from benchmarks.steps.product import Pack, first_model, sequences, trial_config
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.streams import TEST, Stream
 

@@ -15,11 +15,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import harness
-from benchmarks.harness import Options, Row
+from benchmarks.harness import ROOT, Options, Row
 from memsweep import registry, trial
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.study import ResourcesConfig
@@ -30,7 +29,6 @@ from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.sweep.estimate.benchmark import benchmark
 from memsweep.sweep.planning.identity import Arithmetic
 
-ROOT: Final = Path(__file__).parents[1]
 MIN_GRU: Final = {"name": "module", "factory": "tests/support/nets/min_gru.py:MinGRU"}
 FAMILIES: Final[dict[str, dict[str, Any]]] = {
     "diagonal, exp": {"name": "diagonal_rnn", "parameterization": "exp"},

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks import noop
-from benchmarks.harness import Row
-from benchmarks.scale_proc import resident, thread_cpu, tree_cpu
-from benchmarks.stages import Stages
-from benchmarks.whole import ROOT, _memory
+from benchmarks.harness import ROOT, Row
+from benchmarks.scale.proc import resident, thread_cpu, tree_cpu
+from benchmarks.studies import noop
+from benchmarks.studies.stages import Stages
+from benchmarks.studies.whole import _memory
 from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver.launch import Launch

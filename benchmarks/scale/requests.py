@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from benchmarks import noop
-from benchmarks.harness import Row
-from benchmarks.scale_servers import BUCKET, tests_module
-from benchmarks.scale_study import command, study_of
-from benchmarks.whole import ROOT
+from benchmarks.harness import ROOT, Row
+from benchmarks.scale.servers import BUCKET, tests_module
+from benchmarks.scale.study import command, study_of
+from benchmarks.studies import noop
 from memsweep import report
 from memsweep.config.load.study import load_study
 from memsweep.sweep.driver import scheduler

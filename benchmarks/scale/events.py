@@ -8,10 +8,9 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks import noop
-from benchmarks.harness import Row
-from benchmarks.scale_proc import resident
-from benchmarks.whole import ROOT
+from benchmarks.harness import ROOT, Row
+from benchmarks.scale.proc import resident
+from benchmarks.studies import noop
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.driver.progress import Snapshot
@@ -90,9 +89,10 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
     """
     plan = planned(packs, members, slots)
     watch = _Watch(len(plan.trials))
+    work = telling if reports else silent
     with tempfile.TemporaryDirectory(prefix="memsweep-events-") as folder:
         store = Store(Location.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
-        with ray_backend(telling if reports else silent, plan.sweep.resources, None) as backend:
+        with ray_backend(work, plan.sweep.resources, packs, lambda asked: (asked, 0), None) as backend:
             journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
             before = resident()
             course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)
