@@ -132,9 +132,11 @@ def test_a_workspace_adds_to_what_is_built_in_and_replaces_by_name(
 ) -> None:
     for folder in ("tasks", "search_spaces"):
         (tmp_path / folder).mkdir()
-    task = (ROOT / "tasks" / "copying_memory.py").read_text()
+    task = (ROOT / "tasks" / "recall" / "copying_memory.py").read_text()
     (tmp_path / "tasks" / "mine.py").write_text(task.replace('"copying_memory"', '"mine"'))
-    (tmp_path / "tasks" / "filter.py").write_bytes((ROOT / "tasks" / "filter.py").read_bytes())  # an equal copy
+    (tmp_path / "tasks" / "filter.py").write_bytes(
+        (ROOT / "tasks" / "functionals" / "filter.py").read_bytes()
+    )  # an equal copy
     (tmp_path / "tasks" / "kept").mkdir()
     (tmp_path / "tasks" / "kept" / "deeper.py").write_text(task.replace('"copying_memory"', '"deeper"'))
     study = (ROOT / "search_spaces" / "start" / "quickstart.yaml").read_text()

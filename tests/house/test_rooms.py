@@ -17,9 +17,6 @@ ENGINE = ROOT / "platform" / "memsweep"
 LINES = 450  # no source file is longer
 FILES = 12  # no folder holds more, besides the file that makes it a package
 
-# `tasks/` may hold any number: a file there is one task, which is read alone.
-FLAT = {ROOT / "tasks"}
-
 OWN = {"campaign", "deploy", "drills", "house", "support"}
 """Folders of tests that are about no room of the engine, or about all of them together."""
 
@@ -37,9 +34,7 @@ def test_no_file_is_long() -> None:
 
 def test_no_folder_is_crowded() -> None:
     counts = Counter(path.parent for path in sources() if path.name != "__init__.py")
-    crowded = {
-        str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES and path not in FLAT
-    }
+    crowded = {str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES}
     assert not crowded, f"over {FILES} files in a folder; cut it by subject into sub-folders: {crowded}"
 
 

@@ -110,7 +110,9 @@ def test_typical_mistakes_are_refused(check: Draft7Validator, text: str, key: st
 def test_own_tasks_of_a_workspace_are_in_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "halved.py").write_text(
-        (ROOT / "tasks" / "linear_functional.py").read_text().replace('"linear_functional"', '"linear_halved"')
+        (ROOT / "tasks" / "functionals" / "linear_functional.py")
+        .read_text()
+        .replace('"linear_functional"', '"linear_halved"')
     )
     try:
         assert main(["schema", "--workspace", str(tmp_path)]) == 0

@@ -230,7 +230,7 @@ def test_a_checkout_takes_along_what_its_installation_reads_and_no_more(tmp_path
         Selection(clone).add_installation(shipped)
     engine = packed(Upload(ROOT, {}, engine_files()), tmp_path)["memsweep"]
     assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp", "report/page/page.js"} <= engine
-    assert {"builtin/tasks/digits.py", "builtin/search_spaces/start/quickstart.yaml"} <= engine
+    assert {"builtin/tasks/classification/digits.py", "builtin/search_spaces/start/quickstart.yaml"} <= engine
     whole = {
         path.relative_to(ENGINE).as_posix()
         for path in ENGINE.rglob("*")
