@@ -32,7 +32,7 @@ def told(count: int, job: PackJob, progress: Progress) -> PackReport:
     from ray import tune
 
     for index in range(count):
-        tune.report({"fraction": index / count, "peak_memory": 0})
+        tune.report({"fraction": index / count, "doing": "", "peak_memory": 0})
     return PackReport(finished={name: "done" for name, _ in job.members})
 
 
