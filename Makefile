@@ -59,7 +59,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill drill-long campaign bench check format ui image pin-images audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui image pin-images audit cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -121,6 +121,9 @@ drill-long: env ## the drills of minutes alone, which the gate leaves out; ARGS=
 
 campaign: env ## break sweeps at random for HOURS=1 with SEED=7; a line for each round goes to OUT=campaign.jsonl
 	@OMP_NUM_THREADS=1 $(PY) -m tests.campaign --hours $(HOURS) --seed $(SEED) --out $(OUT) $(ARGS)
+
+golden: env ## record golden losses of new parts; NAMES="..." records those of parts that were meant to move
+	@PYTHONPATH=tests/support:tests/support/data_files $(PY) tests/trial/golden.py $(NAMES)
 
 bench: env ## measure how fast it is, against the published loop and other peers (25 minutes); ARGS="step --quick"
 	@OMP_NUM_THREADS=1 $(PY) -m benchmarks $(ARGS)

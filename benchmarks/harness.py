@@ -23,7 +23,9 @@ import torch
 
 from memsweep.recurrence.freed_memory import keep_freed_memory
 
-OUT = Path(__file__).parent / "out"
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout."""
+OUT = ROOT / "benchmarks" / "out"
 """Where results go unless told otherwise."""
 PAIRS = 5
 """Rounds of a comparison; medians of fewer say little."""

@@ -94,8 +94,8 @@ def test_a_wheel_runs_from_an_empty_folder_without_a_compiler(quick: Path, tmp_p
     assert ROOT not in Path(run(python, "-c", "import memsweep; print(memsweep.__file__)", cwd=empty)).parents
 
     for what, folder in (("tasks", "tasks"), ("studies", "search_spaces")):
-        told = run(python, "-m", "memsweep", "list", what, cwd=empty).splitlines()
-        assert len(told) >= len([path for path in (ROOT / folder).iterdir() if path.suffix in (".py", ".yaml")])
+        told = {line.split()[0] for line in run(python, "-m", "memsweep", "list", what, cwd=empty).splitlines()}
+        assert len(told) >= len([path for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".yaml")])
     told = run(python, "-m", "memsweep", "sweep", "quickstart", "--inline", *OVERRIDES, cwd=empty, **place)
     assert "inconclusive" in told
     ours = {trial.identity for trial in identified(load_study("quickstart", OVERRIDES, ROOT))}
@@ -132,19 +132,21 @@ def test_a_workspace_adds_to_what_is_built_in_and_replaces_by_name(
 ) -> None:
     for folder in ("tasks", "search_spaces"):
         (tmp_path / folder).mkdir()
-    task = (ROOT / "tasks" / "copying_memory.py").read_text()
+    task = (ROOT / "tasks" / "recall" / "copying_memory.py").read_text()
     (tmp_path / "tasks" / "mine.py").write_text(task.replace('"copying_memory"', '"mine"'))
-    (tmp_path / "tasks" / "filter.py").write_bytes((ROOT / "tasks" / "filter.py").read_bytes())  # an equal copy
+    (tmp_path / "tasks" / "filter.py").write_bytes(
+        (ROOT / "tasks" / "functionals" / "filter.py").read_bytes()
+    )  # an equal copy
     (tmp_path / "tasks" / "kept").mkdir()
     (tmp_path / "tasks" / "kept" / "deeper.py").write_text(task.replace('"copying_memory"', '"deeper"'))
-    study = (ROOT / "search_spaces" / "quickstart.yaml").read_text()
+    study = (ROOT / "search_spaces" / "start" / "quickstart.yaml").read_text()
     (tmp_path / "search_spaces" / "mine.yaml").write_text("defaults: [quickstart, _self_]\ngrid: {model.width: [3]}\n")
     assert len(load_study("mine", workspace=tmp_path).rows) == 24
 
     def listed(*words: str, workspace: Path = tmp_path) -> tuple[set[str], str]:
         assert main([*words, "--workspace", str(workspace)]) == 0
         told = capsys.readouterr()
-        return {line.partition(" ")[0] for line in told.out.splitlines()}, told.err
+        return {line.split()[0] for line in told.out.splitlines()}, told.err
 
     built_in, _ = listed("list", "tasks", workspace=ROOT)
     assert listed("list", "tasks") == (built_in | {"mine", "deeper"}, "")

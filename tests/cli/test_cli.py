@@ -217,7 +217,7 @@ def test_lists_name_what_is_there_and_what_is_broken(workspace: Path, capsys: py
         if what != "studies":  # which are files that need no task
             assert told.err.startswith("warning: task file ")
             assert "broken.py was skipped: ModuleNotFoundError" in told.err
-        return dict(line.partition("  ")[::2] for line in told.out.splitlines())
+        return dict(line.strip().partition("  ")[::2] for line in told.out.splitlines())
 
     assert listed("studies")["small"].strip() == "A small study of two rows"
     assert {"direct", "exp", "softplus"} <= set(listed("parameterizations"))
@@ -307,8 +307,8 @@ def test_a_reader_that_leaves_is_no_error(workspace: Path) -> None:
 def test_the_module_and_the_script_are_the_same_command(workspace: Path) -> None:
     ended = _run("list", "studies", cwd=workspace)
     assert ended.returncode == 0
-    shown = {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in ended.stdout.splitlines()}
-    assert shown["small"] == "A small study of two rows"
+    shown = dict(line.strip().partition(" ")[::2] for line in ended.stdout.splitlines())
+    assert shown["small"].strip() == "A small study of two rows"
     assert "quickstart" in shown, "the built-in studies are listed beside those of the folder"
     assert "broken.py was skipped" in _run("list", "tasks", cwd=workspace).stderr
     script = subprocess.run([Path(sys.executable).parent / "memsweep", "--version"], capture_output=True, text=True)

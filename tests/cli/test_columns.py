@@ -76,16 +76,20 @@ def test_no_line_is_wider_than_the_terminal(words: list[str], tmp_path: Path) ->
     assert [line for line in lines if cell_len(line) > COLUMNS] == []
 
 
-def test_a_pipe_gets_one_line_for_each_study() -> None:
+def test_a_pipe_gets_one_line_for_each_study_below_that_of_its_room() -> None:
     items = listing(STUDY, ROOT)
-    assert len(listing_text(items, None).splitlines()) == len(items)
+    lines = listing_text(items, None).splitlines()
+    rooms = [line.rstrip(":") for line in lines if not line.startswith(" ")]
+    assert rooms == ["start", "memory", "tasks", "published", "cluster"]
+    assert [line.split()[0] for line in lines if line.startswith(" ")] == [item["name"] for item in items]
+    assert len(lines) == len(rooms) + len(items)
     narrow = listing_text(items, COLUMNS)
     assert max(map(len, narrow.splitlines())) <= COLUMNS
     assert re.findall(r"\w-$", narrow, re.MULTILINE) == []  # no word is broken at its hyphen
 
 
 def test_marks_of_code_are_quotes_on_a_terminal() -> None:
-    item: ListItem = {"name": "rnn", "description": "Linear with the activation ``linear``."}
+    item: ListItem = {"name": "rnn", "room": None, "description": "Linear with the activation ``linear``."}
     assert listing_text([item], None) == "rnn  Linear with the activation 'linear'."
 
 

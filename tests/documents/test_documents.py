@@ -39,8 +39,9 @@ def told(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0, folder:
 
 
 def test_lists_and_descriptions(capsys: pytest.CaptureFixture[str]) -> None:
-    names = [item["name"] for item in told(capsys, "list", "studies")["items"]]
-    assert "quickstart" in names
+    rooms = {item["name"]: item["room"] for item in told(capsys, "list", "studies")["items"]}
+    assert (rooms["quickstart"], rooms["table3"]) == ("start", "cluster")
+    assert {item["room"] for item in told(capsys, "list", "rules")["items"]} == {None}
     (training,) = told(capsys, "describe", "training")["described"]
     fields = {field["path"]: field for field in training["fields"]}
     assert (fields["learning_rate"]["default"], fields["learning_rate"]["limits"]) == (

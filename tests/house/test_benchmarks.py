@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import subprocess
 import sys
@@ -13,21 +12,11 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import (
-    __main__,
-    harness,
-    matrix_step,
-    peak,
-    peers,
-    peers_gated,
-    product,
-    published_curves,
-    scale_proc,
-    step,
-    summary,
-)
-from benchmarks.published_loop import NAMES, PublishedLoop, PublishedTraining
-from benchmarks.published_matrix import PublishedMatrix
+from benchmarks import __main__, harness, published_curves, summary
+from benchmarks.published.loop import NAMES, PublishedLoop, PublishedTraining
+from benchmarks.published.matrix import PublishedMatrix
+from benchmarks.scale import proc
+from benchmarks.steps import matrix_step, peak, peers, peers_gated, product, step
 from memsweep.config.schema.batch_loss import way_of
 from memsweep.learning.training.optimizer import AdamW, clipped
 from memsweep.recurrence.compiled import library
@@ -39,7 +28,7 @@ MODELS = [("diagonal_rnn", {}), ("dense_rnn", {"basis": "free"})]
 
 @pytest.mark.parametrize("name", [*__main__.NAMES, *__main__.LONG])
 def test_a_benchmark_that_is_named_is_there(name):
-    assert callable(importlib.import_module(f"benchmarks.{name}").run)
+    assert callable(__main__.module_of(name).run)
 
 
 def losses(config, weights, sequences=48):
@@ -282,7 +271,7 @@ def test_the_table_of_all_begins_with_commands_and_a_ratio_below_one_is_bold(tmp
 
 def test_a_process_that_nobody_waited_for_counts():
     work = "import time\nwhile time.process_time() < 0.5: pass\nprint(flush=True)\ntime.sleep(600)"
-    with scale_proc.consumed() as cpu:
+    with proc.consumed() as cpu:
         child = subprocess.Popen([sys.executable, "-c", work], stdout=subprocess.PIPE)
         child.stdout.readline()
         found = cpu()

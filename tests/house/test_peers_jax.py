@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from benchmarks import harness, peers_jax
-from benchmarks.product import Pack
+from benchmarks import harness
+from benchmarks.steps import peers_jax
+from benchmarks.steps.product import Pack
 from memsweep import registry
 
 

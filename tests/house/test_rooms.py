@@ -19,15 +19,13 @@ ENGINE = ROOT / "platform" / "memsweep"
 LINES = 450  # no source file is longer
 FILES = 12  # no folder holds more, besides the file that makes it a package
 
-# `tasks/` and `search_spaces/` may hold any number: a file there is one task or one study, which is read alone.
-FLAT = {ROOT / "tasks"}
-
 OWN = {"campaign", "deploy", "drills", "house", "support"}
 """Folders of tests that are about no room of the engine, or about all of them together."""
 
 
 def sources() -> list[Path]:
-    return [path for folder in (ENGINE, ROOT / "tasks", TESTS) for path in sorted(folder.rglob("*.py"))]
+    folders = (ENGINE, ROOT / "tasks", ROOT / "benchmarks", TESTS)
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
 
 
 def test_no_file_is_long() -> None:
@@ -38,10 +36,16 @@ def test_no_file_is_long() -> None:
 
 def test_no_folder_is_crowded() -> None:
     counts = Counter(path.parent for path in sources() if path.name != "__init__.py")
-    crowded = {
-        str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES and path not in FLAT
-    }
+    crowded = {str(path.relative_to(ROOT)): count for path, count in counts.items() if count > FILES}
     assert not crowded, f"over {FILES} files in a folder; cut it by subject into sub-folders: {crowded}"
+
+
+def test_studies_lie_in_rooms_and_have_names_of_their_own() -> None:
+    files = [path for path in (ROOT / "search_spaces").rglob("*") if path.is_file()]
+    rooms = Counter(path.parent for path in files)
+    assert {room.parent for room in rooms} == {ROOT / "search_spaces"}
+    assert max(rooms.values()) <= FILES
+    assert {name for name, count in Counter(path.name for path in files).items() if count > 1} == set()
 
 
 def test_the_tests_lie_in_the_rooms_of_the_engine() -> None:

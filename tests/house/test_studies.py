@@ -15,7 +15,9 @@ from test_tasks_listops import write_listops
 from arena_files import write_imdb
 from image_files import write_cifar, write_mnist
 from memsweep.config.load.study import load_study
+from memsweep.config.load.study_files import find, names
 from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.config.schema.protocols import MATCHED, PROTOCOLS
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
@@ -31,7 +33,11 @@ SMALL = {
     "table3": OF_IMAGES,
 }
 """What makes a study fit the small files of the tests."""
-STUDIES = sorted(path.stem for path in (ROOT / "search_spaces").glob("*.yaml"))
+SHARED = ("training", "perturbation")
+"""Sections of a study that protocols fill."""
+OF_TOKENS = {"training.merge_redundant": False, "training.select": "loss", "training.dtype": "float32"}
+"""What no study of another kind of task asks for together."""
+STUDIES = names(ROOT)
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +59,15 @@ def test_a_study_is_in_order_and_says_what_it_asks(loaded: Callable[[str], Sweep
     sweep = loaded(study)
     assert sweep.rows
     assert sweep.description
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_names_the_protocol_of_its_kind_and_repeats_none_of_it(study: str) -> None:
+    data = yaml.safe_load(find(study, ROOT).read_text("utf-8"))
+    written = {path: value for section in SHARED for path, value in flatten({section: data.get(section, {})}).items()}
+    own = flatten(PROTOCOLS[data.get("protocol", MATCHED)])
+    assert not [path for path, value in own.items() if written.get(path) == value]
+    assert any(written.get(path) != value for path, value in OF_TOKENS.items()), "it is under protocol: tokens"
 
 
 Row = tuple[str, str, str, float, float, float | None, float, float | None]
@@ -298,7 +313,7 @@ def test_a_published_sweep_of_learning_rules_is_there_number_by_number(
     free = {*wanted.searched, *wanted.swept, *small}
     always = ALWAYS | wanted.fixed | {"training.batch_size": wanted.batch}
     expected = {path: value for path, value in always.items() if path not in free}
-    written = flatten(yaml.safe_load((ROOT / "search_spaces" / f"{study}.yaml").read_text("utf-8")))
+    written = flatten(yaml.safe_load(find(study, ROOT).read_text("utf-8")))
     stated = small & always.keys()  # what the small files of the tests have no room for
     assert {path: written[path] for path in stated} == {path: always[path] for path in stated}
     for row in sweep.rows:

@@ -37,6 +37,8 @@ def test_ruff_finds_nothing_and_no_template_is_left(project: Path) -> None:
     files = [path for path in project.rglob("*") if path.is_file()]
     assert {path.name for path in files} >= {"pyproject.toml", "README.md", ".gitignore", "my_nets.py", "first.yaml"}
     assert not [path for path in files if path.suffix == ".j2" or "{{" in path.read_text("utf-8")]
+    settings = (ROOT / ".vscode" / "settings.json").read_text("utf-8")  # by which an editor finds the schema
+    assert (project / ".vscode" / "settings.json").read_text("utf-8") == settings
     assert 'my_project = "my_project.fading_sum"' in (project / "pyproject.toml").read_text("utf-8")
 
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from benchmarks.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
-from benchmarks.stepping import Stepping, with_traces
+from benchmarks.rules.small_stacks import Case, case, fits, flat, forward_rules, from_unit, relative, unit_config
+from benchmarks.rules.stepping import Stepping, with_traces
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig

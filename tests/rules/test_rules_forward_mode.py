@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import rules
-from benchmarks.forward_mode import ACCOUNTS, Oracle
 from benchmarks.harness import Options
-from benchmarks.small_stacks import fits, flat, relative
+from benchmarks.rules import rules
+from benchmarks.rules.forward_mode import ACCOUNTS, Oracle
+from benchmarks.rules.small_stacks import fits, flat, relative
 from memsweep import registry
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.small_stacks import Endless, case, fits, flat, forward_rules, relative, unit_config
+from benchmarks.rules.small_stacks import Endless, case, fits, flat, forward_rules, relative, unit_config
 from memsweep.rules.base import online_units
 
 STACKS: dict[str, dict[str, Any]] = {

@@ -209,6 +209,8 @@ def test_a_home_folder_is_no_workspace_for_what_lies_deep_in_it(place: Path, mon
     assert not in_workspace(place / "other" / "nets.py")
     assert in_workspace(place / "nets.py")
     assert in_workspace(place / "search_spaces" / "mine.yaml")
+    assert in_workspace(place / "search_spaces" / "room" / "mine.yaml")
+    assert not in_workspace(place / "search_spaces" / "room" / "deeper" / "mine.yaml")
     assert not in_workspace(place.parent / "nets.py")
 
 

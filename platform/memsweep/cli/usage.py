@@ -286,9 +286,8 @@ examples:
     "schema": Text(
         "print the JSON Schema of the study file, or of what a command prints with --json",
         "Print a JSON Schema (draft-07). That of the study file knows the tasks and models of this workspace.\n"
-        "An editor with a YAML language server completes, explains and checks the fields of a study that begins\n"
-        "with\n\n"
-        "  # yaml-language-server: $schema=../study.schema.json",
+        "An editor with a YAML language server completes, explains and checks the fields of a study by it. VS Code\n"
+        "finds the file study.schema.json by .vscode/settings.json, which init writes.",
         """\
 examples:
   memsweep schema > study.schema.json

@@ -114,7 +114,7 @@ def _select_study(
     remember_plan(loaded.name, loaded.rows, loaded.search)
     metadata |= {"study": loaded.name, "trials": str(len(loaded.rows))}
     file, study = study_files.find(args.study, selection.root), str(args.study)
-    if file.parent == builtin.folder(builtin.STUDIES):  # goes along with the engine
+    if file.is_relative_to(builtin.folder(builtin.STUDIES)):  # goes along with the engine
         study = file.stem
     else:
         selection.add_study(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import shutil
 import textwrap
 import types
@@ -41,20 +42,32 @@ _LIMITS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 def listing(kind: str, workspace: Path) -> list[ListItem]:
     """Each part or study of a kind: its name and what it is, in a sentence."""
     if kind == STUDY:
-        files = {name: study_files.find(name, workspace) for name in study_files.names(workspace)}
+        files = study_files.files(workspace)
         texts = {n: study_files.description(file.read_text("utf-8", errors="replace")) for n, file in files.items()}
+        rooms = {name: study_files.room(file) for name, file in files.items()}
     else:
         texts = {name: inspect.cleandoc(registry.get(kind, name).__doc__ or "") for name in registry.names(kind)}
-    return [{"name": name, "description": next(iter(text.splitlines()), "")} for name, text in texts.items()]
+        rooms = dict.fromkeys(texts)
+    return [
+        {"name": name, "room": rooms[name], "description": next(iter(text.splitlines()), "")}
+        for name, text in texts.items()
+    ]
 
 
 def listing_text(items: Sequence[ListItem], columns: int | None) -> str:
-    """One line for each item, or in so many columns, the description broken between words."""
+    """One line for each item below its room, or in so many columns, the description broken between words."""
     width = max((len(item["name"]) for item in items), default=0)
-    lines = (f"{item['name']:<{width}}  {_unmarked(item['description'])}".rstrip() for item in items)
-    if columns is not None:
-        further = " " * (width + 2)
-        lines = (textwrap.fill(line, columns, subsequent_indent=further, break_on_hyphens=False) for line in lines)
+    lines = []
+    for room, inside in itertools.groupby(items, lambda item: item["room"]):
+        lines += [f"{room}:"] if room else []
+        for item in inside:
+            line = f"{'  ' if room else ''}{item['name']:<{width}}  {_unmarked(item['description'])}".rstrip()
+            further = " " * (width + (4 if room else 2))
+            lines += [
+                line
+                if columns is None
+                else textwrap.fill(line, columns, subsequent_indent=further, break_on_hyphens=False)
+            ]
     return "\n".join(lines)
 
 

@@ -20,8 +20,9 @@ _PART = "Its name, or {{name: ..., and its fields}}: memsweep list {kind}s names
 MEANINGS: Final[Mapping[str, str]] = {
     "name": "The name of the study, in quotes where it looks like a number; results go to a folder of that name. Left "
     "out: the name of the file.",
-    PROTOCOL: "The preset under the study's own settings: matched (the defaults that memsweep describe prints) or "
-    "published (how the public code of arXiv 2305.19190 trained and measured).",
+    PROTOCOL: "The preset under the study's own settings: matched (the defaults that memsweep describe prints), "
+    "tokens (for networks on symbols, text or images) or published (how the public code of "
+    "arXiv 2305.19190 trained and measured).",
     "task": f"The task that is learned. {_PART.format(kind='task')}",
     "model": f"The model that learns it. {_PART.format(kind='model')}",
     "grid": "What is varied: dotted paths of a trial's fields, each with the list of its values, as in model.width: "

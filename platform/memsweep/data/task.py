@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
+from memsweep.data.contract import contract
 from memsweep.streams import TRAIN, Stream
 
 if TYPE_CHECKING:
@@ -75,15 +76,12 @@ class Task(ABC):
 
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
-        """``problems`` that only a batch shows, before a study: by default, that a model reads ids and gets numbers."""
-        if registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
+        """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
+        found = contract(cls, trial.task)
+        yield from found.problems
+        if found.inputs is not None and registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
             try:
-                task = cls(trial.task)
-                inputs = task.draw(Stream(0, TRAIN), 0, 2).inputs
-            except (OSError, ValueError):  # no data: the task's own Config says so
-                return
-            try:
-                as_ids(inputs, task.inputs)
+                as_ids(found.inputs, cls(trial.task).inputs)
             except ValueError as error:
                 yield str(error)
 

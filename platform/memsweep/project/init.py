@@ -18,7 +18,7 @@ from memsweep.errors import MemsweepError, filled
 
 STUDY = "first"
 _SUFFIX = ".j2"
-_HIDDEN = {"gitignore": ".gitignore"}
+_HIDDEN = {"gitignore": ".gitignore", "vscode": ".vscode"}
 """Names that stand without their dot in the package, because packaging tools leave hidden files out."""
 
 
@@ -98,7 +98,7 @@ def _template(source: Traversable, target: Path) -> Iterator[tuple[Path, str]]:
     """Each file of the project: its path, and its text as a template of Jinja."""
     for entry in source.iterdir():
         if entry.is_dir():
-            yield from _template(entry, target / entry.name)
+            yield from _template(entry, target / _HIDDEN.get(entry.name, entry.name))
         elif entry.name.endswith(_SUFFIX):
             name = entry.name.removesuffix(_SUFFIX)
             yield target / _HIDDEN.get(name, name), entry.read_text("utf-8")

@@ -16,6 +16,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning.cost import seconds
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.store import tables as table_files
+from memsweep.testing.checks import equal
 from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
@@ -92,10 +93,11 @@ class MeasureSuite:
         trial = self.trials()[0]
         rows = self.table([trial], 0)
         assert len(rows), "a trained model has no rows"
-        assert set(rows) == {"horizon", "width", "seed", *self.part().columns}
+        equal("columns of the rows", set(rows), {"horizon", "width", "seed", *self.part().columns})
         data = table_files.to_parquet(self.part().table, rows.assign(identity="a"), "a")
         again = table_files.from_parquet(self.part().table, data, "a", "a file", self.part().version).to_pandas()
-        assert again.drop(columns="identity").equals(rows[[*again.columns.drop("identity")]].reset_index(drop=True))
+        written = rows[[*again.columns.drop("identity")]].reset_index(drop=True)
+        assert again.drop(columns="identity").equals(written), f"rows written:\n{written}\nread back:\n{again}"
 
     def test_a_replica_has_the_same_rows_alone_and_in_a_pack_of_others(self) -> None:
         trials = self.trials()
@@ -105,13 +107,18 @@ class MeasureSuite:
 
     def test_asking_for_it_moves_the_measurement_and_no_training(self) -> None:
         plain, asking = self.trial("exp", measured=False), self.trial("exp", measured=True)
-        assert identity(plain) != identity(asking)
-        assert training_of(identity(plain)) == training_of(identity(asking))
-        assert self.part().table not in run_pack([plain])[0].tables
+        assert identity(plain) != identity(asking), f"expected another identity than {identity(plain)}, got the same"
+        equal(
+            "identity of the training with the measure asked for",
+            training_of(identity(plain)),
+            training_of(identity(asking)),
+        )
+        tables = sorted(run_pack([plain])[0].tables)
+        assert self.part().table not in tables, f"nobody asked for {self.part().table}, and it is among {tables}"
 
     def test_the_plan_knows_what_it_costs(self) -> None:
         plain, asking = (seconds([self.trial("exp", measured=measured)]) for measured in (False, True))
-        assert math.isfinite(asking)
+        assert math.isfinite(asking), f"cost of a trial that asks for it: expected finite seconds, got {asking}"
         assert asking >= plain, f"the plan takes {asking - plain} s for the measure"
 
     def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
@@ -123,19 +130,19 @@ class MeasureSuite:
         anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
         (section,) = [one for one in sections_of(results.contents) if one.anchor == anchor]
         page = (folder / "index.html").read_text(encoding="utf-8")
-        assert f'<section id="{anchor}">' in page
-        assert section.title
+        assert f'<section id="{anchor}">' in page, f"the page has no section {anchor}"
+        assert section.title, f"the section {anchor} has no title"
         assert section.words.endswith("."), f"{section.words!r} is no sentence"
         if section.table is not None:
-            assert (folder / f"{section.table.name}.csv").is_file()
-            assert section.table.name in results.names
+            assert (folder / f"{section.table.name}.csv").is_file(), f"no file {section.table.name}.csv in the report"
+            assert section.table.name in results.names, f"{section.table.name} is not among {results.names}"
         if section.charts:
-            assert anchor in results.figures
-            assert (folder / "figures" / f"{anchor}.png").is_file()
-        assert len(results.table(self.part().table)) > 0
+            assert anchor in results.figures, f"{anchor} is not among {[*results.figures]}"
+            assert (folder / "figures" / f"{anchor}.png").is_file(), f"no file figures/{anchor}.png in the report"
+        assert len(results.table(self.part().table)), f"the table {self.part().table} has no rows"
         metrics = verdicts_of(results.contents)
         for name, numbers in section.metrics.items():
-            assert all(metrics[name].metrics[key] == value for key, value in numbers.items())
+            equal(f"metrics of {name}", {key: metrics[name].metrics.get(key) for key in numbers}, dict(numbers))
         assert section.table is not None or section.charts, "the section shows nothing"
 
     def swept(self, folder: Path) -> Results:

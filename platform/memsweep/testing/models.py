@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,11 +12,11 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.ensemble.flat_layout import bucket, slots
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.models.base import LinearModel, Model, Part, Role, Signature, Traits, as_linear
 from memsweep.streams import Stream
+from memsweep.testing.checks import differing, equal, finite, of_generator, plain_config, same
 
 
 class ModelSuite:
@@ -66,32 +65,42 @@ class ModelSuite:
 
     def test_config_is_documented_and_plain(self) -> None:
         config = self.model_config()
-        assert all(field.metadata.get("doc") for field in dataclasses.fields(config))
-        assert config.width >= 1
-        json.dumps(to_dict(config), allow_nan=False)
+        plain_config(config)
+        assert config.width >= 1, f"width: expected at least 1, got {config.width}"
 
     def test_every_weight_has_a_role(self) -> None:
         weights = dict(self.build().named_parameters())
         roles = self.roles()
-        assert set(weights) == set(roles)
-        assert all(len(roles[name].axes) == weight.ndim for name, weight in weights.items())
+        equal("names of the weights (roles says what is expected)", set(weights), set(roles))
+        for name, weight in weights.items():
+            equal(f"axes of {name} of shape {[*weight.shape]} (by its ndim)", len(roles[name].axes), weight.ndim)
 
     def test_shape(self) -> None:
         outputs = self.build()(self.inputs())
-        assert outputs.shape == (3, self.signature.horizon, self.signature.outputs)
-        assert torch.isfinite(outputs).all()
+        equal("shape of the outputs", outputs.shape, (3, self.signature.horizon, self.signature.outputs))
+        finite("outputs", outputs)
 
     def test_causality(self) -> None:
         model, inputs = self.build(), self.inputs()
         changed = inputs.clone()
         changed[:, 7:] += 1.0
         before, after = model(inputs), model(changed)
-        assert torch.equal(before[:, :7], after[:, :7]) == self.causal
-        assert not torch.allclose(before[:, 7:], after[:, 7:])
+        equal(
+            "outputs before step 7 stay when later inputs change (expected: causal)",
+            torch.equal(before[:, :7], after[:, :7]),
+            self.causal,
+        )
+        differing("outputs from step 7 on, whose inputs are others", after[:, 7:], before[:, 7:])
 
     def test_sequences_of_a_batch_do_not_mix(self) -> None:
         model, inputs = self.build(), self.inputs()
-        torch.testing.assert_close(model(inputs)[1:2], model(inputs[1:2]), rtol=1e-12, atol=1e-12)
+        same(
+            "outputs of a sequence beside others, expected as alone",
+            model(inputs)[1:2],
+            model(inputs[1:2]),
+            rtol=1e-12,
+            atol=1e-12,
+        )
 
     def test_carried_states_go_on_where_a_sequence_was_cut(self) -> None:
         model, inputs = self.build(), self.inputs()
@@ -99,16 +108,16 @@ class ModelSuite:
             return
         weights = stacked(model)
         whole, last = model.outputs_from(weights, inputs, None)
-        torch.testing.assert_close(whole, model.outputs(weights, inputs), rtol=1e-10, atol=1e-12)
+        same("outputs from no states", whole, model.outputs(weights, inputs), rtol=1e-10, atol=1e-12)
         before, states = model.outputs_from(weights, inputs[:, :5], None)
         after, end = model.outputs_from(weights, inputs[:, 5:], states)
-        torch.testing.assert_close(before, whole[:, :, :5], rtol=1e-10, atol=1e-12)
+        same("outputs before the cut", before, whole[:, :, :5], rtol=1e-10, atol=1e-12)
         if self.steps_alike:
-            torch.testing.assert_close(after, whole[:, :, 5:], rtol=1e-10, atol=1e-12)
-            torch.testing.assert_close(end, last, rtol=1e-10, atol=1e-12)
+            same("outputs behind the cut", after, whole[:, :, 5:], rtol=1e-10, atol=1e-12)
+            same("states at the end", end, last, rtol=1e-10, atol=1e-12)
         restarted, _ = model.outputs_from(weights, inputs[:, 5:], torch.zeros_like(states))
-        assert not torch.allclose(after, restarted)
-        torch.testing.assert_close(restarted, model.outputs(weights, inputs[:, 5:]), rtol=1e-10, atol=1e-12)
+        differing("outputs behind a cut, from carried states and from zero", after, restarted)
+        same("outputs from states of zero", restarted, model.outputs(weights, inputs[:, 5:]), rtol=1e-10, atol=1e-12)
 
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
         model = self.build()
@@ -126,15 +135,20 @@ class ModelSuite:
         torch.save(model.state_dict(), file)
         file.seek(0)
         other.load_state_dict(torch.load(file, weights_only=True))
-        torch.testing.assert_close(model(self.inputs()), other(self.inputs()), rtol=0, atol=0)
+        same(
+            "outputs of saved weights, expected as of loaded ones",
+            model(self.inputs()),
+            other(self.inputs()),
+            rtol=0,
+            atol=0,
+        )
 
     def test_initial_weights_are_a_function_of_the_generator(self) -> None:
         first, again, other = (
             self.model_class().initial(self.model_config(), self.signature, np.random.default_rng(seed))
             for seed in (0, 0, 1)
         )
-        assert all(np.array_equal(first[name], again[name]) for name in first)
-        assert any(not np.array_equal(first[name], other[name]) for name in first)
+        of_generator(first, again, other)
 
     def ensembles(self, configs: Sequence[Any]) -> list[Ensemble]:
         """A replica of each config, seeds 0, 1, ...: at fixed shapes where the model takes company."""
@@ -154,7 +168,13 @@ class ModelSuite:
         for row in range(3):
             alone = model_class(config, self.signature)
             alone.load_state_dict({name: weight[row] for name, weight in weights.items()})
-            torch.testing.assert_close(together[row], alone.eval()(self.inputs()), rtol=1e-10, atol=1e-12)
+            same(
+                "outputs of a replica of an ensemble, expected as of the model alone",
+                together[row],
+                alone.eval()(self.inputs()),
+                rtol=1e-10,
+                atol=1e-12,
+            )
 
     def test_copies_of_a_replica_answer_with_their_own_weights(self) -> None:
         (ensemble, *_) = self.ensembles([self.model_config()] * 2)
@@ -163,7 +183,7 @@ class ModelSuite:
         together = ensemble.model.outputs(ensemble.layout.named(copies), self.inputs())
         for copy, weights in enumerate((ensemble.initial, changed)):
             alone = ensemble.model.outputs(ensemble.layout.named(weights), self.inputs())
-            torch.testing.assert_close(together[:, copy], alone, rtol=1e-10, atol=1e-12)
+            same("outputs of a copy, expected as alone", together[:, copy], alone, rtol=1e-10, atol=1e-12)
 
     def relatives(self) -> list[Any]:
         """Configs that may share an ensemble with the tested one: other widths, every parameterization."""
@@ -188,10 +208,24 @@ class ModelSuite:
                 rng = Stream(replica.seed, "initial weights").generator()
                 alone = self.model_class()(replica.model, self.signature, rng).eval()
                 # nan where a model has no states of the size that its normalization asks for
-                torch.testing.assert_close(outputs[row], alone(self.inputs()), rtol=1e-10, atol=1e-12, equal_nan=True)
+                same(
+                    "outputs of a replica beside relatives, expected as alone",
+                    outputs[row],
+                    alone(self.inputs()),
+                    rtol=1e-10,
+                    atol=1e-12,
+                    equal_nan=True,
+                )
                 if together:
                     own = self.response(alone, stacked(alone))[0]
-                    torch.testing.assert_close(together.kernel[row], own, rtol=1e-10, atol=1e-12, equal_nan=True)
+                    same(
+                        "impulse response of a replica beside relatives, expected as alone",
+                        together.kernel[row],
+                        own,
+                        rtol=1e-10,
+                        atol=1e-12,
+                        equal_nan=True,
+                    )
 
     def test_company_does_not_change_a_bit(self) -> None:
         """A replica alone at the fixed shapes of an ensemble, and in the middle of relatives."""
@@ -213,11 +247,11 @@ class ModelSuite:
             (gradient,) = torch.autograd.grad((answers.square().mean() + kernel.square().mean()), flat)
             result.append((answers[row], kernel[row], gradient[row]))
         for together, by_itself in zip(*result, strict=True):
-            assert torch.equal(together, by_itself)
+            same("bits of a replica in company, expected as alone", together, by_itself)
 
     def response(self, model: Model, weights: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Kernel and drift of the one replica of a linear model."""
-        assert isinstance(model, LinearModel)
+        assert isinstance(model, LinearModel), f"traits says linear: expected a LinearModel, got {type(model).__name__}"
         response = model.response(weights, self.signature.horizon)
         return response.kernel[0], response.drift[0]
 
@@ -229,13 +263,25 @@ class ModelSuite:
         weights = stacked(model)
         balanced = linear.balanced(weights)
         for before, after in zip(self.response(model, weights), self.response(model, balanced), strict=True):
-            torch.testing.assert_close(before, after, rtol=1e-10, atol=1e-12)
+            same("impulse response before balancing, expected as after it", before, after, rtol=1e-10, atol=1e-12)
         parts = (Part.ENCODER, Part.READOUT)
         encoder, readout = (self.squares(balanced, part) for part in parts)
-        torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
+        same(
+            "squares of the encoder after balancing, expected as of the readout",
+            encoder,
+            readout,
+            rtol=1e-10,
+            atol=1e-12,
+        )
         if self.traits().separate_modes:
             encoder, readout = (self.squares_by_mode(model.modal(balanced), part) for part in parts)
-            torch.testing.assert_close(encoder, readout, rtol=1e-10, atol=1e-12)
+            same(
+                "squares of the encoder after balancing, expected as of the readout",
+                encoder,
+                readout,
+                rtol=1e-10,
+                atol=1e-12,
+            )
 
     def squares(self, weights: Mapping[str, Tensor], part: Part) -> Tensor:
         """Sum of squares of all weights of one part."""
@@ -258,7 +304,7 @@ class ModelSuite:
         weights = stacked(model)
         back = model.modal(model.modal(weights), inverse=True)
         for name, weight in weights.items():
-            torch.testing.assert_close(back[name], weight, rtol=1e-10, atol=1e-12)
+            same("weights in the basis of modes and back", back[name], weight, rtol=1e-10, atol=1e-12)
 
     def test_eigenvalues_tell_how_a_linear_model_forgets(self) -> None:
         """The late response shrinks by the largest of them per step, or faster where no weight reaches its mode."""
@@ -268,10 +314,14 @@ class ModelSuite:
         if linear is None or eigenvalues is None or not self.forgets:
             return
         largest = float(eigenvalues.abs().max())
-        assert largest < 1.0
+        assert largest < 1.0, f"largest eigenvalue: expected below 1, got {largest:g}; forgets = False allows it"
         lags = round(20.0 / -np.log(largest))
         sizes = linear.response(stacked(model), 2 * lags).kernel.abs()
-        assert (sizes[..., lags:].amax(-1) <= 1e-3 * sizes[..., :lags].amax(-1)).all()
+        late = float((sizes[..., lags:].amax(-1) / sizes[..., :lags].amax(-1)).nan_to_num().max())
+        assert late <= 1e-3, (
+            f"response from lag {lags} on, by the largest eigenvalue {largest:g}: expected at most 0.001 of the one "
+            f"before, got {late:.2g}"
+        )
 
     def test_a_linear_model_is_its_response(self) -> None:
         model = self.build()
@@ -283,7 +333,7 @@ class ModelSuite:
         for lag in range(self.signature.horizon):
             past = inputs[:, : self.signature.horizon - lag]
             expected[:, lag:] += past @ kernel[:, :, lag].T
-        torch.testing.assert_close(model(inputs), expected, rtol=1e-10, atol=1e-12)
+        same("outputs of a linear model, expected from its response", model(inputs), expected, rtol=1e-10, atol=1e-12)
 
 
 def stacked(model: Model) -> dict[str, Tensor]:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 
 import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.canonical import to_dict
 from memsweep.data.api import Batch, CarriedTask, Task
 from memsweep.data.task import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
+from memsweep.testing.checks import equal, finite, plain_config, same
 
 
 class TaskSuite:
@@ -39,42 +38,46 @@ class TaskSuite:
         return self.build().draw(Stream(0, stream), index, size)
 
     def test_config_is_documented_and_plain(self) -> None:
-        config = self.build().config
-        assert all(field.metadata.get("doc") for field in dataclasses.fields(config))
-        json.dumps(to_dict(config), allow_nan=False)
+        plain_config(self.build().config)
 
     def test_shapes_and_types(self) -> None:
         task, batch = self.build(), self.batch(size=6)
         if are_symbols(batch.inputs):
-            assert batch.inputs.shape == (6, task.horizon)
-            assert batch.inputs.min() >= -1
-            assert batch.inputs.max() < task.inputs
+            equal("shape of the inputs of 6 sequences", batch.inputs.shape, (6, task.horizon))
+            least, most = int(batch.inputs.min()), int(batch.inputs.max())
+            assert -1 <= least <= most < task.inputs, (
+                f"symbols: expected -1 to {task.inputs - 1}, got {least} to {most}"
+            )
         else:
-            assert batch.inputs.shape == (6, task.horizon, task.inputs)
-            assert batch.inputs.dtype == torch.float64
-        assert batch.targets.shape[0] == 6
-        assert torch.isfinite(batch.inputs).all()
-        assert torch.isfinite(batch.targets).all()
+            equal("shape of the inputs of 6 sequences", batch.inputs.shape, (6, task.horizon, task.inputs))
+            equal("kind of the inputs", batch.inputs.dtype, torch.float64)
+        equal("sequences of the targets", batch.targets.shape[0], 6)
+        finite("inputs", batch.inputs)
+        finite("targets", batch.targets)
 
     def test_a_batch_is_a_function_of_stream_and_index(self) -> None:
         first, again = self.batch(index=3), self.batch(index=3)
-        assert torch.equal(first.inputs, again.inputs)
-        assert torch.equal(first.targets, again.targets)
+        same("inputs of a batch that is drawn twice (seed 0, index 3)", first.inputs, again.inputs)
+        same("targets of a batch that is drawn twice (seed 0, index 3)", first.targets, again.targets)
 
     def test_streams_are_disjoint(self) -> None:
         batches = [self.batch(stream, index) for stream in (TRAIN, VALIDATION, TEST) for index in (0, 1)]
         steps = min(batch.inputs.shape[1] for batch in batches)  # test sequences may be longer
         rows = torch.cat([batch.inputs[:, :steps].flatten(1) for batch in batches])
-        assert len(rows.unique(dim=0)) == len(rows)
+        equal("different sequences of two batches of each stream", len(rows.unique(dim=0)), len(rows))
 
     def test_chance_is_a_level_that_the_oracle_beats(self) -> None:
         task, batch = self.build(), self.batch(size=128)
         chance, best = task.chance(), task.best_loss()
-        assert math.isfinite(chance)
-        assert 0 <= best < 0.9 * chance
+        assert math.isfinite(chance), f"chance: expected a finite number, got {chance}"
+        assert 0 <= best < 0.9 * chance, f"best_loss: expected 0 to below 0.9 of chance ({chance:g}), got {best:g}"
         answer = task.oracle(batch.inputs)
-        assert answer.shape == (*batch.inputs.shape[:2], task.outputs)
-        assert abs(float(task.loss(answer, batch)) - best) <= self.oracle_loss * chance + 0.1 * best
+        equal("shape of the oracle's answers", answer.shape, (*batch.inputs.shape[:2], task.outputs))
+        loss, tolerance = float(task.loss(answer, batch)), self.oracle_loss * chance + 0.1 * best
+        assert abs(loss - best) <= tolerance, (
+            f"loss of the oracle on 128 sequences (seed 0): expected best_loss, {best:g}, within {tolerance:.2g} "
+            f"(oracle_loss {self.oracle_loss:g} of chance {chance:g}), got {loss:g}"
+        )
 
     def test_chance_is_what_an_answer_without_input_reaches(self) -> None:
         """The best such answer, one for every step, is found by minimizing the loss over it."""
@@ -90,7 +93,11 @@ class TaskSuite:
             return value
 
         optimizer.step(loss)
-        assert 0.8 * task.chance() < loss().item() < 1.25 * task.chance()
+        least, chance = loss().item(), task.chance()
+        assert 0.8 * chance < least < 1.25 * chance, (
+            f"least loss of an answer without input on 512 sequences (seed 0): expected 0.8 to 1.25 of chance, "
+            f"{chance:g}, got {least:g}"
+        )
 
     def test_squared_weights_say_what_the_loss_is(self) -> None:
         """Kernels that compute loss and gradient in one pass read them in the loss's place."""
@@ -100,12 +107,18 @@ class TaskSuite:
             return
         answer = 0.7 * task.oracle(batch.inputs).roll(1, 0)
         squares = weights.unsqueeze(-1) * (answer - batch.targets).square()
-        torch.testing.assert_close(task.loss(answer, batch), squares.sum() / len(answer), rtol=1e-12, atol=0.0)
+        same(
+            "the loss, by squared_weights", task.loss(answer, batch), squares.sum() / len(answer), rtol=1e-12, atol=0.0
+        )
 
     def test_reports_names_the_metrics(self) -> None:
         """A study whose objective no metric has is refused before anything runs: by this list."""
         task, batch = self.build(), self.batch()
-        assert tuple(task.metrics(task.oracle(batch.inputs), batch)) == task.reports
+        equal(
+            "names of the metrics (reports says what is expected)",
+            tuple(task.metrics(task.oracle(batch.inputs), batch)),
+            task.reports,
+        )
 
     def test_loss_and_metrics_keep_leading_dimensions(self) -> None:
         task, batch = self.build(), self.batch()
@@ -116,8 +129,14 @@ class TaskSuite:
         twice = {"loss": task.loss(nested, batch)} | task.metrics(nested, batch)
         alone = [{"loss": task.loss(one, batch)} | task.metrics(one, batch) for one in stacked]
         for name, values in together.items():
-            torch.testing.assert_close(values, torch.stack([one[name] for one in alone]))
-            torch.testing.assert_close(twice[name].flatten(), values)
+            same(
+                "the loss or metric of four models at once",
+                values,
+                torch.stack([one[name] for one in alone]),
+                rtol=1e-7,
+                atol=1e-7,
+            )
+            same("the loss or metric of 2 x 2 models", twice[name].flatten(), values, rtol=1e-7, atol=1e-7)
 
     def test_loss_and_metrics_are_averaged_over_the_batch(self) -> None:
         """The engine may cut a batch into chunks."""
@@ -130,7 +149,13 @@ class TaskSuite:
         )
         whole = {"loss": task.loss(answer, batch)} | task.metrics(answer, batch)
         for name, value in whole.items():
-            torch.testing.assert_close(value, first[name] / 3 + 2 * second[name] / 3)
+            same(
+                "the loss or metric of 6 sequences, by its parts of 2 and 4",
+                value,
+                first[name] / 3 + 2 * second[name] / 3,
+                rtol=1e-7,
+                atol=1e-7,
+            )
 
     def test_a_carried_task_goes_on_from_window_to_window(self) -> None:
         """Two windows are one of twice the length, in training and in the sequences of an evaluation."""
@@ -139,12 +164,16 @@ class TaskSuite:
             return
         steps = max(2, task.horizon // 8)  # so that there are several windows in little data
         short, long = (type(task)(dataclasses.replace(task.config, horizon=count)) for count in (steps, 2 * steps))
-        assert [short.begins(index, 4) for index in (0, 1)] == [True, False]
+        equal(
+            "whether batches 0 and 1 begin new sequences", [short.begins(index, 4) for index in (0, 1)], [True, False]
+        )
         two = [short.draw(Stream(0, TRAIN), index, 4).inputs for index in (0, 1)]
-        assert torch.equal(torch.cat(two, 1), long.draw(Stream(0, TRAIN), 0, 4).inputs)
+        same("two windows after one another", torch.cat(two, 1), long.draw(Stream(0, TRAIN), 0, 4).inputs)
         for stream in (VALIDATION, TEST):
             first = short.draw(Stream(0, stream), 0, 64).inputs.unflatten(0, (short.runs(64), -1))[0]
-            assert torch.equal(first[:2].flatten(0, 1), long.draw(Stream(0, stream), 0, 64).inputs[0])
+            same(
+                "two windows after one another", first[:2].flatten(0, 1), long.draw(Stream(0, stream), 0, 64).inputs[0]
+            )
 
     def test_a_carried_task_has_all_rows_in_every_batch(self) -> None:
         """States belong to rows; a batch of an evaluation holds as many windows of each of its sequences."""
@@ -152,8 +181,10 @@ class TaskSuite:
         if not isinstance(task, CarriedTask):
             return
         for size in (1, 4, 10):
-            assert all(len(task.draw(Stream(0, TRAIN), index, size).inputs) == size for index in range(3))
+            drawn = [len(task.draw(Stream(0, TRAIN), index, size).inputs) for index in range(3)]
+            equal(f"sequences of training batches 0 to 2 of {size}", drawn, [size] * 3)
             for stream in (VALIDATION, TEST):
                 held = len(task.draw(Stream(0, stream), 0, size).inputs)
-                assert 1 <= task.runs(size) <= held <= size
-                assert held % task.runs(size) == 0
+                runs = task.runs(size)
+                assert 1 <= runs <= held <= size, f"{stream}, {size} windows: runs {runs}, drawn {held}"
+                equal("windows of an evaluation beyond whole sequences", held % task.runs(size), 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -13,8 +11,8 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.canonical import to_dict
 from memsweep.models.deep.unit import OnlineUnit, State, Unit, before
+from memsweep.testing.checks import differing, equal, of_generator, plain_config, same
 
 REPLICAS, BATCH, HORIZON, WIDTH = 2, 3, 6, 4
 
@@ -55,23 +53,20 @@ class UnitSuite:
         return torch.from_numpy(rng.standard_normal((REPLICAS, BATCH, HORIZON, unit.features)))
 
     def test_config_is_documented_and_plain(self) -> None:
-        config = self.build().config
-        assert all(field.metadata.get("doc") for field in dataclasses.fields(config))
-        json.dumps(to_dict(config), allow_nan=False)
+        plain_config(self.build().config)
 
     def test_every_weight_has_a_role_and_its_shape(self) -> None:
         unit, initial = self.build(), self.build().initial(HORIZON, np.random.default_rng(0))
         sizes = {"width": unit.width, "feature": unit.features}
-        assert initial.keys() == unit.roles().keys()
+        equal("names of the weights (roles says what is expected)", initial.keys(), unit.roles().keys())
         for name, role in unit.roles().items():  # an axis of the unit's own has the same size in all weights
             for axis, size in zip(role.axes, initial[name].shape, strict=True):
                 assert sizes.setdefault(axis, size) == size, f"{name} has {size} along its axis {axis}"
-        assert all(weight.dtype == np.float64 for weight in initial.values())
+        equal("kinds of the initial weights", {str(weight.dtype) for weight in initial.values()}, {"float64"})
 
     def test_initial_weights_are_a_function_of_the_generator(self) -> None:
         first, again, other = (self.build().initial(HORIZON, np.random.default_rng(seed)) for seed in (0, 0, 1))
-        assert all(np.array_equal(first[name], again[name]) for name in first)
-        assert any(not np.array_equal(first[name], other[name]) for name in first)
+        of_generator(first, again, other)
 
     def test_gradients_are_finite_and_reach_every_weight(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
@@ -88,26 +83,38 @@ class UnitSuite:
         for run in (unit.run, partial(run_by_steps, unit)):
             weights, x_NBTF = self.live_weights(unit), self.inputs(unit).requires_grad_()
             answers = run(weights, x_NBTF)
-            assert answers.shape == x_NBTF.shape
-            assert answers.dtype == x_NBTF.dtype
+            equal("shape of the answers", answers.shape, x_NBTF.shape)
+            equal("kind of the answers", answers.dtype, x_NBTF.dtype)
             found = torch.autograd.grad(answers, [*weights.values(), x_NBTF], some(answers))
             outcomes.append([answers, *found])
         for result, expected in zip(*outcomes, strict=True):
-            torch.testing.assert_close(result, expected, rtol=1e-10, atol=1e-10)
+            same(
+                "answers, or gradients by weights and inputs, expected by steps",
+                result,
+                expected,
+                rtol=1e-10,
+                atol=1e-10,
+            )
 
     def test_replicas_and_sequences_do_not_mix(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         weights = self.weights(unit)
         alone = unit.run({name: weight[1:] for name, weight in weights.items()}, x_NBTF[1:, 2:])
-        torch.testing.assert_close(unit.run(weights, x_NBTF)[1:, 2:], alone, rtol=1e-12, atol=1e-12)
+        same(
+            "answers of a replica and sequence beside others, expected as alone",
+            unit.run(weights, x_NBTF)[1:, 2:],
+            alone,
+            rtol=1e-12,
+            atol=1e-12,
+        )
 
     def test_causality(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         weights, changed = self.weights(unit), x_NBTF.clone()
         changed[:, :, 4:] += 1.0
         first, second = unit.run(weights, x_NBTF), unit.run(weights, changed)
-        assert torch.equal(first[:, :, :4], second[:, :, :4])
-        assert not torch.allclose(first[:, :, 4:], second[:, :, 4:])
+        same("answers before the step from which inputs are others", first[:, :, :4], second[:, :, :4])
+        differing("answers from step 4 on, whose inputs are others", second[:, :, 4:], first[:, :, 4:])
 
 
 class OnlineUnitSuite(UnitSuite):
@@ -115,7 +122,7 @@ class OnlineUnitSuite(UnitSuite):
 
     def build(self) -> OnlineUnit:
         unit = super().build()
-        assert isinstance(unit, OnlineUnit)
+        assert isinstance(unit, OnlineUnit), f"expected an OnlineUnit, got {type(unit).__name__}"
         return unit
 
     def live_parts(self, unit: OnlineUnit) -> dict[str, Tensor]:
@@ -125,9 +132,11 @@ class OnlineUnitSuite(UnitSuite):
     def test_parts_have_a_row_for_every_state(self) -> None:
         unit = self.build()
         parts = unit.parts(self.weights(unit))
-        assert set(parts) == unit.part_names
-        assert unit.forgetting <= unit.part_names
-        assert all(part.shape[:2] == (REPLICAS, unit.width) for part in parts.values())
+        equal("names of the parts (part_names says what is expected)", set(parts), unit.part_names)
+        beyond = unit.forgetting - unit.part_names
+        assert not beyond, f"forgetting: expected names among part_names, got {sorted(beyond)} besides"
+        for name, part in parts.items():
+            equal(f"first axes of the part {name}", tuple(part.shape[:2]), (REPLICAS, unit.width))
 
     def test_states_are_steps_one_after_the_other(self) -> None:
         """Values, and gradients by all parts and inputs: backpropagation through time."""
@@ -135,27 +144,49 @@ class OnlineUnitSuite(UnitSuite):
         for run in (unit.states, lambda parts, x_NBTF: stepped(unit, parts, x_NBTF)):
             parts, x_NBTF = self.live_parts(unit), self.inputs(unit).requires_grad_()
             states = run(parts, x_NBTF)
-            assert states.shape == (REPLICAS, BATCH, HORIZON, unit.width)
+            equal("shape of the states", states.shape, (REPLICAS, BATCH, HORIZON, unit.width))
             outer = some(states)
             outcomes.append([states, *torch.autograd.grad(states, [*parts.values(), x_NBTF], outer)])
         for result, expected in zip(*outcomes, strict=True):
-            torch.testing.assert_close(result, expected, rtol=1e-12, atol=1e-12)
+            same(
+                "answers, or gradients by weights and inputs, expected by steps",
+                result,
+                expected,
+                rtol=1e-12,
+                atol=1e-12,
+            )
 
     def test_all_steps_at_once_are_the_states(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         parts = self.live_parts(unit)
         states = unit.states(parts, x_NBTF)
-        torch.testing.assert_close(unit.advance(parts, x_NBTF, before(states)), states, rtol=1e-12, atol=1e-12)
+        same(
+            "all steps at once, expected as the states",
+            unit.advance(parts, x_NBTF, before(states)),
+            states,
+            rtol=1e-12,
+            atol=1e-12,
+        )
 
     def test_slope_is_the_diagonal_of_the_jacobian(self) -> None:
         unit, x_NBTF, states, parts = self.step()
         slope = unit.slope(parts, x_NBTF, states)
-        assert slope.shape == states.shape
-        assert slope.dtype == states.dtype
+        equal("shape of slope", slope.shape, states.shape)
+        equal("kind of slope", slope.dtype, states.dtype)
         jacobian = state_jacobian(unit, parts, x_NBTF, states)
-        torch.testing.assert_close(slope, jacobian.diagonal(dim1=-2, dim2=-1), rtol=1e-12, atol=1e-12)
+        same(
+            "slope, expected as the diagonal of autograd's Jacobian",
+            slope,
+            jacobian.diagonal(dim1=-2, dim2=-1),
+            rtol=1e-12,
+            atol=1e-12,
+        )
         off_diagonal = jacobian - torch.diag_embed(jacobian.diagonal(dim1=-2, dim2=-1))
-        assert bool((off_diagonal == 0).all()) == unit.elementwise
+        equal(
+            "whether the Jacobian of a step is diagonal (elementwise says what is expected)",
+            bool((off_diagonal == 0).all()),
+            unit.elementwise,
+        )
 
     def test_a_state_feels_its_own_row_of_every_part(self) -> None:
         """``immediate`` is the derivative by that row, and there is no other."""
@@ -165,13 +196,19 @@ class OnlineUnitSuite(UnitSuite):
         x_S1F, state_S1M = x_NBTF.flatten(0, 1), states.flatten(0, 1)
         answer = unit.advance(single, x_S1F[:, None], state_S1M[:, None])[:, 0, 0]
         result = unit.immediate(parts, x_NBTF[:, :, 0], states[:, :, 0])
-        assert set(result) == unit.part_names
+        equal("names of immediate's derivatives (part_names says what is expected)", set(result), unit.part_names)
         for name, part in single.items():
-            assert result[name].shape == (REPLICAS, BATCH, *part.shape[1:])
-            assert result[name].dtype == answer.dtype
+            equal("shape of an immediate derivative", result[name].shape, (REPLICAS, BATCH, *part.shape[1:]))
+            equal("kind of an immediate derivative", result[name].dtype, answer.dtype)
             own = torch.stack([derivative(answer[:, row], part) for row in range(unit.width)], 1)
             diagonal = own.diagonal(dim1=1, dim2=2).movedim(-1, 1)
-            torch.testing.assert_close(result[name].flatten(0, 1), diagonal, rtol=1e-12, atol=1e-12)
+            same(
+                "immediate derivative, expected by autograd",
+                result[name].flatten(0, 1),
+                diagonal,
+                rtol=1e-12,
+                atol=1e-12,
+            )
             off = ~torch.eye(unit.width, dtype=torch.bool)
             assert bool((own[:, off] == 0).all()), f"a state feels another one's row of {name}"
 
@@ -180,10 +217,16 @@ class OnlineUnitSuite(UnitSuite):
         unit, x_NBTF, states, parts = self.step()
         x_NBTF, states = x_NBTF.requires_grad_(), states.detach().requires_grad_()
         whole, cut = (unit.advance(parts, x_NBTF, states, recurrent) for recurrent in (True, False))
-        assert torch.equal(whole, cut)
+        same("outputs from no states", whole, cut)
         outer = some(whole)
         by_input, expected = (torch.autograd.grad(value, x_NBTF, outer, retain_graph=True)[0] for value in (cut, whole))
-        torch.testing.assert_close(by_input, expected, rtol=1e-12, atol=1e-12)
+        same(
+            "gradient by the input with a cut recurrence, expected as without",
+            by_input,
+            expected,
+            rtol=1e-12,
+            atol=1e-12,
+        )
         at_rest = unit.advance(parts, x_NBTF, torch.zeros_like(states))
         live = [*parts.values(), states]
         reached = torch.autograd.grad(cut, live, outer, allow_unused=True)
@@ -195,8 +238,9 @@ class OnlineUnitSuite(UnitSuite):
             if silent(rest):
                 assert silent(gradient), f"a gradient reaches {name} through the recurrent connection"
                 held.add(name)
-        assert "before" in held
-        assert held - {"before"} <= unit.forgetting  # what acts through the state alone is inside the recurrence
+        assert "before" in held, f"what multiplies the states before: expected them among it, got {sorted(held)}"
+        beyond = held - {"before"} - unit.forgetting  # what acts through the state alone is inside the recurrence
+        assert not beyond, f"what acts through the state alone: {sorted(beyond)} besides what forgetting names"
 
     def test_answers_know_their_own_step_alone(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
@@ -204,7 +248,13 @@ class OnlineUnitSuite(UnitSuite):
         states = unit.states(unit.parts(weights), x_NBTF)
         answers = unit.answers(weights, states, x_NBTF)
         one = unit.answers(weights, states[:, :, 2:3], x_NBTF[:, :, 2:3])
-        torch.testing.assert_close(answers[:, :, 2:3], one, rtol=1e-12, atol=1e-12)
+        same(
+            "answers of a step among others, expected as of the step alone",
+            answers[:, :, 2:3],
+            one,
+            rtol=1e-12,
+            atol=1e-12,
+        )
 
     def test_eigenvalues_are_those_of_a_step_near_rest(self) -> None:
         unit = self.build()
@@ -218,8 +268,8 @@ class OnlineUnitSuite(UnitSuite):
         jacobian = state_jacobian(unit, parts, torch.zeros_like(inputs), nearly)[:, 0, 0]
         expected = torch.linalg.eigvals(jacobian)
         distance = (result.to(expected.dtype).unsqueeze(-1) - expected.unsqueeze(-2)).abs()
-        assert float(distance.amin(-1).max()) < 1e-7
-        assert float(distance.amin(-2).max()) < 1e-7
+        most = max(float(distance.amin(axis).max()) for axis in (-1, -2))
+        assert most < 1e-7, f"eigenvalues: expected those of a step's Jacobian within 1e-7, got {most:.2g} off"
 
     def step(self) -> tuple[OnlineUnit, Tensor, Tensor, dict[str, Tensor]]:
         """A unit, the input of one step ``[N, B, 1, F]``, states before it ``[N, B, 1, M]``, and parts."""

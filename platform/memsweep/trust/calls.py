@@ -80,13 +80,13 @@ def calls_of(sections: Any, settings: str = "") -> dict[str, Call]:
 def in_workspace(path: Path) -> bool:
     """Whether a file, or what a link leads to, lies in the workspace.
 
-    Of a home folder, or one above it, only the files in it and in its search_spaces/ count: all else that a person
-    ever fetched lies below it.
+    Of a home folder, or one above it, only the files in it, in its search_spaces/ and in the rooms there count: all
+    else that a person ever fetched lies below it.
     """
     root, home = _workspace(), Path(os.path.expanduser("~")).resolve()
     if not path.is_relative_to(root) or _INSTALLED.intersection(path.parts):
         return False
-    return not home.is_relative_to(root) or path.parent in (root, root / builtin.STUDIES)
+    return not home.is_relative_to(root) or path.parent == root or root / builtin.STUDIES in path.parents[:2]
 
 
 def _workspace() -> Path:

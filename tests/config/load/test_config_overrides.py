@@ -192,6 +192,29 @@ def test_studies_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pyte
         study_files.find("mien", tmp_path)
 
 
+def test_studies_in_rooms_are_found_by_their_plain_names(tmp_path: Path) -> None:
+    place = tmp_path / "it's" / "search_spaces"
+    for name, text in {
+        "one/first.yaml": BASE,
+        "two/second.yaml": "defaults: [first, quickstart, _self_]\ntraining: {steps: 7}\n",
+        "one/twice.yaml": BASE,
+        "two/twice.yaml": BASE,
+        "task/part.yaml": "horizon: 8",
+        "_parts/part.yaml": "horizon: 8",
+        "mine.yaml": BASE,
+    }.items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text(text)
+    own = [name for name, file in study_files.files(place.parent).items() if file.is_relative_to(place)]
+    assert own == ["mine", "first", "twice", "second"], "those in no room first; parts are no studies"
+    assert study_files.find("first", place.parent) == study_files.find("one/first", Path(place.parent))
+    assert load_study("second", workspace=place.parent).rows[0].training.steps == 7
+    with pytest.raises(ConfigError, match=r"2 studies of .* are named 'twice': one/twice.yaml, two/twice.yaml"):
+        load_study("twice", workspace=place.parent)
+    assert load_study("two/twice", workspace=place.parent).name == "twice"
+    assert study_files.find("quickstart.yaml", tmp_path) == study_files.find("start/quickstart", tmp_path)
+
+
 def test_a_study_cannot_read_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("MEMSWEEP_TEST_SECRET", "hidden")
     file = tmp_path / "search_spaces" / "leak.yaml"

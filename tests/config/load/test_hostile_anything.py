@@ -33,7 +33,7 @@ TREES = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(KEYS, inner, max_size=4)),
     max_leaves=12,
 )
-VALID: dict[str, Any] = yaml.safe_load((ROOT / "search_spaces" / "quickstart.yaml").read_text())
+VALID: dict[str, Any] = yaml.safe_load((ROOT / "search_spaces" / "start" / "quickstart.yaml").read_text())
 
 
 @st.composite

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from torch import Tensor
 
 from config_study import BASE, load, only, problems
@@ -100,6 +101,17 @@ def test_matched_is_the_default_and_changes_nothing(tmp_path: Path) -> None:
     )
 
 
+def test_what_a_study_of_tokens_leaves_out_is_the_protocols(tmp_path: Path) -> None:
+    default, network = only(load(tmp_path, BASE).rows), only(load(tmp_path, "protocol: tokens\n" + BASE).rows)
+    one, other = flatten(to_dict(default)), flatten(to_dict(network))
+    written = flatten(yaml.safe_load(BASE))
+    given = {path: value for path, value in flatten(PROTOCOLS["tokens"]).items() if path not in written}
+    assert given
+    assert {path: other[path] for path in given} == given
+    follows = {"training.amplitude_penalty"}  # where no weights are moved, there is none
+    assert {path for path in other if other[path] != one[path]} <= given.keys() | follows
+
+
 def test_what_the_study_and_the_command_line_say_wins(tmp_path: Path) -> None:
     text = (
         "protocol: published\n"
@@ -132,7 +144,7 @@ def test_a_protocol_is_chosen_like_any_other_setting(tmp_path: Path) -> None:
 
 def test_what_is_no_protocol_is_refused(tmp_path: Path) -> None:
     (told,) = problems(tmp_path, BASE, "protocol=publishd")
-    assert told == "protocol: must be one of matched, published, got \"publishd\" (did you mean 'published'?)."
+    assert told == "protocol: must be one of matched, published, tokens, got \"publishd\" (did you mean 'published'?)."
     (told,) = problems(tmp_path, "protocol: [published]\n" + BASE)
     assert told.startswith("protocol: must be one of")
     (told,) = problems(tmp_path, BASE, "protocol=published,matched")

@@ -15,12 +15,10 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load import study_files
 from memsweep.config.study_schema import study_schema
-from paths import ROOT
+from paths import ROOT, committed
 from sweeping import environment, memsweep
 
-PLACE = ROOT / "study.schema.json"  # where editors look for it: make env writes it, and git does not have it
-STUDIES = sorted((ROOT / "search_spaces").glob("*.yaml"))
-HEADER = "# yaml-language-server: $schema=../study.schema.json"
+STUDIES = sorted((ROOT / "search_spaces").rglob("*.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +41,22 @@ def test_the_schema_is_the_same_on_every_machine(check: Draft7Validator) -> None
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.stem)
-def test_every_study_fits_and_names_the_schema(check: Draft7Validator, study: Path) -> None:
-    text = study.read_text(encoding="utf-8")
-    assert text.splitlines()[0] == HEADER
-    assert (study.parent / HEADER.partition("=")[2]).resolve() == PLACE
-    assert "schema" not in study_files.description(text), "the line is for editors and describes nothing"
-    check.validate(written(text))
+def test_every_study_fits(check: Draft7Validator, study: Path) -> None:
+    check.validate(written(study.read_text(encoding="utf-8")))
+
+
+def test_a_line_for_editors_is_allowed_and_describes_nothing() -> None:
+    line = "# yaml-language-server: $schema=../study.schema.json\n"
+    assert study_files.description(f"{line}# A question?\ntask: x") == "A question?"
+
+
+def test_an_editor_finds_the_schema_of_every_study() -> None:
+    """By the settings in git: they name the file that ``make env`` writes, and every study."""
+    settings = json.loads((ROOT / ".vscode" / "settings.json").read_text("utf-8"))
+    assert ".vscode/settings.json" in committed()
+    ((name, patterns),) = settings["yaml.schemas"].items()
+    assert f"memsweep schema > {name}" in (ROOT / "Makefile").read_text("utf-8")
+    assert sorted(path for pattern in patterns for path in ROOT.glob(pattern)) == STUDIES
 
 
 @pytest.mark.parametrize(
@@ -102,7 +110,9 @@ def test_typical_mistakes_are_refused(check: Draft7Validator, text: str, key: st
 def test_own_tasks_of_a_workspace_are_in_its_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tasks").mkdir()
     (tmp_path / "tasks" / "halved.py").write_text(
-        (ROOT / "tasks" / "linear_functional.py").read_text().replace('"linear_functional"', '"linear_halved"')
+        (ROOT / "tasks" / "functionals" / "linear_functional.py")
+        .read_text()
+        .replace('"linear_functional"', '"linear_halved"')
     )
     try:
         assert main(["schema", "--workspace", str(tmp_path)]) == 0

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import noop
+from benchmarks.studies import noop
 from memsweep.commands import console
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.contents import analyse

@@ -56,7 +56,7 @@ def copied(tmp_path: Path) -> tuple[Path, Path]:
     """A copy of the package and a workspace with one of its tasks."""
     shutil.copytree(PACKAGE, tmp_path / "platform" / "memsweep", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "workspace" / "tasks").mkdir(parents=True)
-    shutil.copy(ROOT / "tasks" / "linear_functional.py", tmp_path / "workspace" / "tasks")
+    shutil.copy(ROOT / "tasks" / "functionals" / "linear_functional.py", tmp_path / "workspace" / "tasks")
     (tmp_path / "workspace" / "tasks" / "_helper.py").write_text("FACTOR = 2.0\n")
     return tmp_path / "platform", tmp_path / "workspace"
 

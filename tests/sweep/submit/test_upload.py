@@ -173,6 +173,15 @@ def test_code_from_outside_is_found_before_anything_is_sent(
     assert set(upload_of(workspace, "small").files) == {"search_spaces/small.yaml", "tasks/linked.py", "linked.py"}
 
 
+def test_a_study_in_a_room_takes_along_what_it_is_made_of(workspace: Path) -> None:
+    """The studies that it includes, of whatever room, and the parts beside it."""
+    write(workspace, {"search_spaces/mine/last.yaml": "defaults: [quickstart, first, task: parts, _self_]\n"})
+    write(workspace, {"search_spaces/other/first.yaml": BASE, "search_spaces/other/unused.yaml": OWN})
+    write(workspace, {"search_spaces/mine/task/parts.yaml": "horizon: 8"})
+    parts = {"search_spaces/mine/task/parts.yaml", "search_spaces/other/first.yaml"}
+    assert set(upload_of(workspace, "last").files) == {"search_spaces/mine/last.yaml", *parts}
+
+
 @pytest.mark.parametrize(
     ("lines", "files", "said"),
     [
@@ -221,7 +230,7 @@ def test_a_checkout_takes_along_what_its_installation_reads_and_no_more(tmp_path
         Selection(clone).add_installation(shipped)
     engine = packed(Upload(ROOT, {}, engine_files()), tmp_path)["memsweep"]
     assert {"trial.py", "cli/__init__.py", "recurrence/compiled/cpp/kernels.cpp", "report/page/page.js"} <= engine
-    assert {"builtin/tasks/digits.py", "builtin/search_spaces/quickstart.yaml"} <= engine
+    assert {"builtin/tasks/classification/digits.py", "builtin/search_spaces/start/quickstart.yaml"} <= engine
     whole = {
         path.relative_to(ENGINE).as_posix()
         for path in ENGINE.rglob("*")

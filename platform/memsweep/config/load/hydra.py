@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memsweep import builtin
 from memsweep.config.core.problems import show
 from memsweep.config.load.bounded import (
     MOST_LEVELS,
@@ -19,6 +18,7 @@ from memsweep.config.load.bounded import (
     check_size,
     read_yaml,
 )
+from memsweep.config.load.study_files import included_from
 from memsweep.errors import ConfigError
 
 
@@ -26,7 +26,7 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     """The composed study file as plain data, interpolations not yet resolved.
 
     Args:
-        path: the study file; Hydra's search path is its folder, then the built-in studies.
+        path: the study file; Hydra's search path is its folder, then the other folders of studies.
         groups: overrides that choose files of config groups.
 
     Raises:
@@ -40,9 +40,9 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
         _check_file(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
-            # a study may include built-in ones, after those of its own folder
-            also = f"hydra.searchpath=['file://{builtin.folder(builtin.STUDIES)}']"
-            composed = compose(config_name=path.stem, overrides=[*groups, also])
+            places = (str(folder).replace("'", r"\'") for folder in included_from(path))
+            also = ",".join(f"'file://{place}'" for place in places)
+            composed = compose(config_name=path.stem, overrides=[*groups, f"hydra.searchpath=[{also}]"])
         plain = OmegaConf.to_container(composed, resolve=False)
         written = {str(key): value for key, value in plain.items()} if isinstance(plain, dict) else {}
         check_references(written)

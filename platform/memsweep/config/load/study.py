@@ -179,10 +179,12 @@ def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
     texts, known = list[str](), set[str]()
     for trial in different.values():
         parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))
-        own = [text for kind, name in parts for text in registry.get(kind, name).problems_of_code(trial)]
+        own = [
+            sentence(kind, text) for kind, name in parts for text in registry.get(kind, name).problems_of_code(trial)
+        ]
         texts += [text for text in dict.fromkeys(own) if _NUMBER.sub("#", text) not in known]
         known |= {_NUMBER.sub("#", text) for text in own}
-    return [sentence("model", text) for text in texts]
+    return texts
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

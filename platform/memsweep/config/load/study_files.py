@@ -6,40 +6,70 @@ import os
 from pathlib import Path
 
 from memsweep import builtin
+from memsweep.config.core.reflect import keys
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, did_you_mean, listed
 from memsweep.gate import gated
 
 FOLDER = builtin.STUDIES
 EDITOR = "yaml-language-server:"
 """What a comment begins with that tells an editor the schema of the file."""
+_ROOMS = ("start", "memory", "tasks", "published", "cluster")
+"""The order in which built-in rooms are listed; one that is not named here comes after them."""
 _MOST_NAMED, _LONGEST = 50, 100
+_HERE = "the command line"
 
 
 def names(workspace: Path) -> list[str]:
-    """The built-in studies and those of a workspace, sorted: the YAML files (subfolders hold parts of studies)."""
-    return sorted({path.stem for folder in _folders(workspace) for path in folder.glob("*.yaml")})
+    """The built-in studies and those of a workspace, sorted."""
+    return sorted(files(workspace))
+
+
+def files(workspace: Path) -> dict[str, Path]:
+    """Name -> file of every study: those of a workspace, then the built-in ones, room by room, those in none first."""
+    found: dict[str, Path] = {}
+    for folder in _folders(workspace):
+        for path in sorted(_studies(folder), key=_place):
+            found.setdefault(path.stem, path)
+    return found
+
+
+def room(file: Path) -> str | None:
+    """The folder of ``search_spaces/`` that holds a study; None: it lies beside these folders, or elsewhere."""
+    return file.parent.name if file.parent.parent.name == FOLDER else None
 
 
 def find(study: str, workspace: Path) -> Path:
     """The file of a study.
 
     Args:
-        study: a name in the workspace's search_spaces/ or among the built-in studies, or the path of a YAML file.
+        study: a name in the workspace's search_spaces/ or among the built-in studies, whatever room it lies in, the
+            room and the name (``start/quickstart``), or the path of a YAML file.
         workspace: folder that may hold search_spaces/.
 
     Raises:
-        ConfigError: there is no such file; the message lists the studies that exist.
+        ConfigError: there is no such file, and the message lists the studies that exist; or several have the name.
     """
     if study.endswith((".yaml", ".yml")):
-        for path in (Path(study), workspace / study, *(folder / study for folder in _folders(workspace))):
+        for path in (Path(study), workspace / study):
             if os.path.isfile(path) and path.suffix == ".yaml":
                 return path.resolve()
-    elif study:
-        for folder in _folders(workspace):
-            if os.path.isfile(path := folder / f"{study}.yaml"):
-                return path.resolve()
+    for folder in _folders(workspace) if study else ():
+        found = [path for path in _studies(folder) if study.removesuffix(".yaml") in _words(path, folder)]
+        if len(found) > 1:
+            several = listed([path.relative_to(folder).as_posix() for path in found], _MOST_NAMED)
+            rule = f"{len(found)} studies of {folder} are named {study!r}: {several}. Give one of them another name"
+            raise ConfigError(
+                [f"{rule}, or say which with its room, such as {_words(found[-1], folder)[-1]!r}."], _HERE
+            )
+        if found:
+            return found[0].resolve()
+    raise _unknown(study, workspace)
+
+
+def _unknown(study: str, workspace: Path) -> ConfigError:
     known, shown = names(workspace), study if len(study) <= _LONGEST else f"{study[:_LONGEST]}..."
-    own, built_in = ([path.stem for path in sorted(each.glob("*.yaml"))] for each in _folders(workspace))
+    own, built_in = (sorted(path.stem for path in _studies(each)) for each in _folders(workspace))
     where = (workspace / FOLDER).resolve()
     there = f"Studies in {where}: {listed(own, _MOST_NAMED)}. " if own else f"There are no studies in {where}. "
     if where != builtin.folder(FOLDER):
@@ -50,26 +80,67 @@ def find(study: str, workspace: Path) -> Path:
             dict.fromkeys(str(folder.resolve()) for folder in (Path(), workspace, workspace / FOLDER))
         )
         known, there = [f"{name}.yaml" for name in known], f"Looked in {looked}."
-    raise ConfigError(
-        [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()],
-        "the command line",
+    return ConfigError(
+        [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], _HERE
     )
+
+
+def included_from(study: Path) -> list[Path]:
+    """Where the studies lie that a study may include, besides its own folder: rooms beside it, then the built-in ones.
+
+    Args:
+        study: its file.
+    """
+    own = study.parent.parent if room(study) else study.parent
+    beside = [own, *_rooms(own)] if own.name == FOLDER else []
+    return [folder for folder in dict.fromkeys((*beside, *_rooms(builtin.folder(FOLDER)))) if folder != study.parent]
+
+
+def included(study: Path) -> list[Path]:
+    """The files of the studies that the file of a study includes by name."""
+    from memsweep.config.load.bounded import read_yaml
+
+    written = read_yaml(study.read_text("utf-8"))
+    wanted = written.get("defaults") or [] if isinstance(written, dict) else []
+    plain = [each for each in wanted if isinstance(each, str)]
+    files = [folder / f"{name}.yaml" for name in plain for folder in (study.parent, *included_from(study))]
+    first = {path.name: path for path in reversed(files) if path.is_file()}
+    return list(reversed(first.values()))
 
 
 def replaced(workspace: Path) -> dict[str, Path]:
     """The built-in studies in whose place one of the workspace stands, with its file; equal files replace nothing."""
-    built_in = builtin.folder(FOLDER)
-    pairs = {path: built_in / path.name for path in sorted((workspace / FOLDER).glob("*.yaml"))}
+    own, built_in = ({path.stem: path for path in _studies(folder)} for folder in _folders(workspace))
     return {
-        own.stem: own.resolve()
-        for own, theirs in pairs.items()
-        if theirs.is_file() and own.read_bytes() != theirs.read_bytes()
+        name: file.resolve()
+        for name, file in sorted(own.items())
+        if name in built_in and file.read_bytes() != built_in[name].read_bytes()
     }
 
 
 def _folders(workspace: Path) -> tuple[Path, Path]:
     """Where studies lie, those of the workspace first."""
     return workspace / FOLDER, builtin.folder(FOLDER)
+
+
+def _rooms(folder: Path) -> list[Path]:
+    """The folders of studies in a folder. One that is named as a section of a trial holds parts of studies."""
+    return sorted(path for path in folder.glob("[!_.]*/") if path.is_dir() and path.name not in keys(TrialConfig))
+
+
+def _studies(folder: Path) -> list[Path]:
+    return [path for each in (folder, *_rooms(folder)) for path in sorted(each.glob("*.yaml")) if path.is_file()]
+
+
+def _words(path: Path, folder: Path) -> tuple[str, str]:
+    """What names a study: its file's name, and the same after its room."""
+    return path.stem, path.relative_to(folder).as_posix().removesuffix(".yaml")
+
+
+def _place(path: Path) -> tuple[bool, int, str]:
+    """Orders the studies of a folder."""
+    name = room(path) or ""
+    return name != "", _ROOMS.index(name) if name in _ROOMS else len(_ROOMS), path.as_posix()
 
 
 def description(text: str) -> str:

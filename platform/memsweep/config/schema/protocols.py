@@ -4,8 +4,11 @@
 the study leaves out the value of the named preset instead of the schema's default. What the study writes, and what the
 command line overrides, wins.
 
-- ``matched`` (the default) is the schema itself: every width trained alike for a stability-aware fit, all seeds at
-  once, no trial dependent on another.
+- ``matched`` (the default) is the schema itself, for memory of functionals: every width trained alike for a
+  stability-aware fit, all seeds at once, no trial dependent on another.
+- ``tokens`` is for networks on symbols, text or images, judged by loss and accuracy. Their state of least loss is kept
+  as it is, modes are not merged, and no weights are moved unless the study names balls. float32, gradients clipped at
+  1, validation every 100 steps.
 - ``published`` is how the public code of arXiv 2305.19190 trained and measured, as far as settings can say it. A fixed
   set of 128 000 sequences in batches of 512, 250 steps an epoch, at most 1000 epochs; AdamW at 0.01 without decay,
   a tenth of the rate whenever the validation loss has not fallen for more than ten epochs; gradients clipped at 0.5; a
@@ -34,6 +37,17 @@ _EPOCH: Final = 250  # steps: 128 000 sequences in batches of 512
 
 PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
     MATCHED: {},
+    "tokens": {
+        "training": {
+            "clip": 1.0,
+            "merge_redundant": False,
+            "validate_every": 100,
+            "validation_size": 256,
+            "select": "loss",
+            "dtype": "float32",
+        },
+        "perturbation": {"balls": [], "test_size": 512},
+    },
     "published": {
         _MODEL: {"discretization": "euler", "initialization": "published"},
         "training": {

@@ -9,6 +9,7 @@ class ListItem(TypedDict):
     """One thing that a study may name."""
 
     name: Annotated[str, "as a study writes it"]
+    room: Annotated[str | None, "of a study: the folder of search_spaces/ that holds it; null where it is in none"]
     description: Annotated[str, "what it is, in a sentence"]
 
 
@@ -16,7 +17,7 @@ class ListDocument(TypedDict):
     """``memsweep list``."""
 
     what: Annotated[str, "tasks, models, parameterizations, units, rules, measures or studies"]
-    items: Annotated[list[ListItem], "in the order of their names"]
+    items: Annotated[list[ListItem], "in the order of their names; studies room by room"]
 
 
 class FieldItem(TypedDict):

@@ -23,8 +23,8 @@ FAR_STEP = 0.3
 BUDGETS = {"cpu": 16 << 20, "cuda": 1 << 30}
 """Bytes of tensors that a slice may hold, by type of device.
 
-On a processor, a slice should stay in the cache: ``benchmarks/budget.py`` measures the shortest time between 8 and 32
-MiB, and twice that time at 64 MiB for linear models of width 64. The budget of a GPU was not measured.
+On a processor, a slice should stay in the cache: ``benchmarks/perturbation/budget.py`` measures the shortest time
+between 8 and 32 MiB, and twice that time at 64 MiB for linear models of width 64. The budget of a GPU was not measured.
 """
 
 Loss = Callable[[Tensor], Tensor]

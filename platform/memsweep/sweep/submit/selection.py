@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
+from memsweep.config.load.study_files import included
 from memsweep.data.folder import DATA_VARIABLE, DataFolderConfig
 from memsweep.sweep.planning.fingerprint import data_files
 from memsweep.sweep.submit.code import code_below, located, with_imported
@@ -88,9 +89,12 @@ class Selection:
                 self.files[each.relative_to(self.root).as_posix()] = real
 
     def add_study(self, study: Path) -> None:
-        """A study's file, with the parts in the folders beside it that it may be composed of."""
+        """A study's file, with the studies that it includes and the parts in the folders beside it."""
         self.add(study, "the study")
-        if study.parent != self.root / builtin.STUDIES:
+        for other in included(study):
+            if other.resolve().is_relative_to(self.root) and not other.is_relative_to(builtin.folder(builtin.STUDIES)):
+                self.add_study(other)
+        if self.root / builtin.STUDIES not in study.parents[:2]:
             return
         for part in sorted(study.parent.glob("[!.]*/**/*.yaml")):
             if not part.resolve().is_relative_to(self.root):

@@ -1,0 +1,107 @@
+"""A module of a user: its training step in memsweep, against a plain loop and against the same cell as a model.
+
+Two tables, a row of ``plain_module.json`` each:
+
+- ``loop``: a training step of the model ``module`` over that of a loop with torch.optim over the same seeds.
+- ``model``: the same step over that of a registered model with the same cell, which computes all seeds at once.
+
+Weights, batch and precision are the same on both sides; no sequences are drawn in what is timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+
+from benchmarks import harness
+from benchmarks.harness import Options, Row
+from benchmarks.steps.product import ENDLESS, Pack
+from memsweep import registry
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.models.base import Signature
+from memsweep.models.module.anatomy import build_module
+
+NETS: Final = "tests/support/nets"
+MODULES: Final[dict[str, dict[str, Any]]] = {
+    "minGRU": {"factory": f"{NETS}/min_gru.py:MinGRU"},
+    "selective SSM": {"factory": f"{NETS}/selective_ssm.py:SelectiveSSM", "width_argument": "d_model"},
+    "transformer": {"factory": f"{NETS}/transformer.py:Transformer"},
+    "nn.GRU": {"factory": f"{NETS}/torch_rnn.py:gru"},
+    "nn.LSTM": {"factory": f"{NETS}/torch_rnn.py:lstm"},
+}
+PLAIN_STACK: Final = {"mixing": "none", "norm": "none", "residual": False}
+CELLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
+    "nn.RNN": ({"factory": f"{NETS}/torch_rnn.py:rnn"}, {"name": "vanilla_rnn", "initialization": "published"}),
+    "nn.GRU": (MODULES["nn.GRU"], {"name": "residual_stack", "unit": {"name": "gru"}, **PLAIN_STACK}),
+}
+
+
+def trial(model: dict[str, Any], seeds: int, quick: bool) -> TrialConfig:
+    """A trial that is only timed: 64 steps, batches of 64, float32."""
+    training = {"seeds": seeds, "steps": ENDLESS, "batch_size": 4 if quick else 64, "dtype": "float32"}
+    return trial_from_dict(
+        {
+            "task": {"name": "linear_functional", "horizon": 6 if quick else 64},
+            "model": model,
+            "training": training | {"clip": 0.0, "schedule": "constant", "amplitude_penalty": 0.0},
+            "perturbation": {"balls": []},
+        }
+    )
+
+
+def plain_loop(pack: Pack) -> Callable[[], None]:
+    """One step of torch.optim for each seed, one after the other, as a script does it."""
+    config, task, batch = pack.config, pack.task, pack.drawn
+    sizes = Signature(task.inputs, task.outputs, task.horizon)
+    modules = [build_module(config.model, sizes, seed).float() for seed in range(config.training.seeds)]
+    optimizers = [torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.0) for module in modules]
+    inputs = batch.inputs.float()
+    kept = type(batch)(inputs, batch.targets.float())
+
+    def step() -> None:
+        for module, optimizer in zip(modules, optimizers, strict=True):
+            optimizer.zero_grad()
+            task.loss(module(inputs).unsqueeze(0), kept).sum().backward()
+            optimizer.step()
+
+    return step
+
+
+def run(options: Options) -> None:
+    harness.one_thread()
+    registry.discover(harness.ROOT)
+    pairs, shortest = (2, 0.002) if options.quick else (harness.PAIRS, harness.SHORTEST)
+    width = 4 if options.quick else 32
+    rows: list[Row] = []
+    for name, fields in MODULES.items():
+        pack = Pack.of(trial({"name": "module", "width": width, **fields}, 3, options.quick))
+        row = {"table": "loop", "module": name, "width": width, "seeds": 3}
+        if options.wants(row):
+            sides = {"module": pack.step, "other": plain_loop(pack)}
+            rows.append(row | _compared(sides, pairs, shortest))
+    for name, (fields, model) in CELLS.items():
+        for wide, seeds in ((width, 1), (width, 5), (width // 4, 5)):
+            row = {"table": "model", "module": name, "width": wide, "seeds": seeds}
+            if not options.wants(row):
+                continue
+            same = {"features": wide} if model["name"] == "residual_stack" else {}
+            packs = [
+                Pack.of(trial({"width": wide, **each}, seeds, options.quick))
+                for each in ({"name": "module", **fields}, {**model, **same})
+            ]
+            sides = {"module": packs[0].step, "other": packs[1].step}
+            rows.append(row | _compared(sides, pairs, shortest))
+    harness.publish("plain_module", {"horizon": 6 if options.quick else 64, "dtype": "float32"}, rows, options)
+
+
+def _compared(sides: dict[str, Callable[[], None]], pairs: int, shortest: float) -> Row:
+    times = harness.alternate(sides, pairs=pairs, shortest=shortest)
+    return {
+        "milliseconds": 1e3 * harness.median(times["module"]),
+        "other": 1e3 * harness.median(times["other"]),
+        "ratio": harness.ratio(times["module"], times["other"]),
+        "pairs": pairs,
+    }

@@ -1,0 +1,204 @@
+"""The contract of a task, held before a study runs: sizes, and shapes and kinds of inputs, targets, loss and metrics.
+
+A few sequences are drawn, and outputs of zero are judged. A wrong shape would otherwise be torch's to tell, from the
+middle of a training; or nobody's, where it broadcasts. What a task raises while it draws is a trial's to tell: it may
+hold for some settings alone, and the other trials go on.
+
+Letters: N models, B batch, T time, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import multiprocessing
+import operator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memsweep import registry
+from memsweep.config.load.foreign import foreign_code
+from memsweep.errors import ModuleError
+from memsweep.streams import TEST, VALIDATION, Stream
+
+MODELS, SEQUENCES = 2, 3
+"""N and B of what is judged; different, so that no axis passes for another."""
+SECONDS = 5.0
+"""That the configs of one class may take; the rest of them is left to their trials."""
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a task was found to do.
+
+    Attributes:
+        problems: what is wrong, a sentence without a full stop each.
+        inputs: of a batch; None where there are problems, or nothing was drawn.
+    """
+
+    problems: tuple[str, ...] = ()
+    inputs: Tensor | None = None
+
+
+_taken = Counter[type]()
+"""Seconds by class of a task."""
+
+
+@functools.lru_cache(maxsize=4096)
+def contract(part: Any, config: Any) -> Contract:
+    """What a task does on a few sequences; the same class (of ``data.task.Task``) and config are looked at once.
+
+    A task of memsweep's own that reads files is left to its conformance suite: reading them can take seconds.
+    """
+    own = registry.is_own(part)
+    if (own and part.data_files(config)) or _taken[part] > SECONDS:
+        return Contract()
+    start = time.monotonic()
+    found = looked_at(part, config) if own else _apart(part, config)
+    _taken[part] += time.monotonic() - start  # type: ignore[assignment]
+    return found
+
+
+def _apart(part: Any, config: Any) -> Contract:
+    """The same in a copy of this process: code of others may end it, or hang. The trials tell that, one by one."""
+    if multiprocessing.current_process().daemon:  # which may have no copies
+        return Contract()
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def look() -> None:
+        torch.set_num_threads(1)  # other threads of this process are not in its copy
+        with contextlib.suppress(BaseException):
+            found = looked_at(part, config)
+            sender.send((found.problems, None if found.inputs is None else found.inputs.numpy()))
+
+    process = context.Process(target=look, daemon=True)
+    process.start()
+    sender.close()
+    try:
+        problems, inputs = receiver.recv() if receiver.poll(SECONDS) else ((), None)
+    except EOFError:
+        problems, inputs = (), None
+    finally:
+        process.kill()
+        process.join()
+    return Contract(problems, None if inputs is None else torch.from_numpy(inputs))
+
+
+def looked_at(part: Any, config: Any) -> Contract:
+    """``contract``, in this process."""
+    name, problems, batch = config.name, list[str](), None
+    with contextlib.suppress(ModuleError):
+        task = _called(f"the task {name!r}", lambda: part(config))
+        problems += [text for size in ("inputs", "outputs", "horizon") for text in _of_size(task, name, size)]
+        problems += _of_chance(name, _called(f"chance of the task {name!r}", task.chance))
+        for stream in () if problems else (VALIDATION, TEST):
+            draw = functools.partial(task.draw, Stream(0, stream), 0, SEQUENCES)
+            batch = _called(f"draw of the task {name!r}", draw)
+            problems += [*_of_batch(task, name, stream, batch)] or [*_of_judgement(task, name, batch)]
+            if problems:
+                break
+    return Contract(tuple(problems), None if problems or batch is None else batch.inputs)
+
+
+def _called(what: str, call: Callable[[], Any]) -> Any:
+    """What code of a task gives.
+
+    Raises:
+        ModuleError: it raised.
+    """
+    with foreign_code(lambda error: f"{what} failed: {error}. Correct its code"):
+        return call()
+
+
+def _of_size(task: Any, name: str, size: str) -> Iterator[str]:
+    value = _called(f"{size} of the task {name!r}", lambda: getattr(task, size))
+    try:
+        fits = not isinstance(value, bool) and operator.index(value) >= 1
+    except TypeError:
+        fits = False
+    if not fits:
+        yield f"{size} of the task {name!r} is {value!r}; it must be a whole number of at least 1"
+
+
+def _of_chance(name: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, float | int) or not math.isfinite(value) or value <= 0:
+        shown = _kind(value) if isinstance(value, Tensor) else repr(value)
+        yield (
+            f"chance of the task {name!r} gave {shown}; it must give a finite number above 0: the loss of the best "
+            "answer without an input, to which errors are relative"
+        )
+
+
+def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
+    """What is wrong with the inputs and targets of a batch."""
+    draw = f"draw of the task {name!r} for {SEQUENCES} sequences of the stream {stream!r} gave"
+    if not all(isinstance(getattr(batch, each, None), Tensor) for each in ("inputs", "targets")):
+        yield f"{draw} {_kind(batch)}; it must give a Batch of two tensors, inputs and targets"
+        return
+    inputs, targets = batch.inputs, batch.targets
+    # a task of finite data may have fewer sequences, and test sequences may be longer than those of training
+    rows, steps = (SEQUENCES, task.horizon) if inputs.ndim < 2 else inputs.shape[:2]
+    rows, steps = max(1, min(rows, SEQUENCES)), max(steps, task.horizon) if stream == TEST else task.horizon
+    numbers = inputs.is_floating_point()
+    if tuple(inputs.shape) != ((rows, steps, task.inputs) if numbers else (rows, steps)):
+        yield (
+            f"{draw} inputs {_kind(inputs)}; it must give numbers [{rows}, {steps}, {task.inputs}] (sequences, "
+            f"horizon, inputs), or symbols [{rows}, {steps}], whole numbers from 0 to {task.inputs - 1}"
+        )
+    elif not numbers and not -1 <= int(inputs.min()) <= int(inputs.max()) < task.inputs:
+        yield (
+            f"{draw} the symbols {int(inputs.min())} to {int(inputs.max())}; it must give 0 to {task.inputs - 1}, and "
+            "-1 behind the end of a sequence"
+        )
+    elif numbers and not torch.isfinite(inputs).all():
+        yield f"{draw} inputs with {int((~torch.isfinite(inputs)).sum())} numbers that are not finite; all must be"
+    if targets.ndim == 0 or len(targets) != rows:
+        yield f"{draw} targets {_kind(targets)}; their first axis must be that of the {rows} sequences"
+
+
+def _of_judgement(task: Any, name: str, batch: Any) -> Iterator[str]:
+    """What is wrong with the loss and the metrics of outputs of zero."""
+    shape = (MODELS, *batch.inputs.shape[:2], task.outputs)
+    outputs = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+    given = f"for outputs {list(shape)} (models, sequences, steps, outputs) and targets {_kind(batch.targets)}"
+    try:
+        loss = _called(f"loss of the task {name!r} {given}", lambda: task.loss(outputs, batch))
+        metrics = _called(f"metrics of the task {name!r} {given}", lambda: task.metrics(outputs.detach(), batch))
+    except ModuleError as error:
+        yield str(error)
+        return
+    if wrong := _of_value(f"loss of the task {name!r}", loss, given):
+        yield wrong
+    elif not loss.requires_grad:
+        yield f"no gradient goes through the loss of the task {name!r}; leave out detach, item, numpy and no_grad"
+    if not isinstance(metrics, dict) or tuple(metrics) != tuple(task.reports):
+        named = list(metrics) if isinstance(metrics, dict) else _kind(metrics)
+        yield f"metrics of the task {name!r} gave {named}; they must have the names in reports, {list(task.reports)}"
+        return
+    for key, value in metrics.items():
+        if wrong := _of_value(f"metric {key!r} of the task {name!r}", value, given):
+            yield wrong
+
+
+def _of_value(what: str, value: Any, given: str) -> str | None:
+    if isinstance(value, Tensor) and tuple(value.shape) == (MODELS,) and value.is_floating_point():
+        return None
+    return (
+        f"{what} is {_kind(value)} {given}; it must be [{MODELS}] of float64, a number for each model. Take the mean "
+        "over the sequences, and leave the axes before them"
+    )
+
+
+def _kind(value: Any) -> str:
+    """``[2, 3] of float64``; of what is no tensor, its type."""
+    if isinstance(value, Tensor):
+        return f"{list(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,0 +1,188 @@
+"""The contract of a task: what a study refuses before it starts, in numbers, and at what price."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from memsweep import registry
+from memsweep.cli import main
+from memsweep.config.load.study import load_study
+from memsweep.data.api import Batch, LinearFunctionalTask, Task
+from memsweep.data.contract import Contract, contract
+from memsweep.streams import TEST, Stream
+from paths import ROOT
+
+
+class Sum(Task):
+    """The running sum of white noise, without a fault."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """Its length."""
+
+        horizon: int = 7
+        name: ClassVar[str] = "sum"
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        inputs = torch.from_numpy(stream.generator(index).standard_normal((size, self.horizon, 1)))
+        return Batch(inputs, inputs.cumsum(1))
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs - batch.targets).square().mean((-1, -2, -3))
+
+    def chance(self) -> float:
+        return 4.0
+
+    def oracle(self, inputs: Tensor) -> Tensor:
+        return inputs.cumsum(1)
+
+
+def batch(inputs: Tensor, targets: Tensor | None = None) -> dict[str, Any]:
+    """A method ``draw`` that gives these."""
+    return {"draw": lambda self, stream, index, size: Batch(inputs, inputs if targets is None else targets)}
+
+
+def found(**members: Any) -> tuple[str, ...]:
+    """What is wrong with the task that has these members in place of its own."""
+    return contract(type("Changed", (Sum,), members), Sum.Config()).problems
+
+
+def squares(outputs: Tensor, batch: Batch) -> Tensor:
+    return (outputs - batch.targets).square()
+
+
+NUMBERS = torch.zeros(3, 7, 1, dtype=torch.float64)
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a loss for each sequence": (
+        {"loss": lambda self, outputs, batch: squares(outputs, batch).mean((-1, -2))},
+        "loss of the task 'sum' is [2, 3] of float64 for outputs [2, 3, 7, 1] (models, sequences, steps, outputs) and "
+        "targets [3, 7, 1] of float64; it must be [2] of float64, a number for each model",
+    ),
+    "one loss for all models": (
+        {"loss": lambda self, outputs, batch: squares(outputs, batch).mean()},
+        "loss of the task 'sum' is [] of float64 for outputs [2, 3, 7, 1]",
+    ),
+    "a loss that is no tensor": (
+        {"loss": lambda self, outputs, batch: squares(outputs, batch).mean().item()},
+        "is a value of type float for outputs",
+    ),
+    "a loss without a gradient": (
+        {"loss": lambda self, outputs, batch: squares(outputs.detach(), batch).mean((-1, -2, -3))},
+        "no gradient goes through the loss of the task 'sum'",
+    ),
+    "a loss that torch refuses": (
+        {"loss": lambda self, outputs, batch: (outputs @ batch.targets).mean((-1, -2, -3))},
+        "loss of the task 'sum' for outputs [2, 3, 7, 1] (models, sequences, steps, outputs) and targets [3, 7, 1] of "
+        "float64 failed: RuntimeError (test_contract.py, line ",
+    ),
+    "targets of other sequences": (
+        batch(NUMBERS, NUMBERS[1:]),
+        "gave targets [2, 7, 1] of float64; their first axis must be that of the 3 sequences",
+    ),
+    "inputs with time first": (
+        batch(NUMBERS.transpose(0, 1), NUMBERS),
+        "draw of the task 'sum' for 3 sequences of the stream 'validation' gave inputs [7, 3, 1] of float64; it must "
+        "give numbers [3, 7, 1] (sequences, horizon, inputs), or symbols [3, 7], whole numbers from 0 to 0",
+    ),
+    "inputs that are not finite": (batch(NUMBERS / 0), "inputs with 21 numbers that are not finite"),
+    "symbols beyond the last": (batch(torch.full((3, 7), 4)), "gave the symbols 4 to 4; it must give 0 to 0"),
+    "no batch": (
+        {"draw": lambda self, stream, index, size: NUMBERS},
+        "gave [3, 7, 1] of float64; it must give a Batch of two tensors",
+    ),
+    "no outputs": ({"outputs": 0}, "outputs of the task 'sum' is 0; it must be a whole number of at least 1"),
+    "a chance of nothing": ({"chance": lambda self: 0.0}, "chance of the task 'sum' gave 0.0; it must give a finite"),
+    "a metric that is not reported": (
+        {"metrics": lambda self, outputs, batch: {"accuracy": outputs.mean((-1, -2, -3))}},
+        "metrics of the task 'sum' gave ['accuracy']; they must have the names in reports, []",
+    ),
+    "a metric for each sequence": (
+        {"reports": ("hits",), "metrics": lambda self, outputs, batch: {"hits": outputs.mean((-1, -2))}},
+        "metric 'hits' of the task 'sum' is [2, 3] of float64",
+    ),
+    "test sequences of another kind": (
+        {"draw": lambda self, stream, index, size: Batch(NUMBERS[:, : 6 if stream.name == TEST else 7], NUMBERS)},
+        "of the stream 'test' gave inputs [3, 6, 1] of float64; it must give numbers [3, 7, 1]",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_is_wrong_is_said_in_numbers(what: str) -> None:
+    members, words = WRONG[what]
+    (told,) = found(**members)
+    assert words in told
+
+
+def test_a_task_in_order_has_no_problems() -> None:
+    assert found() == ()
+    assert found(**batch(torch.zeros(2, 7, 1, dtype=torch.float32))) == ()  # finite data, which the engine converts
+    assert found(inputs=5, **batch(torch.full((3, 7), 4), NUMBERS)) == ()
+
+
+@pytest.mark.parametrize("harm", ["raise KeyError('x')", "os._exit(3)", "os.abort()", "time.sleep(60)"])
+def test_what_a_draw_does_to_its_process_is_left_to_its_trial(monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
+    monkeypatch.setattr("memsweep.data.contract.SECONDS", 0.5)
+    harmful = type("Harmful", (Sum,), {"draw": lambda self, *about: exec(harm, {"os": os, "time": time})})
+    start = time.monotonic()
+    assert contract(harmful, Sum.Config()) == Contract()
+    assert contract(harmful, Sum.Config(horizon=8)) == Contract()
+    assert time.monotonic() - start < 20
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    registry.discover(ROOT)
+    (tmp_path / "tasks").mkdir()
+    text = (ROOT / "tasks" / "functionals" / "linear_functional.py").read_text()
+    for name, member in (("summed", "def loss(self, outputs, batch):\n        return outputs.sum(-1)"),
+                         ("unfair", "def chance(self):\n        return 0.0")):  # fmt: skip
+        changed = text.replace('"linear_functional"', f'"contract_{name}"')
+        (tmp_path / "tasks" / f"{name}.py").write_text(f"{changed}\n    {member}\n")
+    study = "task: {name: contract_summed, horizon: 9}\nmodel: {name: lru, width: 2}\n"
+    (tmp_path / "study.yaml").write_text(f"{study}grid: {{task.name: [contract_summed, contract_unfair]}}\n")
+    yield tmp_path
+    for name in ("contract_summed", "contract_unfair"):
+        registry._parts[registry.TASK].pop(name, None)
+
+
+@pytest.mark.parametrize("verb", ["plan", "sweep"])
+def test_a_study_is_refused_before_anything_starts_with_all_that_is_wrong(
+    workspace: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    results = workspace / "results"
+    words = [str(workspace / "study.yaml"), "--workspace", str(workspace), "--results", str(results)]
+    assert main([verb, *words]) == 2
+    told = capsys.readouterr().err
+    assert "2 problems" in told
+    assert "task: loss of the task 'contract_summed' is [2, 3, 9] of float64" in " ".join(told.split())
+    assert "task: chance of the task 'contract_unfair' gave 0.0" in " ".join(told.split())
+    assert not results.exists()
+
+
+def test_each_task_of_a_study_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quickstart has 120 trials of eight tasks: two small batches of each."""
+    contract.cache_clear()
+    drawn, draw = list[SimpleNamespace](), LinearFunctionalTask.draw
+
+    def counted(self: LinearFunctionalTask, stream: Stream, index: int, size: int) -> Batch:
+        drawn.append(SimpleNamespace(config=self.config, stream=stream.name, size=size))
+        return draw(self, stream, index, size)
+
+    monkeypatch.setattr(LinearFunctionalTask, "draw", counted)
+    sweep = load_study("quickstart", workspace=ROOT)
+    assert len(sweep.rows) == 120
+    tasks = {row.task for row in sweep.rows}
+    assert len(drawn) == 2 * len(tasks) == 16
+    assert math.prod(each.size for each in drawn) == 3**16
