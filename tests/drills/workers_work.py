@@ -1,4 +1,4 @@
-"""One worker of a crew of two: trains a trial on its part of every batch, and writes down the weights at every step."""
+"""One worker of a group of two: trains a trial on its part of every batch, and keeps the weights of every step."""
 
 from __future__ import annotations
 
