@@ -100,7 +100,7 @@ class Diagonal:
         self.collected.rows[0].addcmul_(grads.rows[at], states.rows[before])
 
     def gradient(self) -> Tensor:
-        """What was collected, in the matrix's shape."""
+        """The collected gradient, in the matrix's shape."""
         return self.collected.blocks[0].sum(1)
 
 

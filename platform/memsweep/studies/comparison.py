@@ -54,7 +54,7 @@ class Comparison:
 
     @property
     def answers(self) -> list[str]:
-        """What the comparison finds, and what is uncertain about it, in sentences."""
+        """The findings of the comparison and their uncertainty, in sentences."""
         return sentences(self._comparison)
 
     @property

@@ -1,4 +1,4 @@
-"""What a run says of itself, in sentences: commands print them, and Python shows or raises them."""
+"""Sentences in which a run speaks of itself: commands print them, and Python shows or raises them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def only_measured(plan: Plan) -> int:
 
 
 def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
-    """What a run is about to do, compared with the journal of the study; to be said before it does it."""
+    """Says what a run is about to do, compared with the journal of the study, before it does it."""
     from memsweep.sweep.store.journal import State
 
     plan, reuse = trials.plan, trials.reuse
@@ -87,7 +87,7 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Plac
 
 
 def stopped(ending: Ending) -> str:
-    """What stopped a run before its end, how many trials are left, and how to go on; empty where nothing did."""
+    """Says what stopped a run early, how many trials are left, and how to go on; empty where nothing did."""
     summary, left = ending.summary, counted(ending.left, "trial")
     kept = f"what is finished is kept. Run the same command again to go on, or: {ending.resume}"
     if summary.outage:

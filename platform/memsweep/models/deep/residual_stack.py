@@ -241,7 +241,7 @@ class ResidualStack(DeepModel, LinearModel):
         return kernel.squared_gradient(self.config, weights, inputs, targets, squares, live)
 
     def _compiled(self, inputs: Tensor) -> CompiledStack | None:
-        """What computes the whole stack; None where torch does. Neither batch nor replicas decide it."""
+        """The compiled stack; None where torch computes it. Neither batch nor replicas decide it."""
         plain = type(self.recurrence) is Recurrence and inputs.is_cpu and not inputs.requires_grad
         return CompiledStack.load(inputs.dtype) if plain and knows(self.config, inputs.shape[1]) else None
 

@@ -151,7 +151,7 @@ class LRU(LinearModel):
         return torch.exp(log_gamma(weights["nu"]))
 
     def _drive(self, weights: Weights) -> Tensor:
-        """What each mode gets of every input, and in the last column of the bias: gamma (B, b), ``[N..., M, I + 1]``.
+        """The weights of inputs, and in the last column of the bias, by mode: gamma (B, b), ``[N..., M, I + 1]``.
 
         The bias is one more input, which is always on.
         """

@@ -182,7 +182,7 @@ def checked_outputs(target: str, module: nn.Module, inputs: Tensor, outputs: int
 def _arguments(
     factory: Factory, sizes: Mapping[str, int | None], given: dict[str, Any], names: ArgumentNames
 ) -> dict[str, Any]:
-    """What a factory is called with: the sizes that it takes, and the given arguments."""
+    """The arguments of a factory's call: the sizes that it takes, and the given arguments."""
     try:
         parameters = dict(inspect.signature(factory.make).parameters)
     except (
@@ -232,7 +232,7 @@ def _arguments(
 def _without_width(
     target: str, parameters: Mapping[str, inspect.Parameter], known: Sequence[str], given: Collection[str]
 ) -> Iterator[str]:
-    """What to say of a factory that has no argument ``width``, a sentence each; and what else it lacks.
+    """The problems of a factory that has no argument ``width``, a sentence each; and what else it lacks.
 
     Args:
         target: as it was written.

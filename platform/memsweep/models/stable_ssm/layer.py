@@ -161,7 +161,7 @@ def _by_blocks(x_PTB: Tensor, kernel_PT: Tensor) -> Tensor:
 
 
 class _FromEarlier(torch.autograd.Function):
-    """What blocks of L steps answer to the blocks before them, from inputs ``[P, L, D, B]`` and K ``[P, D L]``."""
+    """The response of blocks of L steps to the blocks before them, from inputs ``[P, L, D, B]`` and K ``[P, D L]``."""
 
     @staticmethod
     def forward(ctx: Any, x_PLDB: Tensor, kernel_PT: Tensor) -> Tensor:

@@ -235,7 +235,7 @@ class StableSSM(LinearModel):
         return discretized(rate, frequency, weights[f"log_dt_l{layer}"])
 
     def _kernel(self, weights: Weights, layer: int, horizon: int) -> Tensor:
-        """What a layer's channels answer to an impulse before the activation: ``[N..., M, T]``."""
+        """The impulse response of a layer's channels before the activation: ``[N..., M, T]``."""
         eigenvalues, gain = self._modes(weights, layer)
         output = torch.complex(weights[f"output_re_l{layer}"], weights[f"output_im_l{layer}"])
         answers = kernel(output, eigenvalues, gain, horizon)

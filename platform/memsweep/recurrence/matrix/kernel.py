@@ -86,7 +86,7 @@ class CompiledMatrix(Kernel):
 
     @classmethod
     def named(cls, tensors: tuple[Tensor | None, ...]) -> dict[str, Tensor | None]:
-        """What is given, by its field."""
+        """The tensors that are given, by field."""
         return dict(zip(cls._given, tensors, strict=True))
 
 

@@ -122,11 +122,11 @@ class MatrixUnit(HeadsUnit):
         return functional.normalize(x_NBHTD, dim=-1) if self.delta else x_NBHTD
 
     def valued(self, value_NBHTD: Tensor) -> Tensor:
-        """What the state holds of the values; the values themselves by default."""
+        """The values as the state holds them; unchanged by default."""
         return value_NBHTD
 
     def read(self, answers_NBHTD: Tensor) -> Tensor:
-        """What a layer hears of the heads."""
+        """The output of the layer from the answers of its heads."""
         mean = answers_NBHTD.square().mean(-1, keepdim=True)
         return answers_NBHTD * torch.rsqrt(mean + _EPSILON) if self.normed else answers_NBHTD
 

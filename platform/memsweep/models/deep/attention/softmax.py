@@ -88,7 +88,7 @@ class AttentionUnit(HeadsUnit):
         return self.width * horizon  # half of the steps are still to come, and each is read twice
 
     def _mask(self, query_NBHTD: Tensor, now: State, before: int) -> Tensor | None:
-        """What is added to the exponents, ``[.., T, S]``; None: no more than the mask of causality."""
+        """The term added to the exponents, ``[.., T, S]``; None: no more than the mask of causality."""
         if not before and not self.config.forgetting:
             return None
         steps = query_NBHTD.shape[3]
