@@ -84,6 +84,7 @@ class Diagonal:
 
     def __init__(self, matrix_NM: Tensor, states: Steps) -> None:
         _, batch, _ = states.shape
+        # once for every sequence: a step is then one elementwise pass over two rows of equal length
         self.repeated = Steps.of(matrix_NM[:, None, None].expand(-1, batch, -1, -1), states)
         self.collected = Steps(torch.zeros_like(self.repeated.flat), self.repeated.shape)
 

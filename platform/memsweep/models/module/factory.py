@@ -300,7 +300,7 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
-    # a cached file of bytecode counts as fresh for a second, in which an edit of equal length would be lost
+    # Python compares cached bytecode by second and length: a quick edit of equal length would be missed
     sys.dont_write_bytecode = True
     try:
         return _attempt(name, target)

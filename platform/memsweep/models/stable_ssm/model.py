@@ -249,7 +249,7 @@ class StableSSM(LinearModel):
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         leading, flat = flattened(self, weights)
-        # channels before time and batch: convolutions and mixes are then plain matrix products
+        # channels stand before time and batch, so that convolutions and mixes are plain matrix products
         inputs_ITB = inputs.permute(2, 1, 0)
         x_NMTB = _mixed(flat["encoder_weight"], inputs_ITB.unsqueeze(0), flat["encoder_bias"])
         for layer in range(self.config.layers):

@@ -98,6 +98,7 @@ class _Run(torch.autograd.Function):
         assert value_XTV is not None
         assert start_XVK is not None
         answers_XTV = torch.empty_like(value_XTV, memory_format=torch.contiguous_format)
+        # for the way back a state of every chunk, from which the steps between are computed again; else the last alone
         kept = -(-value_XTV.shape[1] // CHUNK) if any(ctx.needs_input_grad) else 1
         states = start_XVK.new_empty(len(start_XVK), 1 + kept, *start_XVK.shape[1:])
         states[:, 0] = start_XVK

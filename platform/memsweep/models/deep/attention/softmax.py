@@ -95,5 +95,6 @@ class AttentionUnit(HeadsUnit):
         later = query_NBHTD.new_ones(steps, before + steps, dtype=torch.bool).triu(before + 1)
         if not self.config.forgetting:
             return torch.zeros_like(later, dtype=query_NBHTD.dtype).masked_fill(later, -torch.inf)
+        # the gates between two steps multiply: their logarithms' sum is a difference of running sums
         total = now["log_gate"].flatten(0, 1).cumsum(2)
         return (total[:, :, before:] - total.mT).masked_fill(later, -torch.inf)
