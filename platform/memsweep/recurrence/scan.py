@@ -102,6 +102,7 @@ def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0,
     sigma = activation_named(activation)
     models, width = drive_NBTM.shape[0], drive_NBTM.shape[-1]
     _require_fit(drive_NBTM, matrix, [[models, width], [models, width, width]])
+    # without an activation, leak and gain fold into the matrix, and states may be complex
     if sigma.is_linear:
         return _affine(drive_NBTM, matrix, sigma, leak, gain)
     if drive_NBTM.is_complex():

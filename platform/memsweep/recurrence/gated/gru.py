@@ -84,6 +84,7 @@ def gru_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM:
     )
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM, recalled_NM)
+    # the inputs of all steps in one large product, in place of a small one at every step
     tensors = (affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM, recalled_NM)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         series: Tensor = _GatedScan.apply(*tensors)

@@ -48,6 +48,7 @@ def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM
     )
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+    # the inputs of all steps in one large product, in place of a small one at every step
     series: Tensor = _Scan.apply(affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM)
     return series
 

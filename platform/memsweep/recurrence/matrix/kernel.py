@@ -57,6 +57,7 @@ class CompiledMatrix(Kernel):
             start_XVK: the state before the first step; None: zero.
             scale: s.
         """
+        # the kernel always starts from a state: zeros stand for none
         if start_XVK is None:
             start_XVK = value_XTV.new_zeros(len(value_XTV), value_XTV.shape[2], key_XTK.shape[2])
         found: tuple[Tensor, Tensor] = _Run.apply(

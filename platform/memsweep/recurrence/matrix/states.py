@@ -83,5 +83,6 @@ def generalised_delta(
         return generalised_in_chunks(
             scale * query_XTK, key_XTK, value_XTV, log_decay_XTK, read_XTK, erased_XTK, start_XVK
         )
+    # chunks need logarithms, whose sums do not underflow; one step after the other needs the factors themselves
     decay_XTK = log_decay_XTK.exp()
     return compiled.answers(query_XTK, key_XTK, value_XTV, decay_XTK, read_XTK, erased_XTK, start_XVK, scale)
