@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing side by side, a table, and a JSON file with the machine it was measured on.
+"""Parts that the benchmarks share: timing side by side, a table, and a JSON file with the machine it was measured on.
 
 A ratio is only worth something where both sides met the same machine. ``alternate`` therefore runs the sides in turn,
 A B A B ..., and the ratio is taken round by round; its median is what is quoted. Time is the CPU time of this process
@@ -38,7 +38,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for on the command line.
+    """The options of the command line.
 
     Attributes:
         quick: small sizes and few rounds, to show that a benchmark runs.

@@ -39,7 +39,7 @@ class Source:
     inverse: bool = False
 
     def lines(self, folder: Path) -> Iterator[tuple[str, str, str, str]]:
-        """What, ours, against, ratio."""
+        """The rows of the summary: what is measured, our number, the other number, the ratio."""
         path = folder / f"{self.file}.json"
         if not path.is_file():
             return

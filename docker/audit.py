@@ -29,7 +29,7 @@ _SECURITY = re.compile(r"^Inst (\S+) \[([^\]]*)\] \((\S+) [^)]*-[Ss]ecurity[:/ ]
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found about some packages.
+    """The findings about some packages.
 
     Attributes:
         what: the packages.
@@ -55,7 +55,7 @@ class Audit:
 
 
 def read_pip_audit(out: str, err: str) -> Audit:
-    """What pip-audit says in JSON, and on standard error when it fails."""
+    """Reads pip-audit's answer: JSON, and standard error when it fails."""
     what = "Python packages"
     try:
         found = json.loads(out)["dependencies"]
@@ -75,7 +75,7 @@ def read_pip_audit(out: str, err: str) -> Audit:
 
 
 def read_apt(code: int, out: str, err: str) -> Audit:
-    """What apt would upgrade in the image, and how that ended."""
+    """Reads which packages apt would upgrade in the image, and how apt ended."""
     what = "Debian packages of the image"
     installed = len(re.findall(r"^installed ", out, re.MULTILINE))
     if code != 0 or not installed or " upgraded, " not in out:

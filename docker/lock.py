@@ -32,7 +32,7 @@ PYPI["PIP_CONFIG_FILE"] = os.devnull  # what pip asks without any setting
 TOOLS = {"audit": "pip-audit==2.10.1", "swift": "swift==2.38.3"}
 PYTHONS = ("3.11", "3.12", "3.13")
 Package = dict[str, Any]
-"""What pip reports of a file that it would install."""
+"""A file that pip would install, as pip reports it."""
 
 
 def wheels_for(machine: str, python: str) -> list[str]:

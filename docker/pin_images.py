@@ -91,7 +91,7 @@ def digest(image: Image) -> str:
 
 
 def _get(address: str, headers: Mapping[str, str]) -> tuple[bytes, str | None]:
-    """What is there, and the digest that the registry says it has."""
+    """Gets the content at an address, and the digest that the registry gives for it."""
     with urllib.request.urlopen(urllib.request.Request(address, headers=dict(headers)), timeout=_SECONDS) as answer:
         body: bytes = answer.read(_LONGEST)
         return body, answer.headers.get("Docker-Content-Digest")

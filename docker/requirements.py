@@ -1,4 +1,4 @@
-"""What is installed, part by part: so that a change of the engine leaves the layers of the image's packages alone.
+"""Requirements, part by part: a change of the engine leaves the layers of the image's packages alone.
 
 ``requirements.py list pip|torch|cluster|dev`` prints a section of ``requirements.lock``, for ``pip install
 --require-hashes --no-deps``; ``requirements.py check-files LOCK REPORT`` compares what pip says that it has installed

@@ -1,4 +1,4 @@
-"""What every test stands on: a quiet environment, one thread per process, and an answer to "is a browser here?".
+"""The ground of every test: a quiet environment, one thread per process, and an answer to "is a browser here?".
 
 A test that needs something from the system carries the marker of that name (``browser``, ``containers``,
 ``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
@@ -178,12 +178,12 @@ _CACHES = {
     ".ruff_cache",
     "__pycache__",
 }
-"""What programs may leave where a test may leave nothing: matplotlib makes its .config."""
+"""Traces that programs may leave where a test may leave nothing: matplotlib makes its .config."""
 _AROUND: pytest.StashKey[set[str]] = pytest.StashKey()
 
 
 def _around(root: Path) -> set[str]:
-    """What lies at the top of the file system, in HOME and in the checkout, but for caches."""
+    """The entries at the top of the file system, in HOME and in the checkout, but for caches."""
     found = [entry for place in ("/", _HOME, root) for entry in os.scandir(place)]
     return {entry.path for entry in found if entry.name not in _CACHES}
 
@@ -261,7 +261,7 @@ def every_value_once(cases: Sequence[set[Hashable]]) -> set[int]:
 
 
 def values_of(case: pytest.Function) -> set[Hashable]:
-    """What each of a case's parametrizations and parametrized fixtures gives it."""
+    """The values from each of a case's parametrizations and parametrized fixtures."""
     rest, values = dict(case.callspec.params), set[Hashable]()
     for marker in case.iter_markers("parametrize"):
         names = re.findall(r"\w+", marker.args[0]) if isinstance(marker.args[0], str) else marker.args[0]

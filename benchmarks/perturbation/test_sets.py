@@ -66,7 +66,7 @@ def run(options: Options) -> None:
 
 
 def _trained(config: TrialConfig) -> dict[int, Trained]:
-    """What training made of each seed."""
+    """The trained weights of each seed."""
     pack = trial.train_replicas([config])
     return {one.seed: one for _, _, ensemble in pack.ensembles for one in ensemble.replicas.values()}
 

@@ -82,7 +82,7 @@ def _config(model: dict[str, Any], quick: bool, **training: Any) -> TrialConfig:
 
 
 def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
-    """What the usual search found of the worst error, for one seed and the recurrent weights."""
+    """The worst error that the usual search found, for one seed and the recurrent weights."""
     config = _config({"width": 2 if quick else 8, **model}, quick, seeds=1, steps=4 if quick else 400)
     trained = trial.train_replicas([config])
     ((_, _, pack),) = trained.ensembles

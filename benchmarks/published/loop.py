@@ -91,7 +91,7 @@ class PublishedLoop(nn.Module):
         return self.readout(torch.cat(states[1:], 1))
 
     def _decay(self, state: Tensor) -> Tensor:
-        """What the linear part takes away from the states in a unit of time."""
+        """The amount that the linear part takes from the states in a unit of time."""
         rates = relu(self.rates)
         if self.basis is None:
             return state * rates

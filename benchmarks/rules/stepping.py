@@ -104,7 +104,7 @@ def refusal(rule: str, model: DeepModel) -> str | None:
 
 @dataclass(frozen=True)
 class _Past:
-    """What a layer keeps of the steps before: states ``[N, B, M]``, and traces ``[N, B, M, ...]`` by part."""
+    """The steps before, as a layer keeps them: states ``[N, B, M]``, and traces ``[N, B, M, ...]`` by part."""
 
     states: Tensor
     traces: dict[str, Tensor]
@@ -124,7 +124,7 @@ class Stepping(Batched):
         self._averaged = 0
 
     def copy(self) -> Stepping:
-        """What goes on from here without moving this one: no tensor is ever changed in its place."""
+        """A copy that goes on from here without moving this one: no tensor is ever changed in its place."""
         found = Stepping(self.rule)
         found._pasts, found._sum, found._averaged = dict(self._pasts), self._sum, self._averaged
         return found

@@ -1,4 +1,4 @@
-"""What a trial costs in MLflow: the time of the client and of the servers, one run at a time and several at once."""
+"""The cost of a trial in MLflow: time of the client and of the servers, one run at a time and several at once."""
 
 from __future__ import annotations
 

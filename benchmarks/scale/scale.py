@@ -32,7 +32,7 @@ LARGE = (1000, 10_000)
 
 @dataclass(frozen=True)
 class _Servers:
-    """What the processes of the measurements need to know."""
+    """The settings that the processes of the measurements need."""
 
     bucket: str
     database: str

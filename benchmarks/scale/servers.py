@@ -156,7 +156,7 @@ def tests_module(name: str) -> ModuleType:
 
 
 def missing() -> list[str]:
-    """What has to be installed first, in words; empty where all is there."""
+    """Names what has to be installed first, in words; empty where all is there."""
     needs = {
         "Swift (make ci-deps)": (SWIFT / "swift-proxy-server").exists(),
         "PostgreSQL (Debian's package postgresql)": any(Path("/usr/lib/postgresql").glob("*/bin/initdb")),

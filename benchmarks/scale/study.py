@@ -162,7 +162,7 @@ def _sizes(place: Location) -> Row:
 
 
 def opened(trials: int, results: str, folder: str) -> Row:
-    """What one waits for who comes back to the stored study: seconds of each step, each in this one process."""
+    """The wait of a reader who comes back to the stored study: seconds of each step, all in this process."""
     study, overrides = study_of(trials, Path(folder))
     rows = identified(load_study(study, overrides, ROOT))
     place = Location.at(results)

@@ -22,7 +22,7 @@ HORIZON, HEADS = 256, 32
 SIZES = (8, 32, 128)
 DECAYS = ("none", "head", "key")
 PLAIN, DELTA, GENERAL = "nothing", "the key's", "generalised"
-"""What a step erases."""
+"""The share that a step erases."""
 COMPILED, CHUNKS, COPY = "compiled", "chunks", "copy"
 
 

@@ -1,4 +1,4 @@
-"""What share of the core's measured peak the kernels reach.
+"""The share of the core's measured peak that the kernels reach.
 
 The peak is measured in the same run: products of large matrices in float64 and float32, and a copy of 256 MiB. A
 kernel's work is counted by formula (``Work``), from the arithmetic of its mathematics, a fused multiply and add as two

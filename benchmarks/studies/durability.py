@@ -1,4 +1,4 @@
-"""What it costs to lose nothing: studies with and without the parts that are only there for that.
+"""The cost of losing nothing: studies with and without the parts that are only there for that.
 
 Switched off, on the other side of each pair: syncing files to the disk, the journal, the hashes in records, the lease,
 checkpoints. What stays on both sides because there is no product without it: tables, records, plan. Tracking and the

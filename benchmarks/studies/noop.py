@@ -47,7 +47,7 @@ def invented(configs: Sequence[TrialConfig], options: RunOptions) -> list[TrialR
 
 
 def no_work(job: PackJob, progress: Progress) -> PackReport:
-    """What a worker does with a job of this study: all of its duties, with invented results."""
+    """Does a worker's part in a job of this study: all of its duties, with invented results."""
     return execute_pack(job, progress, invented)
 
 

@@ -1,4 +1,4 @@
-"""What a person waits for at the command line: CPU seconds (user and system) of whole commands, each a process.
+"""The wait at the command line: CPU seconds (user and system) of whole commands, each a process.
 
 A command that starts processes counts with all of them. The report is that of a study whose trials do nothing.
 """

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Whole:
-    """What a study took.
+    """The time and memory that a study took.
 
     Attributes:
         trials, jobs: rows of the grid, and the packs that they ran in.

@@ -1,4 +1,4 @@
-"""What must not be written down: the values of secret variables, and the credentials in addresses.
+"""Secrets that must not be written down: the values of secret variables, and the credentials in addresses.
 
 The path of a web address may hold a token (``https://host/api/TOKEN``), and nothing tells it from a harmless path. So
 no path of a web address that comes from a setting is shown, but for one that is too short for a token (``/mlflow``).

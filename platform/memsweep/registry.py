@@ -143,7 +143,7 @@ def _without_fields(part: type) -> type:
 
 
 def _problem(kind: str, part: Any) -> str | None:
-    """What a class lacks to be a part of this kind, and what to write: the end of a sentence. None: nothing."""
+    """Says what a class lacks to be a part of this kind, and what to write: the end of a sentence. None: nothing."""
     module, base_name = _BASES[kind]
     base = getattr(importlib.import_module(module), base_name)
     if not isinstance(part, type) or not issubclass(part, base):

@@ -55,7 +55,7 @@ class Target(nn.Module):
         # Left in training mode: dropout is 0, and torch's fast path for evaluation would read the mask as yes and no.
 
     def mask(self, steps: int) -> Tensor:
-        """What is added to the attention scores: ``[T, T]``, 0 at s <= t, minus infinity at s > t."""
+        """The mask added to the attention scores: ``[T, T]``, 0 at s <= t, minus infinity at s > t."""
         return torch.full((steps, steps), -torch.inf, dtype=torch.float64).triu(1)
 
     @torch.no_grad()

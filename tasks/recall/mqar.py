@@ -94,7 +94,7 @@ class MQAR(MarkedSequences):
         return read_BT, asked_BT
 
     def _told(self, rng: np.random.Generator, keys_BP: np.ndarray, values_BP: np.ndarray) -> np.ndarray:
-        """What is read before the queries, two symbols to a slot; updates change ``values_BP``."""
+        """The symbols before the queries, two to a slot; updates change ``values_BP``."""
         values, updates = self.outputs, self.config.updates
         told_BS2 = np.stack([keys_BP, values + values_BP], -1)
         if updates:

@@ -1,4 +1,4 @@
-"""What the checks measure, against what is known in closed form."""
+"""The checks' measurements against values that are known in closed form."""
 
 from __future__ import annotations
 

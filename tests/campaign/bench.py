@@ -30,7 +30,7 @@ _HEALTH = {  # faster than ours of deploy/health.env: a campaign waits for many 
 
 
 class Bench:
-    """What rounds stand on; a context manager.
+    """The ground of the rounds; a context manager.
 
     Args:
         folder: of servers and logs.
@@ -60,7 +60,7 @@ class Bench:
         return scenarios(tuple(stores), hosts=not missing())
 
     def lacks(self) -> list[str]:
-        """What is missing here, and leaves kinds of faults out; one sentence each."""
+        """Says what is missing here and which kinds of faults that leaves out; one sentence each."""
         return [
             text
             for absent, text in (

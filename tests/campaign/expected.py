@@ -1,4 +1,4 @@
-"""What a study must hold in the end: the same as one that nothing has hit, but for what its faults may change.
+"""The content of a study in the end: the same as one that nothing has hit, but for what its faults may change.
 
 Where a fault makes a trial of a search fail that runs alone, its suggestion has failed. The search goes on without its
 result, as docs/search.md says, and so with other suggestions than an undisturbed one. It is held against a search in
@@ -25,7 +25,7 @@ from tests.campaign.scenarios import Scenario
 from tests.campaign.site import Site
 
 _FAILED = re.compile(r"search, round [^\r\n]* failed")
-"""What the progress of a search says, as soon as a suggestion of it has failed."""
+"""A line in the progress of a search, as soon as one of its suggestions has failed."""
 
 
 class Failure(NamedTuple):
@@ -95,7 +95,7 @@ def planned(place: Location) -> frozenset[str]:
 
 
 class References:
-    """What each study gives when nothing happens to it, computed once.
+    """The undisturbed results of each study, computed once.
 
     Args:
         folder: where they are computed, and stay.
@@ -128,7 +128,7 @@ def _sweep(site: Site) -> None:
 
 
 def difference(site: Site, references: References) -> str:
-    """What a study that is done has or lacks; empty where it holds the sound results of its reference and no others.
+    """Says what a finished study has too much or lacks; empty where its results are the sound ones of its reference.
 
     The trial of a failed suggestion may lack its result. Where a suggestion failed and the round that said so was lost,
     its later result counts; then trials of the search that went on without it are stored, too, and are in no plan.

@@ -204,7 +204,7 @@ SORTS: dict[str, tuple[Sort, float]] = {
     "verbs repeated verbatim": (verbatim.repeated, 0.2),
     "full standard outputs": (full_output.full_output, 0.2),
 }
-"""What is tried, and how often beside the others."""
+"""The inputs to try, and how often each beside the others."""
 
 
 def run(number: int, count: int, only: str = "") -> tuple[dict[str, int], list[str]]:

@@ -1,4 +1,4 @@
-"""What came of every round: one line of JSON each in a file that several campaigns may write to, and its table."""
+"""The outcome of every round: one line of JSON each in a file that several campaigns may write to, and its table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Injection:
 
 @dataclass
 class Entry:
-    """What came of a round, or of a handful of hostile inputs.
+    """The outcome of a round, or of a handful of hostile inputs.
 
     Attributes:
         seed, number: of the round.
@@ -74,7 +74,7 @@ def read(paths: Iterable[Path]) -> list[Entry]:
 
 @dataclass(frozen=True)
 class Row:
-    """What all injections of a kind came to: a row of the table, which can be read again and added to others.
+    """The sum over all injections of a kind: a row of the table, which can be read again and added to others.
 
     Attributes:
         injected, lost, rerun: their sums.

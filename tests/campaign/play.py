@@ -28,7 +28,7 @@ TRIES = 6
 UNFELT = 12.0
 """Seconds for which a fault goes on that nothing has met yet."""
 _CODES = (0, 1, 2, 3, 4, 130)
-"""What a command that was not killed may end with."""
+"""The exit codes of a command that was not killed."""
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*.*")
 """One traceback, with the line that names the error; those that go through the task's file are its failure's."""

@@ -52,7 +52,7 @@ class Round:
         return f"round {self.number} ({self.scenario}): {'; then '.join(stages)}"
 
     def as_json(self) -> dict[str, Any]:
-        """What ``of_json`` makes the same round of."""
+        """The JSON from which ``of_json`` makes the same round."""
         return asdict(self)
 
     @classmethod
@@ -135,7 +135,7 @@ class _Hand:
         return found
 
     def live(self, kinds: list[Kind], scenario: Scenario, chosen: list[Kind]) -> list[Kind]:
-        """What hits one command, in its order: what passes, at most one that ends it."""
+        """The faults that hit one command, in order: what passes, at most one that ends it."""
         head = chosen[0] if chosen else self.least(kinds)
         if head.alone:
             return [head]

@@ -1,4 +1,4 @@
-"""What a round runs: a study of seconds, a storage, an MLflow, with Ray or in one process."""
+"""The scenario of a round: a study of seconds, a storage, an MLflow, with Ray or in one process."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ TRACKINGS = ("sqlite", "server")
 
 @dataclass(frozen=True)
 class Scenario:
-    """What a round runs, and where.
+    """The study, storage and place of a round.
 
     Attributes:
         study: a key of STUDIES.
@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def words(self) -> list[str]:
-        """What a command needs beside its verb and the study's name."""
+        """The words of a command beside its verb and the study's name."""
         return ["--address", "auto"] if self.hosts else ["--ray" if self.ray else "--inline"]
 
     @property

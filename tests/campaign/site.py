@@ -233,7 +233,7 @@ class Site:
             self.process.wait(timeout=60)
 
     def left(self) -> list[str]:
-        """What runs of a command that has ended, but for Ray's two agents, which touch nothing of the study's."""
+        """Processes that outlive their command, but for Ray's two agents, which touch nothing of the study's."""
         return [name for pid in self.processes() if (name := title(pid)) and "Agent" not in name]
 
     def parts(self, word: str) -> list[int]:

@@ -53,7 +53,7 @@ def _quiet_afterwards() -> Iterator[None]:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[argparse.Namespace]:
-    """What reaches the commands that run studies, which are not run here."""
+    """Records the arguments of commands that run studies, which are not run here."""
     arrived: list[argparse.Namespace] = []
 
     def take(args: argparse.Namespace) -> Answer:

@@ -1,4 +1,4 @@
-"""What a terminal of 80 columns shows: no line is wider, whatever a study or a task says of itself."""
+"""Terminals of 80 columns: no line is wider, whatever a study or a task says of itself."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "describe": ("training",),
     "audit": ("lru",),
 }
-"""What a command needs besides its name; the others need a study."""
+"""The words that a command needs besides its name; the others need a study."""
 
 FULL = OSError(errno.ENOSPC, "No space left on device")
 ENDS: list[tuple[BaseException, Exit, str]] = [

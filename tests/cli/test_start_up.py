@@ -1,4 +1,4 @@
-"""What a person waits for at the command line: lists and refusals import no library that computes."""
+"""Start-up of the command line: lists and refusals import no library that computes."""
 
 from __future__ import annotations
 

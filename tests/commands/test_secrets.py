@@ -1,4 +1,4 @@
-"""What is secret stays out of messages, failures and commands; the sweeps are in test_secrets_drills.py."""
+"""Secrets stay out of messages, failures and commands; the sweeps are in test_secrets_drills.py."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def kubectl() -> str:
 
 @cache
 def built(folder: Path) -> tuple[Document, ...]:
-    """What ``kubectl kustomize`` makes of a folder; no cluster is asked."""
+    """The manifests that ``kubectl kustomize`` makes of a folder; no cluster is asked."""
     done = subprocess.run([kubectl(), "kustomize", str(folder)], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert not done.stderr, f"kustomize warns: {done.stderr}"

@@ -134,7 +134,7 @@ def pod_templates(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, An
 
 
 def problems(document: dict[str, Any]) -> list[str]:
-    """What a cluster would refuse in a manifest, or drop without a word."""
+    """The parts of a manifest that a cluster would refuse, or drop without a word."""
     validator = kuberay().get((document.get("apiVersion", ""), document.get("kind", "")))
     if validator is None:
         return list(_core(document))

@@ -58,7 +58,7 @@ print(json.dumps({"runs": counted, "parents": len(runs) - len(children), "open":
 
 @dataclass(frozen=True)
 class Fault:
-    """What was broken, the results that were whole then, and the seconds that it cost."""
+    """The broken part, the results that were whole then, and the seconds that it cost."""
 
     kind: str
     whole: dict[str, int]
@@ -67,7 +67,7 @@ class Fault:
 
 
 def outcome(results: Path) -> Outcome:
-    """What a sweep left below a folder."""
+    """The outcome of a sweep below a folder."""
     return Outcome.of(SimpleNamespace(store=Store(results / STUDY)))  # type: ignore[arg-type]  # it reads the store alone
 
 
@@ -221,7 +221,7 @@ def strangers_are_refused(cluster: Cluster) -> None:
 
 
 def nothing_is_bound_beyond_loopback(cluster: Cluster) -> None:
-    """What the engine publishes is published on 127.0.0.1; with a rig, all that listens where it publishes."""
+    """The engine publishes on 127.0.0.1 alone; with a rig, so does all that listens where it publishes."""
     published = 0
     for service in ("postgres", "s3", "mlflow", "ray-head", "ray-worker"):
         for name in cluster.containers(service):

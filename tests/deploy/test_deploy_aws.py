@@ -41,7 +41,7 @@ def foundation() -> dict[str, Any]:
 
 
 def checked(config: dict[str, Any]) -> dict[str, Any]:
-    """What Ray's launcher makes of a file before it asks Amazon anything."""
+    """The file as Ray's launcher reads it before it asks Amazon anything."""
     from ray.autoscaler._private.util import prepare_config, validate_config
 
     whole = prepare_config(copy.deepcopy(config))

@@ -1,4 +1,4 @@
-"""What the manifests start, started: MLflow with the very command and environment of its deployment."""
+"""The manifests' command, started: MLflow with the very command and environment of its deployment."""
 
 from __future__ import annotations
 

@@ -234,7 +234,7 @@ def test_every_reference_leads_somewhere(name: str) -> None:
 
 
 def _node_environment(name: str, container: Document) -> dict[str, str]:
-    """What a Ray node gets: names, and the values of what is no secret."""
+    """The environment of a Ray node: names, and the values of what is no secret."""
     given = {}
     for source in container["envFrom"]:
         if reference := source.get("configMapRef"):

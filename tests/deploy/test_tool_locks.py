@@ -1,4 +1,4 @@
-"""What make installs beside the environment, it installs with hashes alone."""
+"""Tools that make installs beside the environment: with hashes alone."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_pip_refuses_what_a_lock_does_not_know(tmp_path: Path) -> None:
 
 
 def test_make_installs_nothing_by_name_alone() -> None:
-    """What pip gets from an index has a hash, but for the editable engine, and torch, which is checked afterwards."""
+    """All that pip gets from an index has a hash, but for the editable engine, and torch, checked afterwards."""
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     installs = re.findall(r"(?:\$\(PIP\)|-m pip)[^;|&]* install ([^;|&]*)", recipe)
     assert len(installs) >= 6

@@ -47,15 +47,15 @@ class RayHead:
 
     @property
     def client(self) -> dict[str, str]:
-        """What a person's shell has who may use it."""
+        """The environment of a shell whose user may use it."""
         return {"RAY_AUTH_TOKEN": self.token} if self.token else {}
 
     def get(self, path: str) -> str:
-        """What the job server tells at a path."""
+        """The answer of the job server at a path."""
         return self._ask("GET", path)
 
     def stop(self, job: str) -> None:
-        """What ``ray job stop`` asks for, without the seconds that it takes to start."""
+        """Asks for what ``ray job stop`` asks for, without the seconds that it takes to start."""
         self._ask("POST", f"/api/jobs/{job}/stop")
 
     def _ask(self, method: str, path: str) -> str:

@@ -33,7 +33,7 @@ Blow = Callable[[Drill, Process], None]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the study gives when nothing happens to it."""
+    """The results of the study when nothing happens to it."""
     drill = Drill.make(tmp_path_factory.mktemp("undisturbed") / "drill", study_text(HORIZONS))
     ended = drill.command("sweep", STUDY, "--ray")
     assert ended.returncode == 0, ended.stdout + ended.stderr

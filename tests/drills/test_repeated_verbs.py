@@ -123,11 +123,11 @@ def workspace(folder: Path, verb: Verb) -> Path:
 
 
 _WASTE = (".set-aside", "/.report-", "/.partial", "__pycache__")
-"""What a killed command may leave until later ones sweep it away."""
+"""Traces that a killed command may leave until later ones sweep them away."""
 
 
 def left(folder: Path) -> dict[str, object]:
-    """What a person has in the end: files by name, tables and pages by content, results and runs in MLflow."""
+    """A person's state in the end: files by name, tables and pages by content, results and runs in MLflow."""
     kept: dict[str, object] = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()

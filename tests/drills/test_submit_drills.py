@@ -34,7 +34,7 @@ SECRETS = {
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the study gives on this machine, when nothing happens to it."""
+    """The results of the study on this machine, when nothing happens to it."""
     drill = Drill.make(tmp_path_factory.mktemp("undisturbed") / "drill", study_text(HORIZONS))
     ended = drill.command("sweep", STUDY, "--inline")
     assert ended.returncode == 0, ended.stdout + ended.stderr

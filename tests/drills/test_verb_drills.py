@@ -1,4 +1,4 @@
-"""What is done with a study after its code has changed."""
+"""Verbs on a study whose code has changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that are processes of their own: a crew that sums up gradients, and Ray Train's teams inside of a sweep."""
+"""Workers that are processes: a group that sums up gradients, and Ray Train's groups inside of a sweep."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import crew_work
 import pandas as pd
 import pytest
 import torch
+import workers_work
 
 import engine
 from drill_study import CHECKPOINT_EVERY, STEPS, STUDY, Asked, Drill, Outcome, kill, study_text
@@ -25,9 +25,9 @@ LONG = [6000, 6100]
 """Horizons by which the planner takes every trial's length for minutes, so that each is a pack; they are short."""
 
 
-def crew(folder: Path, activation: str, how: str = "whole") -> list[int]:
-    """Exit statuses of the two workers of a crew."""
-    words = [sys.executable, str(Path(crew_work.__file__))]
+def group(folder: Path, activation: str, how: str = "whole") -> list[int]:
+    """Exit statuses of the two workers of a group."""
+    words = [sys.executable, str(Path(workers_work.__file__))]
     env = environment(Path(engine.__file__).parent, OMP_NUM_THREADS="1")
     both = [subprocess.Popen([*words, str(rank), str(folder), activation, how], env=env) for rank in (0, 1)]
     try:
@@ -46,11 +46,11 @@ def test_a_crew_has_at_every_step_the_bits_of_one_process_that_computes_all_part
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    (whole,) = run_pack([crew_work.config("linear")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone)))
-    assert crew(together, "linear") == [0, 0]
-    assert len(states(alone)) == crew_work.TRAINING["steps"] - 1
+    (whole,) = run_pack([workers_work.config("linear")], RunOptions(shards=2, checkpoint=workers_work.Kept(alone)))
+    assert group(together, "linear") == [0, 0]
+    assert len(states(alone)) == workers_work.TRAINING["steps"] - 1
     assert states(together) == states(alone)  # one writer, and every step's weights are the same
-    for name, table in crew_work.results(together, "linear").tables.items():
+    for name, table in workers_work.results(together, "linear").tables.items():
         pd.testing.assert_frame_equal(table, whole.tables[name], check_exact=True)
 
 
@@ -58,15 +58,15 @@ def test_a_crew_goes_on_from_the_checkpoint_of_its_first(tmp_path: Path) -> None
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    run_pack([crew_work.config("tanh")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone)))
-    assert 0 not in crew(together, "tanh", "cut off")  # the second ends when the first is gone
+    run_pack([workers_work.config("tanh")], RunOptions(shards=2, checkpoint=workers_work.Kept(alone)))
+    assert 0 not in group(together, "tanh", "cut off")  # the second ends when the first is gone
     assert len(states(together)) == 4
-    assert crew(together, "tanh") == [0, 0]
+    assert group(together, "tanh") == [0, 0]
     assert states(together) == states(alone)
 
 
 def test_workers_that_drift_apart_all_end(tmp_path: Path) -> None:
-    assert crew(tmp_path, "tanh", "apart") == [0, 0]
+    assert group(tmp_path, "tanh", "apart") == [0, 0]
     for rank in (0, 1):
         assert "do not hold the same weights" in (tmp_path / f"apart.{rank}").read_text()
 
@@ -85,8 +85,8 @@ def test_a_crew_on_gpus_has_the_bits_of_one_gpu_that_computes_all_parts(tmp_path
     alone, together = tmp_path / "alone", tmp_path / "together"
     alone.mkdir()
     together.mkdir()
-    run_pack([crew_work.config("tanh")], RunOptions(shards=2, checkpoint=crew_work.Kept(alone), device="cuda"))
-    assert crew(together, "tanh", how) == [0, 0]
+    run_pack([workers_work.config("tanh")], RunOptions(shards=2, checkpoint=workers_work.Kept(alone), device="cuda"))
+    assert group(together, "tanh", how) == [0, 0]
     assert states(together) == states(alone)
 
 

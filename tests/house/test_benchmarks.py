@@ -136,7 +136,7 @@ def test_another_model_is_no_baseline(model, fields):
 
 
 def test_a_packs_step_is_the_training_loops_step():
-    """What is timed is what a sweep does: the same weights after some steps as from the training loop, bit for bit."""
+    """The benchmark times a sweep's work: the same weights after some steps as from the training loop, bit for bit."""
     from dataclasses import replace
 
     from memsweep.learning.loop import train

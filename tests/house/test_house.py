@@ -1,4 +1,4 @@
-"""What must hold of the project as a whole: a light command line, pinned packages, and Python's own ``platform``."""
+"""Properties of the project as a whole: a light command line, pinned packages, and Python's own ``platform``."""
 
 from __future__ import annotations
 

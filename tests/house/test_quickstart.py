@@ -60,7 +60,7 @@ def test_the_slopes_are_near_the_calibration(recurrent: pd.DataFrame) -> None:
 
 
 def test_enough_replicas_fit_their_target(quickstart: tuple[Path, CompletedProcess[str]]) -> None:
-    """What does not fit is left out of the slopes, and a slope needs four widths at four horizons."""
+    """Replicas that do not fit are left out of the slopes, and a slope needs four widths at four horizons."""
     radii = pd.read_csv(quickstart[0] / "radii.csv")
     one = radii[(radii["ball"] == "recurrent") & (radii["threshold"] == 0.01)]
     assert len(one) == 120 * 5

@@ -95,7 +95,7 @@ def _plain(words: list[str]) -> list[str]:
 
 
 def memsweep_arguments(words: list[str]) -> list[str] | None:
-    """What follows ``memsweep`` or ``python -m memsweep``; None for another command."""
+    """The words after ``memsweep`` or ``python -m memsweep``; None for another command."""
     if Path(words[0]).name == "memsweep":
         return words[1:]
     if Path(words[0]).name.startswith("python") and words[1:3] == ["-m", "memsweep"]:

@@ -42,7 +42,7 @@ STUDIES = names(ROOT)
 
 @pytest.fixture(scope="module")
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SweepConfig]]:
-    """What gives a study of the repository, read once, on small files of data."""
+    """A loader of the repository's studies, each read once, on small files of data."""
     folder = tmp_path_factory.mktemp("data")
     write_mnist(folder / "mnist")
     write_ptb(folder / "ptb")
@@ -301,7 +301,7 @@ ALWAYS = {
     "training.select": "loss",
     "training.dtype": "float32",
 }
-"""What no sweep file says: how the published code trains, without penalties or clipping."""
+"""Settings that no sweep file has: how the published code trains, without penalties or clipping."""
 
 
 @pytest.mark.parametrize("study", RULE_STUDIES)

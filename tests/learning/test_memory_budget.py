@@ -42,7 +42,7 @@ def setting(case: str, rows: int = 6, width: int = 8) -> tuple[Ensemble, TaskLos
 
 
 def a_step(case: str, rows: int = 6, width: int = 8) -> Any:
-    """What a slice does, as a function of its copies."""
+    """The work of a slice, as a function of its copies."""
     ensemble, task_loss, data, targets = setting(case, rows, width)
     weights = ensemble.initial
 

@@ -36,7 +36,7 @@ ODD = (2, 5, 3, 2, 7, 4)  # N M I O B T
 
 @pytest.fixture(autouse=True)
 def oracle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the kernels are compared with is torch's loop."""
+    """The kernels are compared with torch's loop."""
     monkeypatch.setenv(KERNELS, "plain")
 
 

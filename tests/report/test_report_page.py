@@ -126,7 +126,7 @@ def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: 
 
 
 def look(path: Path, chromium: str, width: int) -> tuple[dict[str, Any], list[str]]:
-    """What a browser measures on the page, and the addresses that it asked for."""
+    """The measurements of a browser on the page, and the addresses that it asked for."""
     from playwright.sync_api import sync_playwright
 
     asked: list[str] = []

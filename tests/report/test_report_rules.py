@@ -56,7 +56,7 @@ def written(folder: Path, conditions: Sequence[Condition], **more: Any) -> repor
 
 
 def rows_of(folder: Path) -> tuple[list[AlignmentRow], Labels, Study]:
-    """What a report makes of the table ``alignment``."""
+    """The report's rows from the table ``alignment``."""
     study = load_study(folder)
     losses = loss_rows(study, find_grouping(study.records, study.tables["replicas"]))
     return alignment_rows(losses, study), Labels([row.condition for row in losses]), study

@@ -1,4 +1,4 @@
-"""What a report says of a search: its winners by fresh seeds, what it cost, and nothing of losers in the verdicts."""
+"""A report on a search: its winners by fresh seeds, what it cost, and nothing of losers in the verdicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What extend added: a later sweep does not drop it unasked, and more steps go on from a kept state, bit for bit."""
+"""Extensions: a later sweep does not drop one unasked, and more steps go on from a kept state, bit for bit."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def load_plain(data: dict[str, Any]) -> SweepConfig:
 
 
 def problems(folder: Path, text: str, *overrides: str) -> list[str]:
-    """What is wrong with the study; empty when it loads."""
+    """The problems of the study; empty when it loads."""
     try:
         load(folder, text, *overrides)
     except ConfigError as error:

@@ -109,7 +109,7 @@ def run(*words: str | Path, timeout: float = 900.0, **options: Any) -> str:
 
 
 def engine() -> str:
-    """What answers ``docker info``, or the rig; for tests that need either.
+    """The engine that answers ``docker info``, or the rig; for tests that need either.
 
     Raises:
         ContainersError: neither is there.
@@ -179,7 +179,7 @@ class Cluster:
 
     @property
     def place(self) -> list[str]:
-        """What comes before a command, for it to run where published ports are."""
+        """The words before a command that make it run where the published ports are."""
         script = rig()
         return [script, "in"] if script else []
 
@@ -241,7 +241,7 @@ class Cluster:
         return str(json.loads(self.api(f"/api/jobs/{job}"))["status"])
 
     def code_of(self, url: str) -> int:
-        """What a stranger is answered."""
+        """The status code that a stranger gets."""
         return int(self.inside(sys.executable, "-c", KNOCK, url))
 
     def fetch(self, study: str, folder: Path) -> Path:
@@ -262,7 +262,7 @@ class Cluster:
 
 @dataclass
 class Watch:
-    """What is seen of a sweep while it runs, twice a second.
+    """Watches a sweep while it runs, twice a second.
 
     Attributes:
         results: each stored record, and when it was written.

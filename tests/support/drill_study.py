@@ -179,7 +179,7 @@ class Drill:
         return [Asked(*map(int, line.split())) for line in log.read_text().splitlines()] if log.exists() else []
 
     def now(self) -> Moment:
-        """What is whole, and what has been asked for, now that nothing of the drill runs."""
+        """The results that are whole and those asked for, now that nothing of the drill runs."""
         whole, rows = self.whole(), self._rows()
         ended = {horizon for horizon, names in rows.items() if names <= whole.keys()}
         return Moment(whole, len(self.asked()), frozenset(ended))
@@ -261,7 +261,7 @@ class HasStore(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sweep left, without what tells when, where and by whom it was computed."""
+    """The results of a sweep, without when, where and by whom they were computed."""
 
     tables: dict[str, pd.DataFrame]
     summaries: dict[str, str]

@@ -1,4 +1,4 @@
-"""What the drills broke and what it cost: counted while they run, shown as one table at the end."""
+"""The drills' faults and their cost: counted while they run, shown as one table at the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Count:
-    """What came of all faults of one kind.
+    """The outcome of all faults of one kind.
 
     Attributes:
         injected: faults.

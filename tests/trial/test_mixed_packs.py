@@ -1,4 +1,4 @@
-"""What is measured of a trial in a pack is what is measured of it alone, in every table, whatever else is in the pack.
+"""A trial in a pack has the measurements that it has alone, in every table, whatever else is in the pack.
 
 The everyday suite takes two trials of one model; `make test-all` all models and units. A new model, unit, measurement
 or table comes under these tests without an edit.

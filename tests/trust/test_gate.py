@@ -1,4 +1,4 @@
-"""What a study may have called without a word, what needs one, and how the word is kept."""
+"""Calls that a study may name without trust, calls that need it, and how trust is kept."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _compared(
     subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool
 ) -> tuple[str, list[str], list[str]]:
-    """What is declared in words, faults and notes; adds to the numbers.
+    """The declaration in words, its faults and notes; adds to the numbers.
 
     Args:
         subject: the module.

@@ -1,4 +1,4 @@
-"""What a module may declare about itself, all of it optional: its decay and its step form.
+"""The declarations of a module about itself, all optional: its decay and its step form.
 
 The ecosystem has a custom for the step form: torch's cells take ``(input, state)``, ``S4.step(u, state)`` gives
 ``(y, state)``, torch's layers give their last state, with which they go on, and the layers of flash-linear-attention

@@ -1,4 +1,4 @@
-"""What a check of an audit says."""
+"""The finding of one check of an audit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check measured.
+    """The measurements of one check.
 
     Attributes:
         check: its name.

@@ -42,7 +42,7 @@ _COMPARING = frozenset({"causality", "batch", "decay", "forms", "precision", "me
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found.
+    """The findings of an audit.
 
     Attributes:
         findings: one for each check, in their order.

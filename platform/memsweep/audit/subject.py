@@ -28,7 +28,7 @@ PREFIX = 8
 """Steps of noise before a constant input."""
 _CANDIDATES = 48
 _BYTES = 2**30
-"""What the tensors of one call may take, estimated."""
+"""The memory that the tensors of one call may take, estimated."""
 _TENSORS = 8
 """Tensors of the largest size that are taken to be there at once."""
 
@@ -98,7 +98,7 @@ class Subject:
         return {WIDE: 1e-4, SINGLE: 1e-2, HALF: 0.3}[self.inside]
 
     def traced(self, dtype: torch.dtype, length: int = 32) -> Trace:
-        """What a short run in a precision computes."""
+        """Computes a short run in a precision."""
         length = self.length(length)
         module = self.at(dtype)
         trace = Trace(module, length)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STUDY_SCHEMA = "study"
-"""What memsweep schema prints if it is not told a command."""
+"""Printed by ``memsweep schema`` where no command is named."""
 
 MAIN = """\
 Can a recurrent model, with this parameterization, hold this memory, and does it stay that way when its weights move?

@@ -100,7 +100,7 @@ def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -
 
 
 def _measured(store: Store) -> list[MeasuredItem]:
-    """What was measured on each trial of the study's plan: errors by radius, memory and gradient by lag."""
+    """The measurements of each trial of the study's plan: errors by radius, memory and gradient by lag."""
     measured: list[MeasuredItem] = []
     for identity in stored_plan(store).rows:
         if store.has(identity):

@@ -1,4 +1,4 @@
-"""What a command answers: one plain structure, which is printed as text or, with ``--json``, as one JSON document.
+"""The answer of a command: one plain structure, which is printed as text or, with ``--json``, as one JSON document.
 
 ``memsweep.documents.keys`` says which keys the document of each verb has, ``memsweep.documents.schema`` makes a JSON
 Schema of them. Imports nothing heavy.
@@ -21,7 +21,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has to say at its end.
+    """The end of a command, in data and in words.
 
     Attributes:
         document: the data, by the keys of ``memsweep.documents.keys``.

@@ -36,6 +36,7 @@ def equalized(maps: Sequence[Affine]) -> list[Affine]:
     norms = torch.stack([weight.flatten(-2).norm(dim=-1) for weight, _ in maps])
     alive = (norms > 0).all(0)
     logs = torch.where(alive, norms, 1.0).log()
+    # to the geometric mean of the norms: these scales multiply to 1, and the composition stays the same
     scales = (logs.mean(0) - logs).exp()
     # the product of the scales up to each map; after the last map exactly 1, without rounding
     so_far = torch.cat([scales[:-1].cumprod(0), torch.ones_like(scales[:1])])

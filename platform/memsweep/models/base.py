@@ -256,7 +256,7 @@ class Model(nn.Module, ABC):
     # Optional: the weights of one replica as they come out, and come in.
 
     def state_of(self, weights: Weights) -> dict[str, Tensor]:
-        """What ``load_state_dict`` of the plain module takes, from weights ``[*shape]``; the same by default."""
+        """The argument of the plain module's ``load_state_dict``, from weights ``[*shape]``; the same by default."""
         return dict(weights)
 
     def weights_from(self, state: Weights) -> dict[str, Tensor]:
@@ -291,7 +291,7 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
-        """What a reader of the plan should know of a model's code on a type of device; nothing by default."""
+        """Notes for the plan's reader on a model's code on a type of device; none by default."""
         yield from ()
 
     @classmethod

@@ -113,7 +113,7 @@ CHECKS = (determinism, batch, causality)
 
 
 def breaches(run: Run, inputs: Tensor) -> Iterator[Difference]:
-    """What a study finds before it trains; after a breach no further check begins, nor after ``SECONDS``.
+    """The breaches that a study finds before it trains; after a breach no further check begins, nor after ``SECONDS``.
 
     Args:
         run: in float64 where the model knows no other precision of its own.

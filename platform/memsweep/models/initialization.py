@@ -28,7 +28,7 @@ DOC = (
 
 def spread_rates(width: int, horizon: int, rng: np.random.Generator) -> np.ndarray:
     """Rates per step, one draw in each of ``width`` equal parts of the log range: ``[width]``, fastest first."""
-    # no model starts with all of its modes at one end
+    # one draw in each part, so that no model starts with all of its modes at one end
     place = (np.arange(width) + rng.uniform(size=width)) / width
     return np.asarray(max(horizon, 2) ** -place)
 
@@ -69,6 +69,7 @@ def truncated_normal(shape: tuple[int, ...], rng: np.random.Generator) -> np.nda
     from scipy.special import ndtr, ndtri
 
     low = ndtr(-_CUT)
+    # by the inverse distribution, not by rejection: a number takes exactly one draw, so that streams stay in step
     drawn: np.ndarray = ndtri(low + (1.0 - 2.0 * low) * rng.uniform(size=shape))
     return drawn
 

@@ -49,6 +49,7 @@ def exponential(skew_NMM: Tensor) -> Tensor:
     Zero rows and columns of S leave their axes unchanged. NaN where S is not finite.
     """
     norm_N11 = skew_NMM.detach().abs().sum(-1).amax(-1)[..., None, None]
+    # the power of two exactly, where a logarithm might round across it and change k
     _, exponent = torch.frexp(norm_N11)
     squarings = (exponent + 1).clamp(0, _MOST_SQUARINGS)
     # the scaled norm is below 1/2: the first term that is left out is below 1e-19
@@ -66,7 +67,7 @@ def cayley(skew_NMM: Tensor) -> Tensor:
     known_N11 = _finite(skew_NMM)
     with one_thread():
         inverse_NMM, _ = torch.linalg.inv_ex(identity_MM + torch.where(known_N11, skew_NMM, 0.0))
-    # the same matrix, and its derivative takes two products instead of another solution
+    # (I + S)^-1 (I - S) in another form, whose derivative takes two products instead of another inverse
     return torch.where(known_N11, 2.0 * inverse_NMM - identity_MM, torch.nan)
 
 
@@ -99,11 +100,11 @@ class _Polar(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Any) -> Tensor:
         known_N11, left_NMM, values_NM, right_NMM = ctx.saved_tensors
-        # in the bases U and V, where dQ is antisymmetric: the symmetric part of the gradient has no effect
+        # in the bases U and V dQ is antisymmetric, so that the symmetric part of the gradient has no effect
         inner_NMM = left_NMM.mT @ grads[0].contiguous() @ right_NMM.mT
         turn_NMM = inner_NMM - inner_NMM.mT
         sums_NMM = values_NM.unsqueeze(-1) + values_NM.unsqueeze(-2)
-        # the diagonal of the turn is 0: of a singular A it would be 0 / 0
+        # the turn's diagonal is 0: divided by the sums of a singular A, it would be 0 / 0
         sums_NMM.diagonal(dim1=-2, dim2=-1).fill_(1.0)
         return torch.where(known_N11, left_NMM @ (turn_NMM / sums_NMM) @ right_NMM, torch.nan)
 

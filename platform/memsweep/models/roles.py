@@ -1,4 +1,4 @@
-"""What the weight tensors of a model are for: balls, penalties, optimizer and padding go by it."""
+"""Roles of a model's weight tensors: balls, penalties, optimizer and padding go by it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Part(enum.StrEnum):
-    """What a weight tensor does: it decides which ball moves the tensor and which penalty acts on it."""
+    """The role of a weight tensor: decides which ball moves it and which penalty acts on it."""
 
     RECURRENT = "recurrent"
     ENCODER = "encoder"

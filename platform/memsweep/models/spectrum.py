@@ -51,11 +51,13 @@ def spectral_norm(matrix_NMM: Tensor) -> Tensor:
     largest_NM = (values_NM >= near * values_NM[..., :1]).to(values_NM)
     share_NM = largest_NM / largest_NM.sum(-1, keepdim=True)
     gradient_NMM = (left_NMM * share_NM.unsqueeze(-2)) @ right_NMM
+    # <G, A> lends its derivative G to the norm; its own value is subtracted again
     linear_N = (gradient_NMM * finite_NMM).sum((-2, -1))
     return torch.where(known_N, values_NM[..., 0] + (linear_N - linear_N.detach()), torch.nan)
 
 
 def _finite(matrix_NMM: Tensor) -> tuple[Tensor, Tensor]:
     """Which matrices are finite, ``[N...]``, and all matrices with zeros in place of the others."""
+    # a decomposition raises where one matrix of the stack is not finite: a diverged model would cost the others theirs
     known_N = torch.isfinite(matrix_NMM).all(-1).all(-1)
     return known_N, torch.where(known_N[..., None, None], matrix_NMM, 0.0)

@@ -1,4 +1,4 @@
-"""What a module does in training mode, in which a trial runs it thousands of times for all of its seeds."""
+"""A module's behaviour in training mode, in which a trial runs it thousands of times for all of its seeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memsweep.models.contracts import TOLERANCES, difference
 
 @dataclass(frozen=True)
 class InTraining:
-    """What calls in training mode did.
+    """The effects of calls in training mode.
 
     Attributes:
         changed: names of the buffers that a call changes, such as running statistics.
@@ -33,7 +33,7 @@ class InTraining:
 
     @property
     def breach(self) -> str | None:
-        """What is wrong, behind the module's name and without a full stop; None: it keeps nothing."""
+        """The fault, to follow the module's name, without a full stop; None: the module keeps nothing."""
         if self.kept <= self.tolerance:
             return None
         return (

@@ -1,1 +1,1 @@
-"""What a project has beside its studies: a folder to start from, and published data."""
+"""Parts of a project beside its studies: a folder to start from, and published data."""

@@ -130,7 +130,7 @@ def _most(file: PublishedFile) -> int:
 
 
 def _parts(target: Path) -> tuple[Path, Path]:
-    """What lies beside an unfinished download: the bytes so far, and the server's mark of the file."""
+    """The files beside an unfinished download: the bytes so far, and the server's mark of the file."""
     return target.with_name(f"{target.name}.part"), target.with_name(f"{target.name}.part.etag")
 
 
@@ -202,7 +202,7 @@ def _size(response: requests.Response, done: int, most: int) -> int:
 
 
 def _blocks(raw: Any) -> Iterator[bytes]:
-    """What comes, as it comes, from an answer that is neither cut off nor slower than a download may be."""
+    """Yields the blocks of an answer as they come; raises where it is cut off or slower than a download may be."""
     since, got = time.monotonic(), 0
     while block := raw.read1(_BLOCK, decode_content=False):
         yield block

@@ -1,4 +1,4 @@
-"""What one step of a recurrence with gains does, element by element, with its derivatives.
+"""One step of a recurrence with gains, element by element, with its derivatives.
 
     h = rho sigma(a),    or exponential:    h = (1 - exp(-rho a)) sigma(a)
 
@@ -27,7 +27,7 @@ CELL_ACTIVATIONS = (*ACTIVATIONS, MODRELU)
 
 @dataclass(frozen=True)
 class Cell:
-    """What a step does with its pre-activation a_t = x_t + V h_{t-1}.
+    """The map of a step from its pre-activation a_t = x_t + V h_{t-1}.
 
     h_t = rho_t sigma(a_t), or with ``exponential`` h_t = (1 - exp(-rho_t a_t)) sigma(a_t).
 

@@ -1,4 +1,4 @@
-"""What the process does with memory that is given back to it."""
+"""Settings for memory that is freed: whether the process keeps it or returns it to the system."""
 
 from __future__ import annotations
 

@@ -61,6 +61,7 @@ class CompiledGained(Kernel):
     ) -> tuple[Tensor, Tensor | None]:
         """States ``[N, B, T, M]``, a new tensor; with ``keep`` also the pre-activations, which ``gradients`` needs."""
         states_NBTM = torch.empty_like(drive_NBTM, memory_format=torch.contiguous_format)
+        # the way back needs pre-activations: a state that was clipped, or multiplied by a gain, does not tell its own
         inner_NBTM = torch.empty_like(states_NBTM) if keep else None
         given = {"given": drive_NBTM, "matrix": matrix_NMM, "before": before_NBM}
         self._run(_FORWARD, cell, {**given, "inner": inner_NBTM, "found": states_NBTM})
@@ -72,7 +73,7 @@ class CompiledGained(Kernel):
         """From gradients of the states, and pre-activations; ``required``: of ``threshold``, ``gains``, ``before``."""
         leading, batch, horizon, width = grad_NBTM.shape
         of_drive = torch.empty_like(grad_NBTM, memory_format=torch.contiguous_format)
-        # one sum per sequence, so that threads never add to the same number
+        # one sum per sequence: threads never add to the same number, whose bits would depend on their order
         sizes = {"threshold": width, "gains": horizon, "before": width}
         sums = {name: of_drive.new_empty(leading, batch, size) for name, size in sizes.items() if name in required}
         given = {"given": grad_NBTM, "matrix": matrix_NMM, "inner": inner_NBTM, "found": of_drive}
@@ -165,6 +166,7 @@ def gained_scan(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, before_NBM: 
     if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
         states_NBTM: Tensor = _Gained.apply(cell, *tensors)
         return states_NBTM
+    # nobody differentiates: no pre-activations are kept
     with torch.no_grad():
         of_steps = replace(cell, gains=gains_NT)
         return _implementation(drive_NBTM).states(drive_NBTM, matrix_NMM, of_steps, before_NBM, keep=False)[0]
@@ -201,6 +203,7 @@ class PlainGained:
         leading, batch, horizon, width = drive_NBTM.shape
         inner_NTBM = drive_NBTM.transpose(1, 2).clone(memory_format=torch.contiguous_format)
         states_NTBM = torch.empty_like(inner_NTBM) if keep else inner_NTBM
+        # states stand in rows, so V h is the row h times V'; transposed once, not at every step
         transposed_NMM = matrix_NMM.mT.contiguous()
         state_NBM = drive_NBTM.new_zeros(leading, batch, width) if before_NBM is None else before_NBM
         for step in range(horizon):
@@ -238,6 +241,7 @@ class PlainGained:
                 grad_NBM.mul_(slopes_NSBM[:, step - first])
                 target_NBM = grads_NTBM[:, step - 1] if step else of_before_NBM
                 if target_NBM is not None:
+                    # V' e, for rows: e times V
                     target_NBM.baddbmm_(grad_NBM, matrix_NMM)
             if arriving_NSBM is not None and of_threshold_NM is not None:
                 of_threshold_NM += (arriving_NSBM * threshold_slopes(value)).sum((1, 2))
@@ -246,6 +250,7 @@ class PlainGained:
         return CellGradients(grads_NTBM.transpose(1, 2).contiguous(), of_threshold_NM, of_gains_NT, of_before_NBM)
 
     def products(self, errors_NBTM: Tensor, states_NBTM: Tensor, before_NBM: Tensor | None) -> Tensor:
+        # all e_t are known by now, so the sum over steps and sequences is one product per model
         later_NKM, earlier_NKM = errors_NBTM[:, :, 1:].flatten(1, 2), states_NBTM[:, :, :-1].flatten(1, 2)
         products_NMM = later_NKM.mT @ earlier_NKM
         return products_NMM if before_NBM is None else products_NMM.baddbmm_(errors_NBTM[:, :, 0].mT, before_NBM)
@@ -262,6 +267,7 @@ class _Gained(torch.autograd.Function):
         gains_NT: Tensor | None,
         before_NBM: Tensor | None,
     ) -> Tensor:
+        # its tensors go through save_for_backward: autograd frees those, and notices when one is changed in place
         ctx.cell = replace(cell, threshold=None, gains=None)
         of_steps = replace(cell, gains=gains_NT)
         states_NBTM, inner_NBTM = _implementation(drive_NBTM).states(

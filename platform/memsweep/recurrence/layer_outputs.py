@@ -108,6 +108,7 @@ def layer_outputs(layer: Layer, inputs_BTI: Tensor, live_N: Tensor | None = None
     """
     _check(layer, inputs_BTI)
     folded = layer.folded()
+    # the kernels differentiate by weights alone
     chosen = None if inputs_BTI.requires_grad else implementation(folded, inputs_BTI)
     if chosen is None:
         return plain_outputs(layer, inputs_BTI)
@@ -133,6 +134,7 @@ def squared_loss(
     if chosen is None:
         return None
     tensors = folded.tensors().values()
+    # decided here: inside of an autograd function gradients are switched off
     gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     data = (inputs_BTI, _all_live(layer, live_N), targets_BTO, weights_T)
     loss: Tensor = _Squared.apply(chosen, folded, gradient, data, *tensors)
@@ -142,7 +144,7 @@ def squared_loss(
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     """The fused implementation of a folded layer; None where plain torch computes it."""
     dtype, device, linear = inputs_BTI.dtype, inputs_BTI.device.type, folded.activation == "linear"
-    # kernels know one activation, inside or outside of the recurrence, and the leak of a linear layer in its matrix
+    # a kernel has one activation, inside or outside of the recurrence; a linear layer has its leak in its matrix
     known = (
         dtype in (torch.float64, torch.float32)
         and folded.leak in (0.0, 1.0)
@@ -223,6 +225,7 @@ class _Squared(torch.autograd.Function):
         inputs_BTI, live_N, targets_BTO, weights_T = data
         layer = kind.with_tensors(*weights)
         loss_N, gradients = chosen.squared(layer, inputs_BTI, live_N, targets_BTO, weights_T, gradient)
+        # the gradient came with the loss in one pass: backward only scales it
         ctx.save_for_backward(*(gradients or ()))
         return loss_N
 

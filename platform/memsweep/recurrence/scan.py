@@ -102,6 +102,7 @@ def scan(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float = 1.0,
     sigma = activation_named(activation)
     models, width = drive_NBTM.shape[0], drive_NBTM.shape[-1]
     _require_fit(drive_NBTM, matrix, [[models, width], [models, width, width]])
+    # without an activation, leak and gain fold into the matrix, and states may be complex
     if sigma.is_linear:
         return _affine(drive_NBTM, matrix, sigma, leak, gain)
     if drive_NBTM.is_complex():
@@ -135,6 +136,7 @@ def _require_fit(drive_NBTM: Tensor, matrix: Tensor, shapes: list[list[int]]) ->
 
 def _affine(drive_NBTM: Tensor, matrix: Tensor, linear: Activation, leak: float, gain: float) -> Tensor:
     """Without an activation a step is one affine map: h_t = (leak + gain A) h_{t-1} + gain x_t."""
+    # folded into the matrix: for linear layers the kernels need to know neither leak nor gain
     kept = leak * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device) if matrix.ndim == 3 else leak
     return _run(drive_NBTM if gain == 1.0 else gain * drive_NBTM, kept + gain * matrix, linear, 0.0, 1.0)
 
@@ -143,7 +145,7 @@ def _run(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float
     fused = _fused(drive_NBTM, matrix, activation.name, leak)
     if fused is None:
         return _run_plainly(drive_NBTM, matrix, activation, leak, gain)
-    # kernels know a gain of 1 alone: they compute the states in units of the gain
+    # kernels know a gain of 1 alone: h / gain obeys the same recurrence with gain A
     scaled = matrix if gain == 1.0 else gain * matrix
     states_NBTM: Tensor = _Fused.apply(fused, drive_NBTM, scaled, activation.name, leak)
     return states_NBTM if gain == 1.0 else gain * states_NBTM
@@ -160,6 +162,7 @@ def _fused(drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> 
 
 def _run_plainly(drive_NBTM: Tensor, matrix: Tensor, activation: Activation, leak: float, gain: float) -> Tensor:
     width = drive_NBTM.shape[-1]
+    # dense products of odd widths round by their place (see padding); elementwise rows are padded by Steps
     extra = missing_units(width) if matrix.ndim == 3 else 0
     if extra:
         wider = pad(drive_NBTM, (0, extra)), pad(matrix, (0, extra, 0, extra))
@@ -228,11 +231,13 @@ class _Scan(torch.autograd.Function):
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         states_TF, answers_TF, matrix = ctx.saved_tensors
         states, answers = Steps(states_TF, ctx.shape), answers_TF.unbind()
-        # conjugated here and once more at the end, so that no step has to
+        # torch's gradients are conjugated: undone here and redone at the end, so that no step has to
         grads = Steps.of(outer[0].conj(), states)
+        # a step back multiplies by gain A': the gain enters the matrix once, and drive and matrix at the end
         linked = coupling(matrix if ctx.gain == 1.0 else ctx.gain * matrix, states)
         for index in range(len(answers) - 1, -1, -1):
             grad = grads.rows[index]
+            # before the activation's slope is applied: the share that is kept does not pass the activation
             if index and ctx.leak != 0.0:
                 grads.rows[index - 1].add_(grad, alpha=ctx.leak)
             ctx.activation.pull_back_(grad, answers[index])

@@ -84,6 +84,7 @@ class Diagonal:
 
     def __init__(self, matrix_NM: Tensor, states: Steps) -> None:
         _, batch, _ = states.shape
+        # once for every sequence: a step is then one elementwise pass over two rows of equal length
         self.repeated = Steps.of(matrix_NM[:, None, None].expand(-1, batch, -1, -1), states)
         self.collected = Steps(torch.zeros_like(self.repeated.flat), self.repeated.shape)
 
@@ -100,7 +101,7 @@ class Diagonal:
         self.collected.rows[0].addcmul_(grads.rows[at], states.rows[before])
 
     def gradient(self) -> Tensor:
-        """What was collected, in the matrix's shape."""
+        """The collected gradient, in the matrix's shape."""
         return self.collected.blocks[0].sum(1)
 
 

@@ -119,6 +119,7 @@ def _run(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool = False) -> Tens
 
 def _run_plainly(slope_NBTM: Tensor, given_NBTM: Tensor, backward: bool) -> Tensor:
     steps = given_NBTM.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
+    # torch conjugates by a flag that every operation would resolve anew: once, before the loop
     slopes = (slope_NBTM.conj().resolve_conj() if backward else slope_NBTM).permute(2, 0, 1, 3)
     rows, factors = steps.unbind(), slopes.contiguous().unbind()
     for later in range(len(rows) - 1, 0, -1) if backward else range(1, len(rows)):

@@ -51,15 +51,17 @@ class Batched(Recurrence):
         del layer
         traced = self.rule.traced(unit)
         if traced and unit.elementwise:
-            # with all of a step's Jacobian, what is carried is backpropagation through the layer's time
+            # carrying a step's whole Jacobian is the same as backpropagation through this layer's time
             carried_NBTM = unit.states(detached(parts, unit.part_names - traced), x_NBTF.detach())
             states_NBTM = carried_NBTM.detach()
         else:
             with torch.no_grad():
+                # values alone: the derivatives of the rule are grafted on below
                 states_NBTM = unit.states(parts, x_NBTF)
             if not self.rule.trains_layers:
                 return states_NBTM
             carried_NBTM = self._carried(unit, parts, traced, x_NBTF.detach(), states_NBTM) if traced else states_NBTM
+        # traced parts are constants here: they learn by what is carried, and count once
         step_NBTM = unit.advance(detached(parts, traced), x_NBTF, before(states_NBTM), self.rule.recurrent)
         return grafted(states_NBTM, step_NBTM, carried_NBTM)
 
@@ -75,6 +77,7 @@ class Batched(Recurrence):
         """
         own, earlier = detached(parts, unit.part_names - traced), before(states_NBTM)
         with torch.no_grad():
+            # D multiplies the sensitivities as a number: the rule has no derivative of it
             slope_NBTM = unit.slope(parts, x_NBTF, earlier)
         return varying_scan(slope_NBTM, unit.advance(own, x_NBTF, earlier))
 

@@ -141,7 +141,7 @@ class CellSearch:
         self.round += 1
 
     def results(self) -> list[tuple[Suggestion, Result]]:
-        """What the sampler is told of suggestions that have ended, in order."""
+        """The ended suggestions and their results, in the order in which the sampler is told."""
         return [
             (one.suggestion, Result(number, one.values, one.steps, stopped=one.state is SuggestionState.STOPPED))
             for number, one in self.suggestions.items()

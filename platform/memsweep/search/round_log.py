@@ -27,7 +27,7 @@ _FORM = Form[dict[str, Any]](4)
 
 @dataclass(frozen=True)
 class Observation:
-    """What the trials of a suggestion measured in a round.
+    """The measurements of a suggestion's trials in a round.
 
     Attributes:
         number: of the suggestion.

@@ -70,7 +70,7 @@ class _Note(TypedDict):
 
 
 def note(tracking: Tracking, results: Location) -> dict[str, _Note]:
-    """What goes into the plan's provenance when the report holds all results, and MLflow all runs.
+    """The note for the plan's provenance when the report holds all results, and MLflow all runs.
 
     The database of the results folder has an empty address: the folder may be moved.
     """

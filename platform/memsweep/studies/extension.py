@@ -1,4 +1,4 @@
-"""What ``extend`` added to a study: kept by a later sweep, and trained from a kept state where there is one."""
+"""Trials that ``extend`` added to a study: kept by a later sweep, and trained from a kept state where there is one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST = 4  # fields that a message names
 
 
 def added(before: StoredPlan, trials: Collection[PlannedTrial]) -> tuple[str, ...]:
-    """What all extensions of a study so far have added, to be kept in its next plan."""
+    """The additions of all extensions of a study so far, to be kept in its next plan."""
     if before.search is not None:
         return (SEARCH,)
     new = (trial.identity for trial in trials if trial.identity not in before.rows)
@@ -55,7 +55,7 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
 
 
 def _lost(before: StoredPlan, sweep: SweepConfig) -> str:
-    """What the study lacks of an extension, in words; empty where nothing."""
+    """Says what the study lacks of an extension; empty where nothing."""
     rows = [to_dict(row) for row in sweep.rows]
     if before.search is None:
         lost = [config for name in before.extended if (config := before.rows.get(name)) and config not in rows]

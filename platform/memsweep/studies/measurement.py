@@ -24,11 +24,11 @@ from memsweep.sweep.store.results import Store
 from memsweep.trust.gate import NONE, Trust
 
 SECTION, NAME = "perturbation", "name"
-"""What a measurement may set."""
+"""The settings that a measurement may change."""
 
 
 def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trust = NONE) -> tuple[Request, str]:
-    """What is to be run.
+    """Reads what is to be run.
 
     Args:
         store: the results of the study whose weights are measured.

@@ -1,4 +1,4 @@
-"""What a sweep would do, before anything runs: trials and their states, reuse, packs, and what they will take."""
+"""A preview of a sweep, before anything runs: trials and their states, reuse, packs, and what they will take."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
 
 @dataclass(frozen=True, repr=False)
 class Preview:
-    """What a sweep would do. In a notebook, and printed, it is the text of ``memsweep plan``.
+    """A preview of a sweep. In a notebook, and printed, it is the text of ``memsweep plan``.
 
     Attributes:
         study: the study, checked.
@@ -116,7 +116,7 @@ class Preview:
         return placement(self.study, self.waves) if self.to_run else None
 
     def estimate(self, seconds: float = 20.0, workspace: Path | str = ".") -> Estimate:
-        """What it will take: hours, memory and disk.
+        """Estimates hours, memory and disk.
 
         Args:
             seconds: the longest measurement of its programs on this machine; 0 measures nothing.
@@ -199,7 +199,7 @@ class Preview:
             yield "...", f"{len(more)} more fields: {', '.join(more)}"
 
     def lines(self, *, verbose: bool = False) -> Iterator[str]:
-        """What stands below the table: the work that is left and why it is left.
+        """The lines below the table: the work that is left and why it is left.
 
         Args:
             verbose: also the exact difference for a few trials that are not reused.
@@ -254,7 +254,7 @@ class Preview:
             yield self.placement.text
 
     def _objectives(self) -> Iterator[str]:
-        """What the trials are trained on: nothing that is added to the loss is left out."""
+        """The losses that the trials are trained on: nothing that is added to the loss is left out."""
         from memsweep.config.schema.batch_loss import way_of
         from memsweep.config.schema.objective import objectives
         from memsweep.config.schema.protocols import MATCHED
@@ -324,7 +324,7 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
 
 
 def notes(study: SweepConfig) -> list[str]:
-    """What a reader should know of the models' own code, each note once."""
+    """Notes for the reader on the models' own code, each once."""
     different = {(trial.task, trial.model): trial for trial in study.rows}
     return list(
         dict.fromkeys(

@@ -36,7 +36,7 @@ _WIDTH = 110  # letters of a printed line
 
 
 class Results:
-    """What a study's stored results say; made by ``memsweep.sweep`` and ``memsweep.results``.
+    """A study's stored results; made by ``memsweep.sweep`` and ``memsweep.results``.
 
     It holds the trials of the study's current plan that had a result when it was made, and no others. Each table is a
     new DataFrame. Tables with a row per trial, seed, radius or step have a column ``identity`` (of the trial) and one

@@ -392,7 +392,7 @@ class Run:
 
 
 def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
-    """What the plan before this one had from ``extend``, as far as the study still has it."""
+    """The additions by ``extend`` in the plan before this one, as far as the study still has them."""
     return before.extended if before is not None and (before.search is None) == (sweep.search is None) else ()
 
 

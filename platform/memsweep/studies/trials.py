@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a run.
+    """The request for a run.
 
     Attributes:
         sweep: the study.

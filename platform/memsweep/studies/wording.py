@@ -1,4 +1,4 @@
-"""What a run says of itself, in sentences: commands print them, and Python shows or raises them."""
+"""Sentences in which a run speaks of itself: commands print them, and Python shows or raises them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[s
 
 
 def stopped(ending: Ending) -> str:
-    """What stopped a run before its end, how many trials are left, and how to go on; empty where nothing did."""
+    """Says what stopped a run early, how many trials are left, and how to go on; empty where nothing did."""
     summary, left = ending.summary, counted(ending.left, "trial")
     kept = f"what is finished is kept. Run the same command again to go on, or: {ending.resume}"
     if summary.outage:

@@ -20,7 +20,7 @@ STAGED = ".upgrade"
 
 @dataclass
 class Upgrade:
-    """What an upgrade of one study found and did.
+    """The findings and actions of an upgrade of one study.
 
     Attributes:
         results: number of stored results.

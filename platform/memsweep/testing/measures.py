@@ -1,4 +1,4 @@
-"""What every measure must do: the engine, the store and the report loop over measures and trust each of them."""
+"""The contract of every measure: the engine, the store and the report loop over measures and trust each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model must do."""
+"""The contract of every model."""
 
 from __future__ import annotations
 

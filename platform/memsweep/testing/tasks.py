@@ -1,4 +1,4 @@
-"""What every task must do."""
+"""The contract of every task."""
 
 from __future__ import annotations
 

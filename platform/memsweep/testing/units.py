@@ -1,4 +1,4 @@
-"""What every unit must do, and what units must do that learn forward in time: deep models and rules stand on it."""
+"""The contract of every unit, and of units that learn forward in time: deep models and rules stand on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a document names to be called, found in its plain data; and where that lies, found without an import."""
+"""Calls that a document names, found in its plain data; and their files, found without an import."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ NONE = Trust()
 
 @dataclass(frozen=True)
 class _Document:
-    """What names calls.
+    """A document that names calls.
 
     Attributes:
         study: its name.

@@ -1,4 +1,4 @@
-"""What this user has trusted: a file of their own state, by hashes of what would run."""
+"""The code that this user has trusted: a file of their own state, by hashes of what would run."""
 
 from __future__ import annotations
 

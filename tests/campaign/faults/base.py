@@ -1,4 +1,4 @@
-"""What every kind of fault has."""
+"""The base of every kind of fault."""
 
 from __future__ import annotations
 

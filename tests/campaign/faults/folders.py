@@ -60,7 +60,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _changed(kept: dict[str, bytes], folder: Path) -> str:
-    """What of a folder is not as it was, in words; empty where all is."""
+    """Says what of a folder is not as it was; empty where all is."""
     now = _contents(folder)
     names = sorted(name for name in kept.keys() | now.keys() if kept.get(name) != now.get(name))
     return f"work on a copy changed the original's {names[:5]}" if names else ""

@@ -1,4 +1,4 @@
-"""What is around a command is not as it was: its folder, its home, its temporary folder."""
+"""Faults around a command: its folder, its home, its temporary folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NoHome(_Around):
 
 
 class OutputFull(_Around):
-    """What the command prints goes to a full disk; its work is done all the same."""
+    """The command's output goes to a full disk; its work is done all the same."""
 
     name = "standard output full"
 

@@ -11,7 +11,7 @@ from tests.campaign.site import Site
 
 
 class _Poison(Fault):
-    """What ``watched.py`` does at its next batch; ``how`` names it."""
+    """The next batch of ``watched.py`` does harm; ``how`` names it."""
 
     seconds, fails = (0.0, 0.0), True
 

@@ -28,7 +28,7 @@ class _Server(Fault):
         return scenario.tracking == "server"
 
     def harm(self, site: Site, luck: random.Random) -> None:
-        """What it does to the server, or to its answers."""
+        """Harms the server, or its answers."""
         raise NotImplementedError
 
     def inject(self, site: Site, luck: random.Random) -> bool:

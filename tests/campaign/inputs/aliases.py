@@ -9,7 +9,7 @@ from sweeping import BASE
 from tests.campaign.inputs.answers import answered, bounded, places
 
 SECONDS, MEBIBYTES = 10.0, 200.0
-"""What a command may take for a study of some hundred bytes; an ordinary refusal takes half a second."""
+"""The seconds that a command may take for a study of some hundred bytes; an ordinary refusal takes half a second."""
 
 _PLACES = (
     "grid: {{model.width: *{0}}}",

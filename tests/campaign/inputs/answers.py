@@ -18,7 +18,7 @@ from sweeping import environment
 from tests.campaign.places import ROOT
 
 CODES = frozenset({0, 1, 2, 4})
-"""What a command that nothing stops may end with."""
+"""The exit codes of a command that nothing stops."""
 
 
 def answered(words: list[str], codes: frozenset[int] = CODES) -> str:
@@ -63,7 +63,7 @@ class TooMuchError(BaseException):
 
 @contextmanager
 def bounded(seconds: float, mebibytes: float) -> Iterator[None]:
-    """What runs inside may take so many seconds of a processor, and this process's memory may grow so much.
+    """Bounds the processor seconds of what runs inside, and the growth of this process's memory.
 
     Raises:
         TooMuchError: it took more time.

@@ -1,4 +1,4 @@
-"""What the sections ``search`` and ``confirm`` refuse, and what they take: everything at once, before anything runs."""
+"""Refusals and acceptances of the sections ``search`` and ``confirm``: everything at once, before anything runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from paths import ROOT
 
 
 def refusals(text: str) -> list[str]:
-    """What is wrong with a study; read without Hydra, which takes most of the time of ``load``."""
+    """The problems of a study; read without Hydra, which takes most of the time of ``load``."""
     from omegaconf import OmegaConf
 
     data: Any = OmegaConf.to_container(OmegaConf.create(text))

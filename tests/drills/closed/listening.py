@@ -53,7 +53,7 @@ def listeners(pids: Iterable[int]) -> list[Listener]:
 
 
 def rpc(where: str, method: str, token: str | None = None, timeout: float = 20.0) -> str:
-    """What a gRPC server answers to an empty request: ``OK``, or the name of the status."""
+    """The answer of a gRPC server to an empty request: ``OK``, or the name of the status."""
     metadata = [("authorization", f"Bearer {token}")] if token else []
     with grpc.insecure_channel(where) as channel:
         call = channel.unary_unary(method, request_serializer=bytes, response_deserializer=bytes)

@@ -42,7 +42,7 @@ RPC = {
     "worker": ["CoreWorkerService/GetCoreWorkerStats"],
     "agent": ["ReporterService/GetTraceback"],
 }
-"""What each part of Ray serves by gRPC: a call of each of its services that reads, and takes an empty request."""
+"""The gRPC services of each part of Ray: a call of each of its services that reads, and takes an empty request."""
 
 PROBES = {"worker": RPC["worker"][0], "agent": RPC["agent"][0]}
 

@@ -185,7 +185,7 @@ class Process:
         return self.entered.poll()
 
     def said(self) -> str:
-        """What it has written."""
+        """The text that it has written."""
         return self.log.read_text(errors="replace")
 
 

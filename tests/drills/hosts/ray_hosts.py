@@ -118,7 +118,7 @@ class RayHosts:
         return cluster
 
     def close(self) -> None:
-        """What does not end with the hosts."""
+        """Ends the processes that do not end with the hosts."""
         self.relay.close()
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -159,7 +159,7 @@ class RayHosts:
         return self.folder / f"nodes.{self._watches}.log"
 
     def changes(self) -> list[tuple[float, str, bool]]:
-        """What the head has told of its nodes: when (Unix time), which address, and whether it lives."""
+        """The head's news of its nodes: when (Unix time), which address, and whether it lives."""
         lines = self._watch_log.read_text().splitlines() if self._watch_log.exists() else []
         parts = [line.split() for line in lines if line.count(" ") == 2]
         return [(float(when), address, alive == "1") for when, address, alive in parts if when[0].isdigit()]

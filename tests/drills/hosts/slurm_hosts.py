@@ -87,7 +87,7 @@ class SlurmHosts:
         return environment(SLURM_CONF=str(self.folder / "slurm.conf")) | more
 
     def asked(self, *words: str | Path, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> str:
-        """What a command of Slurm's on the controller answers; empty while the controller does not."""
+        """The answer of a Slurm command on the controller; empty while the controller gives none."""
         log = self.folder / "answer"
         log.unlink(missing_ok=True)
         code = self.controller.start(*words, env=env or self.environment(), log=log, cwd=cwd).entered.wait(60)

@@ -86,7 +86,7 @@ class SlurmStudy:
         (self.folder / "gate").unlink(missing_ok=True)
 
     def now(self) -> Moment:
-        """What is whole, and what has been asked for."""
+        """The results that are whole, and those that have been asked for."""
         store, names = self.store, self.store.identities()
         horizons = [store.record(name)["config"]["task"]["horizon"] for name in names]
         ended = frozenset(horizon for horizon in horizons if horizons.count(horizon) == 2)
@@ -115,7 +115,7 @@ class SlurmStudy:
 
 
 def quiet_outcome(folder: Path, horizons: list[int]) -> Outcome:
-    """What the study gives in one process."""
+    """The results of the study in one process."""
     study = SlurmStudy.make(folder, horizons)
     study.quick()
     ended = memsweep("sweep", STUDY, "--inline", cwd=folder)

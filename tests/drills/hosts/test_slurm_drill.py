@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmHosts]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """What the study gives in one process when nothing happens to it."""
+    """The results of the study in one process when nothing happens to it."""
     return quiet_outcome(tmp_path_factory.mktemp("undisturbed") / "study", HORIZONS)
 
 
@@ -60,7 +60,7 @@ class Submitted:
         self.job = cluster.asked(*words, env=env, cwd=study.folder)
 
     def about(self, field: str) -> str:
-        """What Slurm says of the job: its ``JobState``, ``Restarts`` or ``ExitCode``."""
+        """Slurm's value of a field of the job: its ``JobState``, ``Restarts`` or ``ExitCode``."""
         words = self.cluster.asked("scontrol", "show", "job", self.job).split()
         return dict(word.split("=", 1) for word in words if "=" in word)[field]
 
@@ -98,7 +98,7 @@ class Submitted:
         return again <= stops * self.nodes * 2 * CHECKPOINT_EVERY
 
     def said(self) -> str:
-        """What the job has written."""
+        """The text that the job has written."""
         return "\n".join(path.read_text()[-5000:] for path in sorted(self.study.folder.glob("*.log")))
 
 

@@ -20,7 +20,7 @@ HORIZONS = [*range(1000, 1800, 100)]
 
 
 def config(folder: Path, address: str) -> Path:
-    """What Ray's autoscaler is told: up to two nodes of one core."""
+    """Writes the configuration of Ray's autoscaler: up to two nodes of one core."""
     provider = {"type": "external", "module": "asked_nodes.AskedNodes", "address": address}
     provider |= {"disable_node_updaters": True, "disable_launch_config_check": True, "use_internal_ips": True}
     empty: dict[str, object] = {

@@ -98,7 +98,7 @@ def in_training(seeds: list[int], step: int = 0, **fields: Any) -> tuple[Residua
 
 
 def masks_of(seeds: list[int], step: int, rows: int, features: int = 3, layers: int = 2) -> list[Tensor]:
-    """What two layers of two places drop: ``[R, B, 1, F]`` each."""
+    """The masks of two layers with two places each: ``[R, B, 1, F]`` each."""
     dropout = Dropout(0.5, 2 * layers, features)
     dropout.start_step(seeds, step)
     ones = torch.ones(len(seeds), rows, 1, features).double()

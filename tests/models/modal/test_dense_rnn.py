@@ -202,7 +202,7 @@ def test_the_published_code_in_two_steps() -> None:
 
 
 def test_a_free_basis_can() -> None:
-    """What the published softplus models blow up through: sigma_max(P)^2 f > 2."""
+    """The way in which the published softplus models blow up: sigma_max(P)^2 f > 2."""
     built = model(config(Softplus.Config(), **FREE))
     weights = weights_of(built)
     assert (built.eigenvalues(weights).abs() < 1.0).all()

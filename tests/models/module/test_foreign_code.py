@@ -80,7 +80,7 @@ perturbation: {{balls: [all], radii: {{count: 2}}, starts: 0, ascent_steps: 1, t
 """
 SIZES = ("--width", "3", "--horizon", "6", "--inputs", "1", "--outputs", "1")
 NOT_CALLED = {"describe": {"step"}}
-"""What a verb has no reason to call."""
+"""Methods that a verb has no reason to call."""
 
 
 def words_of(verb: str, folder: Path, factory: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the page is made of: others' scripts as they were published, a policy of hashes, data that stay small."""
+"""Parts of the page: others' scripts as they were published, a policy of hashes, data that stay small."""
 
 from __future__ import annotations
 

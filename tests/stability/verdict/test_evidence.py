@@ -1,4 +1,4 @@
-"""What theory says beside a verdict, against numbers that can be checked by hand."""
+"""Theory's evidence beside a verdict, against numbers that can be checked by hand."""
 
 from __future__ import annotations
 

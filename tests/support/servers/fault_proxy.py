@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 @dataclass(frozen=True)
 class Fault:
-    """What to do to one request; the fields may be combined.
+    """The harm done to one request; the fields may be combined.
 
     Attributes:
         before: seconds before the server sees the request: it may commit after the client has given up.

@@ -18,7 +18,7 @@ from s3_server import S3Server
 
 
 class Refusals:
-    """What a proxy refuses.
+    """The requests that a proxy refuses.
 
     Attributes:
         pattern: of ``METHOD /path?query``; None refuses nothing. May be exchanged at any time.

@@ -1,4 +1,4 @@
-"""What a trial costs beside its training does not grow with the study: calls, files, bytes and queries are counted.
+"""The cost of a trial beside its training does not grow with the study: calls, files, bytes and queries are counted.
 
 Counts, not times: a machine's mood cannot change them. A stage whose cost is linear makes as many more calls from the
 second size to the third as from the first to the second; one that looks at every trial for every trial does not.

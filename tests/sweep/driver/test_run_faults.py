@@ -1,4 +1,4 @@
-"""What goes wrong while a sweep runs, and what is left of it: everything that had finished."""
+"""Faults while a sweep runs, and what is left of it: everything that had finished."""
 
 from __future__ import annotations
 

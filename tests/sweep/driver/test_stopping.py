@@ -49,7 +49,7 @@ def test_other_signals_and_other_threads_say_nothing() -> None:
 
 
 class _Cleared:
-    """What a weak reference's callback hears of; Python drops the errors of such callbacks."""
+    """The error in a weak reference's callback; Python drops the errors of such callbacks."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,4 +1,4 @@
-"""What a study will take: measured programs, waves of a search, and figures that hold."""
+"""Estimates of a study: measured programs, waves of a search, and figures that hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a cluster's node types: how many nodes there may be, or that nobody knows."""
+"""The capacity read from a cluster's node types: how many nodes there may be, or that nobody knows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bucket does to a ``Location`` when it refuses requests, and how many requests things take."""
+"""A ``Location`` in a bucket that refuses requests, and how many requests things take."""
 
 from __future__ import annotations
 

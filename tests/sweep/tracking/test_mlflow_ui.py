@@ -1,4 +1,4 @@
-"""What a person sees: MLflow's real page, in a real browser, at the address that a sweep prints."""
+"""The view of a person: MLflow's real page, in a real browser, at the address that a sweep prints."""
 
 from __future__ import annotations
 

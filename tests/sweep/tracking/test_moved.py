@@ -84,7 +84,7 @@ def test_a_moved_folder_makes_no_old_place_again(swept: Path, tmp_path: Path) ->
 def test_a_database_of_many_folders_stays_as_it_is(
     swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a person put into the folder's database keeps its place, and so does a database that is elsewhere."""
+    """Runs that a person put into the folder's database keep their place, and so does a database elsewhere."""
     copy = Path(shutil.copytree(swept, tmp_path / "copy"))
     with sqlite3.connect(copy / "results" / "mlflow.db") as database:
         database.execute("UPDATE experiments SET artifact_location = 's3://mine/mlartifacts' WHERE name = 'Default'")

@@ -95,7 +95,7 @@ def server(tmp_path: Path) -> Iterator[MlflowServer]:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a server holds after a sweep to which nothing happened."""
+    """The content of a server after a sweep to which nothing happened."""
     folder = tmp_path_factory.mktemp("undisturbed")
     sweep, server = Sweep(folder / "results", folder / "report").prepare(), MlflowServer(folder)
     try:

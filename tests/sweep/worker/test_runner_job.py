@@ -115,7 +115,7 @@ def test_a_task_that_raises_or_exits_is_a_failure_with_its_traceback(tmp_path: P
 
 @pytest.mark.more
 def test_a_program_that_raises_costs_the_other_programs_of_its_pack_nothing(tmp_path: Path) -> None:
-    """What shares nothing is put together for Ray's sake only: a fault, and the numbers, stay where they belong."""
+    """Programs share a pack for Ray's sake only: a fault, and the numbers, stay where they belong."""
     alone = {name: dict(data) for name, data in job_for(tmp_path / "a", tiny(0), tiny(1)).members}
     others = [replace(tiny(seed), task=replace(tiny(seed).task, horizon=9)) for seed in (2, 3)]
     job = job_for(tmp_path / "b", tiny(0), others[0], tiny(1), others[1])

@@ -1,1 +1,1 @@
-"""What commands answer: a document of plain data, made once, and the same data printed for a person."""
+"""Answers of commands: a document of plain data, made once, and the same data printed for a person."""

@@ -100,7 +100,7 @@ def _search(study: SweepConfig, stored: int) -> SearchItem | None:
 
 
 def expected_item(study: SweepConfig, made: Estimate, stored: tuple[float, float], *, probed: bool) -> ExpectedItem:
-    """What the work is expected to take.
+    """The time, memory and disk that the work is expected to take.
 
     Args:
         study: the study.

@@ -15,7 +15,7 @@ class CurveItem(TypedDict):
 
 
 class FindingItem(TypedDict):
-    """What a check of an audit measured."""
+    """The finding of one check of an audit."""
 
     check: Annotated[str, "its name"]
     status: Annotated[Literal["pass", "skip", "note", "fault"], "how it ended"]

@@ -90,7 +90,7 @@ class DataDocument(TypedDict):
 
 
 class UploadItem(TypedDict):
-    """What was uploaded with a job."""
+    """The files that were uploaded with a job."""
 
     workspace: Annotated[str, "the folder of the files"]
     files: Annotated[list[str], "every file of the workspace that was uploaded, relative to it"]

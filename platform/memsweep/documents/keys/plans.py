@@ -8,7 +8,7 @@ from memsweep.documents.keys.shared import Fields, Identity
 
 
 class ResourcesItem(TypedDict):
-    """What one pack asks for."""
+    """The resources that one pack asks for."""
 
     cpus: Annotated[float, "cores of each worker"]
     gpus: Annotated[float, "share of a GPU of each worker"]
@@ -52,7 +52,7 @@ class SearchItem(TypedDict):
 
 
 class ExpectedItem(TypedDict):
-    """What the work is expected to take."""
+    """The time, memory and disk that the work is expected to take."""
 
     seconds: Annotated[float | None, "on this machine; null: it cannot hold a pack"]
     starting_seconds: Annotated[float, "until Ray and its workers have started"]

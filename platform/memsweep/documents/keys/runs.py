@@ -104,7 +104,7 @@ class LagItem(TypedDict):
 
 
 class MeasuredItem(TypedDict):
-    """What was measured on a file of weights, medians over seeds."""
+    """The measurements of a file of weights, medians over seeds."""
 
     identity: Identity
     seeds: Annotated[int, "test sets"]
@@ -135,7 +135,7 @@ class RunDocument(TypedDict):
 
 
 class CriteriaItem(TypedDict):
-    """What verdicts were judged by."""
+    """The thresholds by which verdicts were judged."""
 
     thresholds: Annotated[list[float], "errors, as shares of the zero predictor's loss, at which radii are read"]
     slope_limit: Annotated[float, "a radius shrinks whose slope is below this with confidence"]

@@ -1,4 +1,4 @@
-"""What a layer of a deep model has around its unit: norms, gates and dropout; gates act on one step at a time.
+"""The parts of a deep model's layer around its unit: norms, gates and dropout; gates act on one step at a time.
 
 A norm over a batch counts every step of every sequence alike, including the padding of shorter sequences. A mask of
 dropout depends on replica, step of training, place and sequence alone, and holds at all steps of its sequence: a batch
@@ -147,7 +147,7 @@ class Norm:
 
 
 class Dropout:
-    """What a model drops in one training step; before the first ``start_step``, nothing.
+    """The elements that a model drops in one training step; before the first ``start_step``, none.
 
     Args:
         share: of the features that are dropped; the others grow by 1 / (1 - share).

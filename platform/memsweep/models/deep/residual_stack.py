@@ -241,7 +241,7 @@ class ResidualStack(DeepModel, LinearModel):
         return kernel.squared_gradient(self.config, weights, inputs, targets, squares, live)
 
     def _compiled(self, inputs: Tensor) -> CompiledStack | None:
-        """What computes the whole stack; None where torch does. Neither batch nor replicas decide it."""
+        """The compiled stack; None where torch computes it. Neither batch nor replicas decide it."""
         plain = type(self.recurrence) is Recurrence and inputs.is_cpu and not inputs.requires_grad
         return CompiledStack.load(inputs.dtype) if plain and knows(self.config, inputs.shape[1]) else None
 
@@ -252,6 +252,7 @@ class ResidualStack(DeepModel, LinearModel):
         impulses[:inputs, 0].fill_diagonal_(1.0)
         answers_NCOT = self.outputs(weights, impulses).transpose(-1, -2)
         drift_NOT = answers_NCOT[..., -1, :, :]
+        # the stack is affine here: an impulse's own answer is what it adds to the answer to zeros
         kernel_NIOT = answers_NCOT[..., :-1, :, :] - drift_NOT.unsqueeze(-3)
         return Response(kernel=kernel_NIOT.transpose(-3, -2), drift=drift_NOT)
 
@@ -280,7 +281,7 @@ class ResidualStack(DeepModel, LinearModel):
         if self.config.pooling == NO_POOLING:
             return x_NBTF
         mean = self.recurrence.average(x_NBTF)
-        # measurements of a trained model, such as the worst perturbation, follow the true gradient
+        # the rule's gradient is for training: measurements, such as the worst perturbation, need the true one
         measured = type(self.recurrence) is Recurrence and not self.training
         return mean if self.config.pooling == MEAN or measured else x_NBTF + (mean - x_NBTF).detach()
 

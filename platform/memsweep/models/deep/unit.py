@@ -38,7 +38,7 @@ Parts = Mapping[str, Tensor]
 
 
 State = dict[str, Tensor]
-"""What a unit carries from one step to the next, by name: ``[N, B, ...]`` each."""
+"""The state that a unit carries from one step to the next, by name: ``[N, B, ...]`` each."""
 
 
 class Unit(ABC):

@@ -116,7 +116,7 @@ class LRUUnit(OnlineUnit):
         }
 
     def answers(self, weights: Weights, states_NBTM: Tensor, x_NBTF: Tensor) -> Tensor:
-        # Re(C h) = C_re h_re - C_im h_im: the states as they lie in memory, without the products of an imaginary part
+        # Re(C h) = C_re h_re - C_im h_im: real products of the states as they lie in memory, without an imaginary part
         readout_NFM = torch.stack([weights["readout_re"], -weights["readout_im"]], -1).flatten(-2)
         real_NBTM = torch.view_as_real(states_NBTM).flatten(-2)
         return torch.addcmul(mapped(readout_NFM, real_NBTM), weights["skip"][:, None, None], x_NBTF)

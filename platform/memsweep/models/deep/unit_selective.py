@@ -160,6 +160,7 @@ class MinGRUUnit(SelectiveUnit):
         """Nothing but its start."""
 
     def biases(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        # the decay is 1 - update: a long memory is an update near zero
         return {"bias_update": -_chrono(self.config, self.width, horizon, rng)}
 
     def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
@@ -184,6 +185,7 @@ class MinLSTMUnit(SelectiveUnit):
 
     def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         forget, new = torch.sigmoid(drives["forget"]), torch.sigmoid(drives["input"])
+        # shares that add up to one: a state is a mean of candidates, and cannot grow
         both = forget + new
         return forget / both, new / both * drives[CANDIDATE]
 

@@ -121,6 +121,7 @@ class StateSpaceUnit(SelectiveUnit):
         """As published: maps as torch.nn.Linear draws them, step sizes log-uniform, rates as the module says."""
         del horizon  # step sizes and rates are drawn alike for all lengths
         step = np.exp(rng.uniform(np.log(SHORTEST_STEP), np.log(LONGEST_STEP), self.heads))
+        # the inverse of softplus: at input zero the step sizes are those that were drawn
         weights = {f"bias_{STEP}": step + np.log(-np.expm1(-step)), "skip": np.ones(self.channels)}
         sizes = {STEP: self.heads, INPUT: self.config.states, CANDIDATE: self.channels, OUTPUT: self.config.states}
         weights |= {f"encoder_{name}": _uniform(rng, size, self.features) for name, size in sizes.items()}
@@ -130,7 +131,7 @@ class StateSpaceUnit(SelectiveUnit):
         return {name: self._expanded(name, weights[name]) for name in self.part_names}
 
     def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
-        # each map once, where ``parts`` repeats it for each state: only ``coefficients`` spread over heads [H, P, S]
+        # ``parts`` repeats a map for each state; here each runs once, and ``coefficients`` broadcasts over [H, P, S]
         names, roles = (*self.gates, CANDIDATE), self.roles()
         encoders = [weights[f"encoder_{name}"] for name in names]
         series = mapped(torch.cat(encoders, 1), x_NBTF).split([each.shape[1] for each in encoders], -1)

@@ -85,7 +85,7 @@ class MatrixRNN(LayerModel):
             roles["threshold"] = Role(Part.BIAS, ("width",))
         roles |= cls.recurrent_roles(config)
         if config.stair in LEARNED:
-            # they multiply V, and with it decide how long an input is kept: the diagonal of a matrix over the steps
+            # gains multiply V and so decide how long an input is kept: a recurrent weight, a diagonal over the steps
             roles["gains"] = Role(Part.RECURRENT, ("step",), diagonal=True)
         return roles | {
             "readout_weight": Role(Part.READOUT, ("output", "width")),
@@ -151,7 +151,7 @@ class MatrixRNN(LayerModel):
         before_NBM = None if states is None else states.flatten(0, len(leading) - 1)
         states_NBTM = gained_scan(*self.recurrence(flat, inputs), before_NBM)
         answers_NBTO = affine(states_NBTM, flat["readout_weight"], flat["readout_bias"])
-        # a copy: a view would keep the states of all steps alive
+        # a copy, because a view would keep the states of all steps in memory
         last_NBM = states_NBTM[:, :, -1].clone()
         return answers_NBTO.unflatten(0, leading), last_NBM.unflatten(0, leading)
 
@@ -196,6 +196,7 @@ class MatrixRNN(LayerModel):
             if gains_NS is not None:
                 step_T = torch.arange(horizon).clamp(max=gains_NS.shape[1] - 1)
                 factor_NT = factor_NT * gains_NS[:, step_T].abs()
+            # at lag k stand the factors of the last k steps, so the product runs from the end
             backward_NT = factor_NT.flip(-1)
             return torch.cat([torch.ones_like(backward_NT[:, :1]), backward_NT[:, :-1].cumprod(-1)], -1)
 
@@ -215,6 +216,7 @@ class MatrixRNN(LayerModel):
         names = ["encoder_weight", "readout_weight"]
         if self.config.embedding:
             embedding = weights["embedding"]
+            # the embedding has no bias: a zero one makes it an affine map like the others
             maps, names = [(embedding, torch.zeros_like(embedding[..., 0])), *maps], ["embedding", *names]
         scaled = equalized(maps)
         balanced = dict(weights) | {name: weight for name, (weight, _) in zip(names, scaled, strict=True)}
@@ -230,6 +232,7 @@ class MatrixRNN(LayerModel):
 
 
 def _jacobians(drive_NBTM: Tensor, matrix_NMM: Tensor, cell: Cell, states_NBTM: Tensor) -> Iterator[Tensor]:
+    # one step at a time: the Jacobians of all would take M times the memory of the states
     for step in range(drive_NBTM.shape[2] - 1, 0, -1):
         with torch.no_grad():
             pre_NBM = drive_NBTM[:, :, step] + states_NBTM[:, :, step - 1] @ matrix_NMM.mT

@@ -97,7 +97,7 @@ def _blocks(scheme: str, size: int, rng: np.random.Generator) -> np.ndarray:
 def _random_rotation(size: int, rng: np.random.Generator) -> np.ndarray:
     """From the Haar distribution of the rotations: ``[M, M]``."""
     drawn = random_orthogonal(size, rng)
-    # one reflection takes the matrices of determinant -1 to the rotations, and their distribution with them
+    # reflecting the matrices of determinant -1 makes them rotations, and keeps the distribution uniform
     return drawn * np.where(np.arange(size) == 0, np.sign(np.linalg.det(drawn)), 1.0)
 
 

@@ -76,6 +76,7 @@ class NonNormalRNN(MatrixRNN):
         """Theta, the matrix in its own basis: ``[N..., M, M]``."""
         raw = weights["triangle"]
         pair_M = torch.arange(raw.shape[-1], device=raw.device) // 2
+        # ``where``, not a product with a mask: entries outside of T have no effect, even if they are not finite
         theta = torch.where(pair_M > pair_M.unsqueeze(-1), raw, 0.0)
         first = torch.arange(0, raw.shape[-1], 2, device=raw.device)
         even = weights["moduli"] * weights["angles"].cos()

@@ -126,6 +126,7 @@ class VanillaRNN(LayerModel):
         flat = len(leading_shape(self, weights)) - 1
         return Layer(
             encoder=weights["weight_ih_l0"].flatten(0, flat),
+            # torch.nn.RNN has two biases, of which only the sum acts
             bias=(weights["bias_ih_l0"] + weights["bias_hh_l0"]).flatten(0, flat),
             matrix=weights["weight_hh_l0"].flatten(0, flat),
             readout=weights["readout_weight"].flatten(0, flat),
@@ -162,6 +163,7 @@ class VanillaRNN(LayerModel):
         bias_NM = weights[f"bias_ih_{place}"] + weights[f"bias_hh_{place}"]
         drive_NBTM = torch.einsum("nmf,nbtf->nbtm", weights[f"weight_ih_{place}"], x_NBTF) + bias_NM[:, None, None]
         recurrent_NMM = weights[f"weight_hh_{place}"]
+        # the other direction is the same recurrence on the reversed sequence, turned back
         if place.endswith(_REVERSE):
             return scan(drive_NBTM.flip(2), recurrent_NMM, self.config.activation, leak=0.0).flip(2)
         return scan(drive_NBTM, recurrent_NMM, self.config.activation, leak=0.0)

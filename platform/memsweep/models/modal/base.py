@@ -134,7 +134,7 @@ class _ModalAnswers(torch.autograd.Function):
         drive_NCM = encoder_NMI.new_empty(*leading, inputs + 1, width)
         torch.mul(encoder_NMI.mT, gain_NM.unsqueeze(-2), out=drive_NCM[..., :-1, :])
         torch.mul(bias_NM, gain_NM, out=drive_NCM[..., -1, :])
-        # one amplitude per output, channel and mode: answers are amplitudes times powers of the eigenvalues
+        # one amplitude per output, channel and mode: a response is amplitudes times powers of the eigenvalues
         amplitudes_NOCM = readout_NOM.unsqueeze(-2) * drive_NCM.unsqueeze(-3)
         outputs, channels = amplitudes_NOCM.shape[-3:-1]
         answers_NOCT = (amplitudes_NOCM.flatten(-3, -2) @ powers_NMT).unflatten(-2, (outputs, channels))
@@ -158,7 +158,7 @@ class _ModalAnswers(torch.autograd.Function):
         both = pulled_back(room.flatten(-3, -2), powers_NMT)
         amplitudes, slopes = (part.unflatten(-2, (outputs, channels)) for part in both)
         drives_NCM = (amplitudes * readout_NOM.unsqueeze(-2)).sum(-3)
-        # by encoder and bias: through the gain, which each channel shares
+        # encoder and bias act through the gain, which all channels share
         gained_NCM = drives_NCM * gain_NM.unsqueeze(-2)
         gains_NM = None
         if ctx.needs_input_grad[5]:

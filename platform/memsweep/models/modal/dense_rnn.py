@@ -142,7 +142,7 @@ class DenseRNN(ModalModel):
     def layer(self, weights: Weights) -> Layer:
         """In the basis of the modes where no activation mixes them."""
         leading, dt = leading_shape(self, weights), self.config.dt
-        # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
+        # modes first, then flatten: replicas may differ in their parameterization, copies of one replica may not
         flat = len(leading) - 1
         diagonal_NM, basis_NMM = self.modes(weights).flatten(0, flat), self._basis(weights).flatten(0, flat)
         weights = {name: value.flatten(0, flat) for name, value in weights.items()}
@@ -158,6 +158,7 @@ class DenseRNN(ModalModel):
                 gain_NMM = basis_NMM.mT @ (self.gain(diagonal_NM).unsqueeze(-1) * basis_NMM)
                 encoder_NMI, bias_NM = gain_NMM @ encoder_NMI, (gain_NMM @ bias_NM.unsqueeze(-1)).squeeze(-1)
         return Layer(
+            # the activation acts on the rate of change: h_t = h_{t-1} + dt sigma(increment / dt)
             encoder=encoder_NMI / dt,
             bias=bias_NM / dt,
             matrix=matrix / dt,

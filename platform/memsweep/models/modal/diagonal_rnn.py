@@ -92,7 +92,7 @@ class DiagonalRNN(ModalModel):
 
     def layer(self, weights: Weights) -> Layer:
         leading, dt = leading_shape(self, weights), self.config.dt
-        # before the leading dimensions are flattened: replicas may differ in their parameterization, copies may not
+        # modes first, then flatten: replicas may differ in their parameterization, copies of one replica may not
         eigenvalues = self.modes(weights)
         drive = self.gain(eigenvalues) / dt
         flat = len(leading) - 1

@@ -118,6 +118,7 @@ class LRU(LinearModel):
         on_ring = config.initialization == RING
         nu, theta = ring_weights(config, width, rng) if on_ring else _spread(width, signature.horizon, rng)
         if on_ring:
+            # as published: a complex entry of the encoder has variance 1 / inputs, each part of the readout's 1 / width
             near, far = 1.0 / math.sqrt(2.0 * inputs), 1.0 / math.sqrt(width)
         else:
             near = far = 1.0 / math.sqrt(2.0 * width)
@@ -133,6 +134,7 @@ class LRU(LinearModel):
             "readout_bias": np.zeros(outputs),
         }
         if config.normalize and config.gamma == TRAINED:
+            # gamma^2 = 1 - |lambda|^2: driven by white noise, slow and fast modes then have states of equal variance
             weights["gamma_log"] = 0.5 * np.log(-np.expm1(-2.0 * np.exp(nu)))
         if config.skip:
             weights["skip"] = rng.standard_normal((outputs, inputs)) if on_ring else np.zeros((outputs, inputs))
@@ -151,7 +153,7 @@ class LRU(LinearModel):
         return torch.exp(log_gamma(weights["nu"]))
 
     def _drive(self, weights: Weights) -> Tensor:
-        """What each mode gets of every input, and in the last column of the bias: gamma (B, b), ``[N..., M, I + 1]``.
+        """The weights of inputs, and in the last column of the bias, by mode: gamma (B, b), ``[N..., M, I + 1]``.
 
         The bias is one more input, which is always on.
         """
@@ -167,7 +169,7 @@ class LRU(LinearModel):
         always_on = torch.cat([inputs, torch.ones_like(inputs[..., :1])], -1).to(drive_NMC.dtype)
         drive_NBTM = torch.einsum("nmc,btc->nbtm", drive_NMC, always_on)
         states_NBTM = linear_scan(self.eigenvalues(flat), drive_NBTM)
-        # the real part of C h, without the half of the products that would make the imaginary one
+        # the real part of C h by real products: half of the complex ones would make an imaginary part that nobody reads
         states = torch.cat([states_NBTM.real, states_NBTM.imag], -1)
         readout_NOM = torch.cat([flat["readout_re"], -flat["readout_im"]], -1)
         answers = torch.einsum("nbtm,nom->nbto", states, readout_NOM) + flat["readout_bias"][:, None, None]
@@ -177,10 +179,12 @@ class LRU(LinearModel):
 
     def response(self, weights: Weights, horizon: int) -> Response:
         readout_NOM = torch.complex(weights["readout_re"], weights["readout_im"])
+        # the modes do not mix: a path runs from one input through one mode to one output
         amplitudes = readout_NOM.unsqueeze(-2) * self._drive(weights).transpose(-1, -2).unsqueeze(-3)
         outputs, channels = amplitudes.shape[-3:-1]
         flat = diagonal_response(amplitudes.flatten(-3, -2), self.eigenvalues(weights), horizon).real
         answers_NOCT = flat.unflatten(-2, (outputs, channels))
+        # the bias is an input that is always on: at step t it is the sum of its answers at lags 0 ... t
         drift_NOT = answers_NOCT[..., -1, :].cumsum(-1) + weights["readout_bias"].unsqueeze(-1)
         kernel_NOIT = answers_NOCT[..., :-1, :]
         if self.config.skip:
@@ -205,6 +209,7 @@ def balanced_modes(weights: Weights) -> dict[str, Tensor]:
     moved = torch.ones_like(weights["nu"])
     if "gamma_log" in weights:
         result["gamma_log"] = log_gamma(weights["nu"])
+        # B and b take over what gamma gives up: their product, all that the model sees, stays
         moved = torch.exp(weights["gamma_log"] - result["gamma_log"])
     encoder = moved * _norm(weights["encoder_re"], weights["encoder_im"], -1)
     readout = _norm(weights["readout_re"], weights["readout_im"], -2)
@@ -238,6 +243,7 @@ def ring_weights(config: RingConfig, width: int, rng: np.random.Generator) -> tu
     """nu and theta of ``width`` eigenvalues, uniform on the area of the config's ring: |lambda|^2 is uniform."""
     place, turn = rng.uniform(size=(2, width)).clip(_EDGE, 1.0 - _EDGE)
     squares = config.r_min**2 + place * (config.r_max**2 - config.r_min**2)
+    # |lambda| = exp(-exp(nu)), solved for nu
     return np.log(-0.5 * np.log(squares)), np.log(config.max_phase * turn)
 
 

@@ -129,7 +129,7 @@ class SSM(ModalModel):
         if config.form == MLP:
             for name in ("before", "after"):
                 for layer in range(2):
-                    # a layer from width to width is drawn as a readout with so many outputs is
+                    # a layer from width to width is drawn like a readout with that many outputs
                     drawn = initialization.encoder_and_readout(
                         config.initialization, config.width, Signature(1, config.width, signature.horizon), rng
                     )
@@ -140,6 +140,7 @@ class SSM(ModalModel):
     def _matrix(self, weights: Weights) -> Tensor:
         """A = I - P' diag(1 - eigenvalue) P, ``[N..., M, M]``: symmetric."""
         basis = weights["basis"]
+        # not P' diag(eigenvalue) P: a trained P is not orthogonal, and an Euler step adds to the state as it is
         identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
         return identity - basis.mT @ ((1.0 - self.modes(weights)).unsqueeze(-1) * basis)
 
@@ -175,7 +176,7 @@ class SSM(ModalModel):
         if self.traits(self.config).layer:
             return super().outputs(weights, inputs, live)
         leading, flat = flattened(self, weights)
-        # eigenvalues of the weights as they came: a mixture of parameterizations runs over the first dimension
+        # modes first, then flatten: a mixture of parameterizations is chosen along the first dimension
         gain_NM = self.gain(self.modes(weights)).flatten(0, len(leading) - 1)
         inputs_NBTI = inputs.expand(gain_NM.shape[0], *inputs.shape)
         drive_NBTM = self._mlp(affine(inputs_NBTI, *_maps(flat, ["encoder_{}"])[0]), _maps(flat, self._into()[1:]))

@@ -1,4 +1,4 @@
-"""What a user's module consists of, and what is wrong with it: found by building it and running it once."""
+"""The parts of a user's module and its faults: found by building it and running it once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROBE_STEPS = 64
 
 @dataclass(frozen=True)
 class Anatomy:
-    """What a module consists of.
+    """The parts of a module.
 
     Attributes:
         tensors: its parameters, and the buffers that are weights.
@@ -119,7 +119,7 @@ def _refuse_counters(target: str, module: nn.Module, changed: Collection[str]) -
 
 @dataclass(frozen=True)
 class Findings:
-    """What a study finds out about a module before it trains, a sentence without a full stop each.
+    """Findings about a module before a study trains it, a sentence without a full stop each.
 
     Attributes:
         refusals: what makes every number of a trial meaningless.
@@ -131,7 +131,7 @@ class Findings:
 
 
 def findings(config: ModuleConfig, signature: Signature) -> Findings:
-    """What the checks before a study found; remembered until the module's file changes.
+    """The findings of the checks before a study; remembered until the module's file changes.
 
     Raises:
         ModuleError: the module cannot run at the horizon.
@@ -171,7 +171,7 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
 
 
 def _frozen(about: Anatomy) -> list[str]:
-    """What becomes of the parameters that are frozen."""
+    """Says what becomes of the frozen parameters."""
     names = [each.name for each in about.tensors if each.frozen]
     if not names:
         return []

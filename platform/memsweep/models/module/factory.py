@@ -182,7 +182,7 @@ def checked_outputs(target: str, module: nn.Module, inputs: Tensor, outputs: int
 def _arguments(
     factory: Factory, sizes: Mapping[str, int | None], given: dict[str, Any], names: ArgumentNames
 ) -> dict[str, Any]:
-    """What a factory is called with: the sizes that it takes, and the given arguments."""
+    """The arguments of a factory's call: the sizes that it takes, and the given arguments."""
     try:
         parameters = dict(inspect.signature(factory.make).parameters)
     except (
@@ -232,7 +232,7 @@ def _arguments(
 def _without_width(
     target: str, parameters: Mapping[str, inspect.Parameter], known: Sequence[str], given: Collection[str]
 ) -> Iterator[str]:
-    """What to say of a factory that has no argument ``width``, a sentence each; and what else it lacks.
+    """The problems of a factory that has no argument ``width``, a sentence each; and what else it lacks.
 
     Args:
         target: as it was written.
@@ -300,7 +300,7 @@ def _import_from(folder: Path, name: str, target: str) -> ModuleType:
         sys.path.remove(str(folder))
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()
-    # a cached file of bytecode counts as fresh for a second, in which an edit of equal length would be lost
+    # Python compares cached bytecode by second and length: a quick edit of equal length would be missed
     sys.dont_write_bytecode = True
     try:
         return _attempt(name, target)

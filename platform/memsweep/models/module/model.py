@@ -261,7 +261,7 @@ class Module(Model):
                 )
         return {name: stored(value) for name, value in state.items() if name in names or name not in whole}
 
-    # The module's tensors keep their names: the engine does not show that they lie in a module of a module.
+    # The module's tensors keep their own names, although they lie in a module within a module.
 
     def named_parameters(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Parameter]]:
         return self.module.named_parameters(*args, **options)

@@ -99,6 +99,7 @@ class Parameterization(ABC):
         """
         import torch
 
+        # 1 - exp(-decay), without the cancellation of slow modes
         return self.raw(self._reachable(-torch.expm1(-decay)))
 
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
@@ -169,7 +170,7 @@ class Mixture:
         chosen = self.chosen.to(raw_NM.device).view(-1, *[1] * (raw_NM.ndim - 1))
         for index, part in enumerate(self.parts):
             mine = chosen == index
-            # a foreign raw weight might overflow this map, and 0 * inf would poison its gradient: give it the anchor
+            # another map's raw weight might overflow this one, and 0 * inf makes the gradient NaN: the anchor stands in
             value = part.eigenvalue(torch.where(mine, raw_NM, part.anchor), dt, discretization)
             result = torch.where(mine, value, result)
         return result

@@ -199,11 +199,13 @@ class Softplus(_Exponential):
     def rate(self, raw: Tensor) -> Tensor:
         import torch
 
+        # log(e^w + e^0), finite where e^w would overflow
         return torch.logaddexp(raw, torch.zeros_like(raw))
 
     def raw(self, rate: Tensor) -> Tensor:
         import torch
 
+        # log(e^rate - 1), without overflow for fast modes and without cancellation for slow ones
         return rate + torch.log(-torch.expm1(-rate))
 
 
@@ -244,6 +246,7 @@ class Sigmoid(Parameterization):
     def discrete_raw(self, decay: Tensor) -> Tensor:
         import torch
 
+        # the logit log p - log(1 - p) of p = e^-decay
         return -decay - torch.log(-torch.expm1(-decay))
 
 
@@ -278,6 +281,7 @@ class HeavyTail(Parameterization):
         """
         if discretization != DISCRETE:
             return shift + shift * shift / 4.0
+        # bisection: of the two slopes above one falls and one rises, so that they cross once
         low, high = 0.0, shift
         for _ in range(_HALVINGS):
             weight = 0.5 * (low + high)

@@ -45,7 +45,7 @@ def discretized(rate_NMS: Tensor, frequency_NMS: Tensor, log_dt_NM: Tensor) -> t
 def _mean_growth(exponent: Tensor) -> Tensor:
     """(e^z - 1)/z, which is 1 at z = 0: a mode that neither decays nor turns integrates its input."""
     small = exponent.abs() < _SMALL
-    # the series of the excluded values, and the quotient at excluded ones, must not poison the gradient
+    # each branch gets harmless values where the other is taken: a NaN there would reach the gradient as 0 * NaN
     near, far = torch.where(small, exponent, 0.0), torch.where(small, 1.0, exponent)
     series = 1.0 + near * (0.5 + near * (1.0 / 6.0 + near / 24.0))
     return torch.where(small, series, torch.expm1(far) / far)
@@ -85,6 +85,7 @@ class _CausalConvolution(torch.autograd.Function):
         columns = _columns(x_PTB, chunks, size)
         result = blocks[:, 0] @ columns
         for distance in range(1, chunks):
+            # chunks stand side by side, so that all pairs at one distance are one product of shifted columns
             shift = distance * batch
             result[..., shift:].baddbmm_(blocks[:, distance], columns[..., : result.shape[-1] - shift])
         ctx.save_for_backward(columns, blocks)
@@ -106,8 +107,8 @@ class _CausalConvolution(torch.autograd.Function):
             later, earlier = grad[..., shift:], columns[..., : grad.shape[-1] - shift]
             if distance:
                 grad_columns[..., : grad.shape[-1] - shift].baddbmm_(blocks[:, distance].mT, later)
-            # with its columns reversed, the lags of a block lie on antidiagonals; read with rows shorter by one than
-            # they are stored, these are columns
+            # the lags of a block are its diagonals: with reversed columns, and rows read one place shorter than they
+            # are stored, every diagonal becomes a column, and one sum gives all lags
             room[..., :size] = (later @ earlier.mT).flip(-1)
             by_lag = room.flatten(1)[:, : size * (2 * size - 1)].unflatten(1, (size, 2 * size - 1))
             grad_kernel[:, distance * size :][:, : 2 * size - 1] += by_lag.sum(1)
@@ -161,11 +162,12 @@ def _by_blocks(x_PTB: Tensor, kernel_PT: Tensor) -> Tensor:
 
 
 class _FromEarlier(torch.autograd.Function):
-    """What blocks of L steps answer to the blocks before them, from inputs ``[P, L, D, B]`` and K ``[P, D L]``."""
+    """The response of blocks of L steps to the blocks before them, from inputs ``[P, L, D, B]`` and K ``[P, D L]``."""
 
     @staticmethod
     def forward(ctx: Any, x_PLDB: Tensor, kernel_PT: Tensor) -> Tensor:
         size, blocks = x_PLDB.shape[1:3]
+        # overlap-save: of a circular convolution with 2 L lags, the last L answers hold nothing that wrapped around
         spectra = torch.fft.rfft(x_PLDB, 2 * size, dim=1)
         # lags (d - 1) L ... (d + 1) L - 1 lead from a block to the one d blocks later
         kernels = torch.fft.rfft(kernel_PT.unfold(-1, 2 * size, size), dim=-1)
@@ -182,6 +184,7 @@ class _FromEarlier(torch.autograd.Function):
         (grad_PLDB,) = grads
         spectra, kernels = ctx.saved_tensors
         size, blocks = grad_PLDB.shape[1:3]
+        # forward drops the first half of each transform, so that nothing arrives there
         grads_of_answers = torch.fft.rfft(pad(grad_PLDB, (0, 0, 0, 0, size, 0)), dim=1)
         of_spectra, of_kernels = torch.zeros_like(spectra), torch.zeros_like(kernels)
         mirrored = spectra.conj().resolve_conj()

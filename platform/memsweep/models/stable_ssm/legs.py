@@ -39,6 +39,7 @@ def modes(states: int) -> tuple[np.ndarray, np.ndarray]:
     """
     turning = torch.from_numpy(normal_part(states) + RATE * np.eye(states))
     with one_thread():
+        # -i times a skew-symmetric matrix is Hermitian: its eigenvalues are real, its eigenvectors orthonormal
         omega, vectors = torch.linalg.eigh(-1j * turning)
     # ascending and in pairs +- omega: the second half are the positive ones
     half = vectors[:, states // 2 :]

@@ -235,7 +235,7 @@ class StableSSM(LinearModel):
         return discretized(rate, frequency, weights[f"log_dt_l{layer}"])
 
     def _kernel(self, weights: Weights, layer: int, horizon: int) -> Tensor:
-        """What a layer's channels answer to an impulse before the activation: ``[N..., M, T]``."""
+        """The impulse response of a layer's channels before the activation: ``[N..., M, T]``."""
         eigenvalues, gain = self._modes(weights, layer)
         output = torch.complex(weights[f"output_re_l{layer}"], weights[f"output_im_l{layer}"])
         answers = kernel(output, eigenvalues, gain, horizon)
@@ -249,7 +249,7 @@ class StableSSM(LinearModel):
 
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         leading, flat = flattened(self, weights)
-        # channels before time and batch: convolutions and mixes are then plain matrix products
+        # channels stand before time and batch, so that convolutions and mixes are plain matrix products
         inputs_ITB = inputs.permute(2, 1, 0)
         x_NMTB = _mixed(flat["encoder_weight"], inputs_ITB.unsqueeze(0), flat["encoder_bias"])
         for layer in range(self.config.layers):

@@ -55,7 +55,7 @@ def target() -> str:
 
 
 def cpu_facts() -> list[str]:
-    """What Linux says of this processor; processors with equal facts can share what was compiled for ``NATIVE``."""
+    """Linux's description of this processor; processors with equal facts can share what was compiled for ``NATIVE``."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

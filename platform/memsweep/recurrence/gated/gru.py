@@ -50,6 +50,7 @@ class Gates:
 
         That by q is the last of them times r.
         """
+        # of h = before + z (n - before), with tanh' = 1 - n^2 and sigmoid' = z (1 - z)
         of_candidate = self.update * (1.0 - self.candidate.square())
         of_update = (self.candidate - before) * self.update * (1.0 - self.update)
         of_reset = of_candidate * self.memory * self.reset * (1.0 - self.reset)
@@ -83,6 +84,7 @@ def gru_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM:
     )
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM, recalled_NM)
+    # the inputs of all steps in one large product, in place of a small one at every step
     tensors = (affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM, recalled_NM)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         series: Tensor = _GatedScan.apply(*tensors)
@@ -93,10 +95,12 @@ def gru_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM:
 
 def _forward(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> tuple[Tensor, Gates]:
     """States and gates, time first: ``[T, N, B, M]``."""
+    # time first, so that a step is one contiguous block; the copy becomes the gates in place
     gates_TNBG = drive_NBTG.permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
     width = bias_NM.shape[-1]
     memory_TNBM = torch.empty_like(gates_TNBG[..., :width])
     states_TNBM, turned = torch.empty_like(memory_TNBM), matrix_NGM.mT.contiguous()
+    # U h_{t-1}: zero at the first step, whose state before is zero
     images_NBG = torch.zeros_like(gates_TNBG[0])
     state_NBM = torch.zeros_like(states_TNBM[0])
     reset_TNBM, update_TNBM, candidate_TNBM = gates_TNBG.chunk(3, -1)
@@ -105,6 +109,7 @@ def _forward(drive_NBTG: Tensor, matrix_NGM: Tensor, bias_NM: Tensor) -> tuple[T
         if step:
             torch.bmm(state_NBM, turned, out=images_NBG)
         gates_TNBG[step, ..., : 2 * width].add_(images_NBG[..., : 2 * width]).sigmoid_()
+        # kept before the reset gate multiplies it: the gate's own slope needs q
         torch.add(images_NBG[..., 2 * width :], bias_NM[:, None], out=memory_TNBM[step])
         gates.candidate[step].addcmul_(gates.reset[step], memory_TNBM[step]).tanh_()
         torch.lerp(state_NBM, gates.candidate[step], gates.update[step], out=next_NBM)
@@ -130,7 +135,7 @@ class _GatedScan(torch.autograd.Function):
         gates, matrix = Gates(*kept), matrix_NGM.contiguous()
         before_TNBM = torch.cat([torch.zeros_like(states_TNBM[:1]), states_TNBM[:-1]])
         of_reset, of_update, of_candidate = gates.slopes(before_TNBM)
-        # e_t, in place: what is to be multiplied by g_t
+        # the factors k_t, which become e_t = k_t g_t in place
         errors_TNB3M = torch.stack([of_reset, of_update, of_candidate * gates.reset], -2)
         grads_TNBM = outer[0].permute(2, 0, 1, 3).clone(memory_format=torch.contiguous_format)
         # in place: grads_TNBM[t] is complete when its step comes, errors_TNB3M[t] becomes e_t
@@ -143,6 +148,7 @@ class _GatedScan(torch.autograd.Function):
                 earlier_NBM.baddbmm_(error_NB3M.flatten(-2), matrix)
         of_drive, of_matrix, of_bias = None, None, None
         if ctx.needs_input_grad[0]:
+            # a^n does not pass the reset gate, as q does: its error is without the factor r
             sums = [errors_TNB3M[..., 0, :], errors_TNB3M[..., 1, :], of_candidate * grads_TNBM]
             of_drive = torch.cat([_series(part) for part in sums], -1)
         if ctx.needs_input_grad[1]:

@@ -48,6 +48,7 @@ def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM
     )
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+    # the inputs of all steps in one large product, in place of a small one at every step
     series: Tensor = _Scan.apply(affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM)
     return series
 
@@ -78,6 +79,7 @@ class _Scan(torch.autograd.Function):
                 cells_TNBM[step].addcmul_(forget[step], cells_TNBM[step - 1])
             torch.tanh(cells_TNBM[step], out=shown_TNBM[step])
             torch.mul(out[step], shown_TNBM[step], out=states_TNBM[step])
+        # tanh(c) is kept beside c: it is a factor of two slopes, and slower to compute than to read
         ctx.save_for_backward(matrix_NGM, gates_TNBG, cells_TNBM, shown_TNBM, states_TNBM)
         return states_TNBM.permute(1, 2, 0, 3).contiguous()
 
@@ -87,7 +89,7 @@ class _Scan(torch.autograd.Function):
         matrix_NGM, gates_TNBG, cells_TNBM, shown_TNBM, states_TNBM = ctx.saved_tensors
         into, forget, out, candidate = gates_TNBG.chunk(4, -1)
         of_cell = out * (1.0 - shown_TNBM.square())
-        # errors of the sums over their gradients p (of o: l); the step before the first is zero
+        # the factors of p_t (of l_t for o), which become the errors in place; f has none at step 0, as c_{-1} = 0
         errors_TNB4M = torch.zeros_like(gates_TNBG).unflatten(-1, (4, -1))
         of_into, of_forget, of_out, of_candidate = errors_TNB4M.unbind(-2)
         of_into.copy_(candidate * into * (1.0 - into))
@@ -98,6 +100,7 @@ class _Scan(torch.autograd.Function):
         pushed_NBM, matrix = torch.zeros_like(grads_TNBM[0]), matrix_NGM.contiguous()
         for step in range(len(grads_TNBM) - 1, -1, -1):
             grad_NBM, error_NB4M = grads_TNBM[step], errors_TNB4M[step]
+            # p_t: what the next step passed back through its f, and what h_t passes back through tanh(c_t)
             pushed_NBM.addcmul_(grad_NBM, of_cell[step])
             of_out[step].mul_(grad_NBM)
             error_NB4M[..., :2, :].mul_(pushed_NBM.unsqueeze(-2))
@@ -106,5 +109,6 @@ class _Scan(torch.autograd.Function):
             if step:
                 grads_TNBM[step - 1].baddbmm_(error_NB4M.flatten(-2), matrix)
         errors_TNBG = errors_TNB4M.flatten(-2)
+        # from step 1 on: the first step has no state before it for U to act on
         errors_NSG, before_NSM = (steps.transpose(0, 1).flatten(1, 2) for steps in (errors_TNBG[1:], states_TNBM[:-1]))
         return errors_TNBG.permute(1, 2, 0, 3).contiguous(), errors_NSG.mT @ before_NSM

@@ -35,6 +35,7 @@ def vandermonde(eigenvalues_NM: Tensor, horizon: int) -> Tensor:
     """
     powers = eigenvalues_NM.new_empty(*eigenvalues_NM.shape, horizon)
     powers[..., 0] = 1.0
+    # step is lambda^known: the powers known so far, times it, are as many new ones
     known, step = 1, eigenvalues_NM
     while known < horizon:
         fresh = min(known, horizon - known)
@@ -47,6 +48,7 @@ def vandermonde(eigenvalues_NM: Tensor, horizon: int) -> Tensor:
 class _DiagonalResponse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, amplitudes_NCM: Tensor, eigenvalues_NM: Tensor, horizon: int) -> Tensor:
+        # padded, so that the last lags are summed in the same order as the others (see padding)
         powers_NMT = vandermonde(eigenvalues_NM, aligned(horizon))
         ctx.save_for_backward(amplitudes_NCM, powers_NMT)
         return (amplitudes_NCM @ powers_NMT)[..., :horizon].contiguous()
@@ -57,6 +59,7 @@ class _DiagonalResponse(torch.autograd.Function):
         (grad_NCT,) = grads
         amplitudes_NCM, powers_NMT = ctx.saved_tensors
         *leading, channels, horizon = grad_NCT.shape
+        # room for both kinds of gradient side by side: one pass over the powers, the largest tensor, gives both
         room_NDCT = grad_NCT.new_empty(*leading, 2, channels, powers_NMT.shape[-1])
         room_NDCT[..., 0, :, :horizon] = grad_NCT
         room_NDCT[..., 0, :, horizon:] = 0.0
@@ -79,6 +82,7 @@ def pulled_back(room_NDCT: Tensor, powers_NMT: Tensor) -> tuple[Tensor, Tensor]:
     torch.mul(room_NDCT[..., 0, :, 1:], lags, out=room_NDCT[..., 1, :, :-1])
     room_NDCT[..., 1, :, -1] = 0.0
     channels = room_NDCT.shape[-2]
+    # torch's convention for complex numbers: what arrives, times the conjugate of the derivative
     both = room_NDCT.flatten(-3, -2) @ powers_NMT.conj().transpose(-1, -2)
     return both[..., :channels, :], both[..., channels:, :]
 

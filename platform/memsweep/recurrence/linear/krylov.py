@@ -36,6 +36,7 @@ def dense_response(readout_LOM: Tensor, matrix_LMM: Tensor, encoder_LMC: Tensor,
     Returns:
         Tensor ``[..., O, C, T]``, lags 0 ... horizon-1.
     """
+    # units of zero weight change no number, and give products a size whose sums all run in one order
     extra = missing_units(matrix_LMM.shape[-1])
     if extra:
         readout_LOM, encoder_LMC = pad(readout_LOM, (0, extra)), pad(encoder_LMC, (0, 0, 0, extra))
@@ -50,6 +51,7 @@ class _DenseResponse(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, readout_NOM: Tensor, matrix_NMM: Tensor, encoder_NMC: Tensor, horizon: int) -> Tensor:
         outputs, channels, lags = readout_NOM.shape[-2], encoder_NMC.shape[-1], aligned(horizon)
+        # about sqrt(T) vectors on either side: with fewer on one, the other needs more than are saved
         inner = 1 << round(math.log2(lags) / 2)
         outer = -(-lags // inner)
         near = _doubled(encoder_NMC, matrix_NMM, inner)
@@ -58,7 +60,7 @@ class _DenseResponse(torch.autograd.Function):
         covectors = far[-1][..., : outer * outputs]
         ctx.save_for_backward(*near, *far)
         ctx.sizes = (outputs, channels, inner, outer, len(near))
-        # lag i + K j: row j of the covectors times column i of the vectors
+        # row j of the covectors times column i of the vectors is the lag i + K j
         by_lag_NJOKC = torch.bmm(covectors.mT, vectors).view(-1, outer, outputs, inner, channels)
         return by_lag_NJOKC.permute(0, 2, 4, 1, 3).flatten(-2)[..., :horizon].contiguous()
 
@@ -102,6 +104,7 @@ def _undoubled(grad: Tensor, stages: Sequence[Tensor], channels: int) -> tuple[T
         done, before = channels << index, stages[index]
         fresh, power = grad[..., done:], before[..., done:]
         used = fresh.shape[-1]  # the columns that the product with the power took
+        # the new blocks are C = P B: their gradient gives P^H dC to B, and dC B^H to P
         earlier = torch.bmm(power.mH, fresh)
         if used < before.shape[-1]:
             earlier = pad(earlier, (0, before.shape[-1] - used))

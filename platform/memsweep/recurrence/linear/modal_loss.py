@@ -98,6 +98,7 @@ def modal_loss(modes: Modes, gram: Gram, targets: Tensor, live: Tensor | None = 
     targets_PT = targets.flatten(0, -2)
     live_N = torch.ones(leading[0], dtype=torch.bool) if live is None else live
     if len(leading) > 1:
+        # a copy matters where its replica does
         live_N = live_N.repeat_interleave(leading[1:].numel())
     tensors = [tensor.flatten(0, len(leading) - 1) for tensor in modes]
     gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)

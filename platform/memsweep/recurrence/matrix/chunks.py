@@ -39,21 +39,25 @@ def states_in_chunks(
         padded = torch.nn.functional.pad(series, (0, 0, 0, -horizon % length))
         return padded.unflatten(1, (-1, length))
 
+    # a chunk halves down to single steps in ``_halved``, so its length is a power of two
     query, key, value = cut(query_XTK), cut(key_XTK), cut(value_XTV)
     total = None if log_decay is None else cut(log_decay).cumsum(2)  # G
+    # exp(G_i) is left of the state before the chunk at step i; exp(G_L - G_i) of step i's value at the chunk's end
     faded = torch.ones_like(query[..., :1]) if total is None else total.exp()
     left = torch.ones_like(faded) if total is None else (total[:, :, -1:] - total).exp()
     shown, read, kept = _products(query, key, total), query * faded, key * left
     seen = None
     if rate_XT1 is not None:
         rate = cut(rate_XT1)
+        # u = known - seen S' is linear in the state S before the chunk, known only later: one solution gives both
         given = torch.cat([value, key * faded], -1) * rate
+        # u_i + sum_{j < i} (..) u_j = given_i: ones on the diagonal, so that nothing is divided
         system = _products(key, key, total).tril(-1) * rate
         solved = torch.linalg.solve_triangular(system, given, upper=False, unitriangular=True)
         value, seen = solved.split([value.shape[-1], key.shape[-1]], -1)
     state, answers = start_XVK, []
     removed: Sequence[Tensor | None] = [None] * query.shape[1] if seen is None else seen.unbind(1)
-    # not by index: the gradient of each index would be as large as the whole series
+    # unbound, not indexed: in the backward pass every index would make a gradient as large as the series
     series = (each.unbind(1) for each in (value, shown, kept, read, faded[:, :, -1:]))
     for gone, new, show, keep, recall, fade in zip(removed, *series, strict=True):
         if state is not None and gone is not None:
@@ -89,7 +93,7 @@ def generalised_in_chunks(
     )
     total = log_decay.cumsum(2)
     faded, left = total.exp(), (total[:, :, -1:] - total).exp()
-    # r_i goes with the decays up to step i - 1: it stands one row earlier while the products are taken
+    # r_i reads the state of step i - 1, before step i's decay: shifted by a row, it meets the decays up to there
     earlier = torch.nn.functional.pad(read[:, :, 1:], (0, 0, 0, 1))
 
     def before(series: Tensor) -> Tensor:
@@ -106,6 +110,7 @@ def generalised_in_chunks(
     series = (known, seen, query * faded, shown, shown_erased, erased * left, value, key * left, faded[:, :, -1:])
     chunks = zip(*(each.unbind(1) for each in series), strict=True)
     for first, then, recall, own, others, erase, new, keep, fade in chunks:
+        # the state before the chunk is known only now; the solutions above are linear in it
         removed = -first - then @ state.mT
         answers.append(recall @ state.mT + own + others @ removed)
         state = state * fade + (removed.mT @ erase + new.mT @ keep)
@@ -118,6 +123,7 @@ def _products(query: Tensor, key: Tensor, total: Tensor | None) -> Tensor:
         return (query @ key.mT).tril()
     if total.shape[-1] == 1:
         above = torch.ones(query.shape[2], query.shape[2], dtype=torch.bool, device=query.device).triu(1)
+        # -inf before the exponential: above the diagonal exponents may be large, and 0 * inf in a gradient is NaN
         return (query @ key.mT) * (total - total.mT).masked_fill(above, -torch.inf).exp()
     return _halved(query, key, total)
 
@@ -130,6 +136,7 @@ def _halved(query: Tensor, key: Tensor, total: Tensor) -> Tensor:
     halves = [series.unflatten(-2, (2, steps // 2)) for series in (query, key, total)]
     within = _halved(*halves)  # [..., 2, L/2, L/2]
     (_, later), (earlier, _), (before, after) = (half.unbind(-3) for half in halves)
+    # G_i - G_j is split at the border: neither part is above zero, and no tensor of [L, L, K] is made
     border = before[..., -1:, :]
     across = (later * (after - border).exp()) @ (earlier * (border - before).exp()).mT
     above = torch.cat([within[..., 0, :, :], torch.zeros_like(across)], -1)

@@ -57,6 +57,7 @@ class CompiledMatrix(Kernel):
             start_XVK: the state before the first step; None: zero.
             scale: s.
         """
+        # the kernel always starts from a state: zeros stand for none
         if start_XVK is None:
             start_XVK = value_XTV.new_zeros(len(value_XTV), value_XTV.shape[2], key_XTK.shape[2])
         found: tuple[Tensor, Tensor] = _Run.apply(
@@ -86,7 +87,7 @@ class CompiledMatrix(Kernel):
 
     @classmethod
     def named(cls, tensors: tuple[Tensor | None, ...]) -> dict[str, Tensor | None]:
-        """What is given, by its field."""
+        """The tensors that are given, by field."""
         return dict(zip(cls._given, tensors, strict=True))
 
 
@@ -98,6 +99,7 @@ class _Run(torch.autograd.Function):
         assert value_XTV is not None
         assert start_XVK is not None
         answers_XTV = torch.empty_like(value_XTV, memory_format=torch.contiguous_format)
+        # for the way back a state of every chunk, from which the steps between are computed again; else the last alone
         kept = -(-value_XTV.shape[1] // CHUNK) if any(ctx.needs_input_grad) else 1
         states = start_XVK.new_empty(len(start_XVK), 1 + kept, *start_XVK.shape[1:])
         states[:, 0] = start_XVK

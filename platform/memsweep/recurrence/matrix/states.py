@@ -47,6 +47,7 @@ def matrix_states(
     decay = None if log_decay is None else log_decay.exp()
     if rate_XT1 is None:
         return compiled.answers(query_XTK, key_XTK, value_XTV, decay, None, None, start_XVK, scale)
+    # S_t = S (diag(a) - (a k) (b k)') + v (b k)': erased and written along b k, so that one tensor serves for both
     read_XTK = key_XTK if decay is None else decay * key_XTK
     return compiled.answers(query_XTK, rate_XT1 * key_XTK, value_XTV, decay, read_XTK, None, start_XVK, scale)
 
@@ -82,5 +83,6 @@ def generalised_delta(
         return generalised_in_chunks(
             scale * query_XTK, key_XTK, value_XTV, log_decay_XTK, read_XTK, erased_XTK, start_XVK
         )
+    # chunks need logarithms, whose sums do not underflow; one step after the other needs the factors themselves
     decay_XTK = log_decay_XTK.exp()
     return compiled.answers(query_XTK, key_XTK, value_XTV, decay_XTK, read_XTK, erased_XTK, start_XVK, scale)

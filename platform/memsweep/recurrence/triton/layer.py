@@ -146,7 +146,7 @@ class _Launch:
     ) -> None:
         weights = [tensor[models] for tensor in self.layer.tensors().values()]
         aims = {"KEEP": states is not None, "ANSWERS": states is None and y is not None, "JUDGED": targets is not None}
-        # where a kernel has no use for a tensor, any will do
+        # the kernel does not read a tensor that it has no use for: any other stands in its place
         tensors = (self.x, *weights, *(targets or (self.x, self.x)))
         series = self.x if y is None else y[models], self.x if states is None else states
         forward = _kernels().forward[self._grid(models, sequences)]

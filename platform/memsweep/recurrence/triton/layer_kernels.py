@@ -153,7 +153,7 @@ def backward(
             pushed += c[:, None] * dy[None, :]
             of_readout = _gathered(of_readout, shown, dy, o, OUTPUTS, PADDED_OUTPUTS)
             of_offset += tl.where(tl.arange(0, PADDED_OUTPUTS) == o, tl.sum(dy, 0), 0.0)
-        # tau is differentiated from its own answer: nothing was carried into it
+        # tau acts outside of the recurrence, so that its slope follows from its own answer
         whole = later + _slope(shown, tl.zeros((UNITS, SEQUENCES), h.dtype), TAU) * pushed
         e = _slope(h, before if CARRIED else tl.zeros((UNITS, SEQUENCES), h.dtype), SIGMA) * whole
         e = tl.where(exists, e, 0.0)  # as for the states

@@ -48,7 +48,7 @@ class TritonScan:
         """Gradients by the drive and by the matrix; those of complex numbers are conjugated, as torch's are."""
         grad, states = grad_NBTM.detach().resolve_conj().contiguous(), states_NBTM.detach().contiguous()
         kernels, kind = _kernels(), _kind(matrix)
-        # the transpose of a dense matrix, conjugated eigenvalues: what leads back
+        # a step back multiplies by the adjoint: a transposed matrix, or conjugated eigenvalues
         back = (matrix.detach().mT if kind == "dense" else matrix.detach().conj().resolve_conj()).contiguous()
         out = torch.empty_like(grad)
         arguments = (_real(grad), _real(states), _real(back), _real(out), *grad.shape[1:])

@@ -38,7 +38,7 @@ def ask(
     count: int,
     seed: int,
 ) -> list[Suggestion]:
-    """What to try next: the same arguments give the same suggestions in any process (on one class of processor).
+    """Suggests what to try: the same arguments give the same suggestions in any process (on one class of processor).
 
     What the samplers are told:
 

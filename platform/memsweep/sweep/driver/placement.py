@@ -58,7 +58,7 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
 
 
 def _reasons(sweep: SweepConfig) -> Iterator[str]:
-    """What of the environment and the study's settings asks for Ray."""
+    """The reasons for Ray in the environment and the study's settings."""
     if in_job() or os.environ.get("RAY_ADDRESS"):
         yield "the environment names a cluster"
     if sweep.resources != ResourcesConfig():
@@ -68,7 +68,7 @@ def _reasons(sweep: SweepConfig) -> Iterator[str]:
 
 
 def _doubts(waves: Iterable[Wave]) -> Iterator[str]:
-    """What of these trials did not come with memsweep, and models whose time is not known."""
+    """The parts of these trials that did not come with memsweep, and models whose time is not known."""
     foreign, unknown = dict[str, None](), dict[str, None]()
     for config in {trial.config: None for wave in waves for pack in wave.packs for trial in pack.trials}:
         foreign |= dict.fromkeys(vars(part)["Config"].name for part in parts(config) if not registry.is_own(part))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did.
+    """The summary of a run.
 
     Attributes:
         finished: identity -> outcome of each trial that has a result now and had none before.

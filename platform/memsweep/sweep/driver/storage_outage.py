@@ -18,7 +18,7 @@ _INTERVAL = 5.0  # seconds between two attempts
 
 
 class StorageOutage:
-    """What the storage of a study did not take.
+    """The files that the storage of a study did not take.
 
     Args:
         store: the study's results.

@@ -1,4 +1,4 @@
-"""What a study will take: hours, memory and disk, by the cost model and measurements on this machine.
+"""The hours, memory and disk that a study will take, by the cost model and measurements on this machine.
 
 The settings of a search are not known before it runs: settings spread evenly over its space stand in for them, and all
 of them train to the end, which is a bound where a scheduler ends trainings early.
@@ -112,7 +112,7 @@ def _value(domain: Domain, share: float) -> Any:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a study is expected to take.
+    """The time, memory and disk that a study is expected to take.
 
     Attributes:
         seconds: of the clock on this machine, without the start of Ray and its workers; None if no pack fits it.

@@ -20,26 +20,27 @@ if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
     from memsweep.config.schema.trial import TrialConfig
 
-_STEP = 5e-4  # of any optimizer step: the calls, and the optimizer
-_STATISTICS = 2.5e-11  # of a batch's second moments, by multiplication
-_CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # of a step of time of a sequence by convolution, of a state of it by kernels
-_RESPONSE, _RESPONSE_MOVED = 3e-8, 7e-9  # of a state and a step of time of a response, in training and in an ascent
-_SEQUENCES = 1.2e-3  # of an optimizer step over sequences: the calls, and the data
-_STATE, _STATE_MOVED = 3e-9, 2e-9  # of a state and a step of time of a sequence by compiled kernels
-_PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # the same by torch's own operations: of a step of time, of a state
-_MOVED = 2e-4  # of one evaluation in an ascent: the calls
-_LEAST = 0.02  # of any trial: tables, and their files
+# Seconds where no other unit is named.
+_STEP = 5e-4  # per optimizer step, for the calls and the optimizer
+_STATISTICS = 2.5e-11  # per multiplication in a batch's second moments
+_CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # per sequence and step of time: convolved; in kernels, per state
+_RESPONSE, _RESPONSE_MOVED = 3e-8, 7e-9  # per state and step of time of a response: in training, in an ascent
+_SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
+_STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
+_PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
+_MOVED = 2e-4  # per evaluation in an ascent, for the calls
+_LEAST = 0.02  # per trial, for its tables and their files
 
 # Products with matrices: one multiplication for each entry, sequence and step of time; most of what deep models cost.
-_CALLS = 1e-2  # of a layer in an optimizer step: torch's calls, forward and backward
-_ENTRY = 1.6e-10  # of a matrix entry, a sequence and a step of time, forward and backward
-_FEATURE = 1.5e-8  # of a feature or a state of a layer, likewise, for all that acts on it by itself
-_FUSED_CALLS, _FUSED_ENTRY, _FUSED_FEATURE = 1e-4, 5e-11, 1e-9  # the same of a stack that is one compiled call
-_LANES = {"float32": 16, "float64": 8}  # sequences in a vector of such a call, with AVX-512
+_CALLS = 1e-2  # per layer and optimizer step, for torch's calls forward and backward
+_ENTRY = 1.6e-10  # per matrix entry, sequence and step of time, forward and backward
+_FEATURE = 1.5e-8  # per feature or state of a layer, likewise, for elementwise operations
+_FUSED_CALLS, _FUSED_ENTRY, _FUSED_FEATURE = 1e-4, 5e-11, 1e-9  # the same for a stack that is one compiled call
+_LANES = {"float32": 16, "float64": 8}  # sequences per vector of such a call, with AVX-512
 _DOUBLE = 1.8  # float64 against float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
 _EVALUATION = 1.0 / 3.0  # a pass without its gradient
-_TALKS = 16  # inputs and outputs that a task is taken to have
+_TALKS = 16  # number of inputs and of outputs that a task is assumed to have
 
 
 def seconds(trials: Sequence[TrialConfig]) -> float:

@@ -397,7 +397,7 @@ def _version(name: str) -> str:
 
 
 def _changed(path: Path) -> tuple[int, int]:
-    """What tells a file that was written anew; absent files are a matter of the task, which says what is missing."""
+    """A mark that changes when a file is written anew; of absent files the task says what is missing."""
     try:
         about = path.stat()
     except OSError:

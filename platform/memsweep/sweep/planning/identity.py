@@ -41,7 +41,7 @@ _HALF = 16
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What of the place where a trial is computed decides its last bits.
+    """The properties of a place of computation that decide a trial's last bits.
 
     Attributes:
         device: type of the device: ``cpu`` or ``cuda``.
@@ -82,7 +82,7 @@ def _hash(content: Mapping[str, Any]) -> str:
 
 
 def identity_of(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
-    """What an identity is made from beside the config: code, data, versions, device, shards, kernels.
+    """The parts of an identity beside the config: code, data, versions, device, shards, kernels.
 
     A chained trial takes a number from those before it, whose parts may be others than its own: theirs count, too.
     """

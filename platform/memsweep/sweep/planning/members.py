@@ -50,7 +50,7 @@ class Member:
 
     @property
     def key(self) -> str:
-        """What it is called in its module: ``Model.spare``."""
+        """Its name in its module: ``Model.spare``."""
         return f"{self.owner}.{self.name}"
 
 

@@ -69,7 +69,7 @@ class Pack:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep will do.
+    """The trials and packs that a sweep will run.
 
     Attributes:
         sweep: the study.
@@ -185,7 +185,7 @@ def _program(config: TrialConfig) -> str:
 
 
 def _chain(config: TrialConfig, chain: ChainConfig) -> str:
-    """What the trials of one chain share: everything but the axis that they run along."""
+    """The key that the trials of one chain share: everything but the axis that they run along."""
     fields = flatten(to_dict(config))
     return json.dumps({path: fields[path] for path in sorted(fields) if path not in (chain.along, "chain.earlier")})
 

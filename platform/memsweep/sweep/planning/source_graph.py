@@ -263,7 +263,7 @@ class SourceGraph:
 
 @dataclass(frozen=True)
 class _Imports:
-    """What the imports of one module bind.
+    """The names that the imports of one module bind.
 
     Attributes:
         package: dotted name of the package that relative imports begin from.

@@ -71,7 +71,7 @@ def _size_in_record(store: Store, identity: str) -> int:
 
 
 def stored_training(store: Store, identity: str) -> dict[int, Trained]:
-    """What training made of a stored trial, by seed.
+    """The training of a stored trial, by seed.
 
     Raises:
         StoreError: it keeps no weights, or a file of it is missing or damaged.
@@ -110,7 +110,7 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
 
 
 def stored_trainings(sources: Mapping[str, tuple[str, str]], names: Sequence[str]) -> list[dict[int, Trained]]:
-    """What training made of these trials, in order, from the places of ``with_stored_training``; empty without any.
+    """The trainings of these trials, in order, from the places of ``with_stored_training``; empty without any.
 
     Raises:
         StoreError: see ``stored_training``.

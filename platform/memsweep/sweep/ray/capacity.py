@@ -38,7 +38,7 @@ _SETTLED = 60.0  # seconds without a new node after which no more are waited for
 _MANY = 1000  # nodes of a type without a limit
 _LOOK_INTERVAL, _SAY_INTERVAL = 1.0, 60.0  # seconds
 _MIRRORED = re.compile(r"node_[0-9a-f]{56}")
-"""What Ray calls the type of a node that was joined by hand: it then has a monitor that starts none."""
+"""Ray's name for the type of a node that was joined by hand: the cluster then has a monitor that starts none."""
 
 _log = logging.getLogger("memsweep")
 
@@ -188,7 +188,7 @@ def _group(node: Mapping[str, Any]) -> str:
 
 
 def _status() -> dict[str, Any]:
-    """What Ray's monitor last said; empty where it says nothing, as that of its autoscaler's version 2."""
+    """The last word of Ray's monitor; empty where it says nothing, as that of its autoscaler's version 2."""
     with contextlib.suppress(ValueError):
         return dict(json.loads(key_value("__autoscaling_status") or b"{}"))
     return {}

@@ -74,7 +74,7 @@ def keep_credentials_out_of_runtime_environments() -> None:
 
 
 def key_value(key: str) -> bytes:
-    """What the control store of the session's cluster holds under a key; empty where it holds nothing.
+    """The value under a key in the control store of the session's cluster; empty where there is none.
 
     The state of Ray's autoscaler lies there, and its public interface takes requests and tells nothing.
     """

@@ -31,7 +31,7 @@ class FileOf(TypedDict):
 
 
 def file_of(content: bytes, version: int = 1) -> FileOf:
-    """What a record says of a file with this content."""
+    """The entry of a record for a file with this content."""
     return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest(), "version": version}
 
 
@@ -198,7 +198,7 @@ class _Config(TypedDict):
 
 
 def of_form(form: Form[dict[str, Any]], content: dict[str, Any], where: str) -> dict[str, Any]:
-    """What ``sealed`` was given, in the form of today.
+    """The content that ``sealed`` was given, in the form of today.
 
     Raises:
         OtherSchemaError: it has a schema that this version of memsweep does not know.
@@ -248,7 +248,7 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unsealed(content: dict[str, Any], where: str) -> dict[str, Any]:
-    """What ``sealed`` was given.
+    """The content that ``sealed`` was given.
 
     Raises:
         StoreError: the content is not what was sealed, or has no seal.

@@ -160,7 +160,7 @@ class Selection:
             self.add(path, what)  # any other path may lie where all nodes see it
 
     def add_included(self) -> None:
-        """What ``INCLUDE`` names.
+        """Adds the files that ``INCLUDE`` names.
 
         Raises:
             SubmissionError: a pattern fits no file, or leads out of the workspace.
@@ -182,7 +182,7 @@ class Selection:
                 self.add(path, f"{INCLUDE} names {pattern!r}")
 
     def add_installation(self, given: Mapping[str, Any]) -> None:
-        """What is read where a runtime environment installs the workspace; nothing for any other environment."""
+        """Adds the files that an installation of the workspace reads; none unless a runtime environment installs it."""
         text = json.dumps(dict(given), default=str)
         if isinstance(file := given.get("pip"), str) and Path(file).is_file():
             text += Path(file).read_text("utf-8")

@@ -1,4 +1,4 @@
-"""What is uploaded with a job: shown before, and laid out as the folders that Ray packs."""
+"""The upload with a job: shown before, and laid out as the folders that Ray packs."""
 
 from __future__ import annotations
 

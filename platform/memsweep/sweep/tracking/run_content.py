@@ -59,7 +59,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """What a study says about one of its trials once it is finished: its radii, and the verdicts that rest on it.
+    """A finished study's words about one of its trials: its radii, and the verdicts that rest on it.
 
     Attributes:
         metrics: as ``ball_recurrent/radius``.

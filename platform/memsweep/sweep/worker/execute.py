@@ -253,7 +253,7 @@ class _Worker:
         return results, origin | {"threads": self.job.threads}
 
     def _trainings(self, names: Collection[str]) -> list[dict[int, Trained]]:
-        """What training made of these trials, where it is stored; empty where they are to be trained."""
+        """The trainings of these trials, where they are stored; empty where they are to be trained."""
         try:
             return stored_trainings(self.job.trained, list(names))
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""What goes to a worker, and what comes back: a pack to compute, and what became of its trials."""
+"""A worker's job and its answer: a pack to compute, and what became of its trials."""
 
 from __future__ import annotations
 

@@ -182,10 +182,11 @@ class Mamba3Unit(Unit):
                 torch.cat([torch.zeros_like(now[..., :1, :]) if state is None else state[name], now[..., :-1, :]], 3)
                 for name, now in (("key", key), ("value", value))
             )
+            # the left end of the trapezoidal rule: the last step's product, faded once
             earlier = (1.0 - share) * step * log_decay.exp() * key_before
             written = [(share * step * key, value), (earlier, value_before)]
             after = {"key": key[..., -1:, :], "value": value[..., -1:, :]}
-        # each product has a state of its own; they fade alike, the same query reads them, and only sums go on
+        # each product gets a state of its own. All fade alike and are read by one query, so that only their sum is kept
         keys, values = (torch.stack(parts) for parts in zip(*written, strict=True))
         start = None
         if state is not None:

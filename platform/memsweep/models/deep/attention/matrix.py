@@ -99,6 +99,7 @@ class MatrixUnit(HeadsUnit):
     def going_on(self, weights: Weights, x_NBTF: Tensor, state: State | None) -> tuple[Tensor, State]:
         joined, after = self.convolved(weights, x_NBTF, state)
         query, key, value = (self.by_head(part) for part in self.activated(joined).chunk(3, -1))
+        # rotary angles go on where the steps before ended
         first = 0 if state is None else int(state["steps"])
         query, key = self.keyed(query, first), self.keyed(key, first)
         rate = self.by_head(self._beta(weights, x_NBTF)) if self.delta else None
@@ -122,11 +123,11 @@ class MatrixUnit(HeadsUnit):
         return functional.normalize(x_NBHTD, dim=-1) if self.delta else x_NBHTD
 
     def valued(self, value_NBHTD: Tensor) -> Tensor:
-        """What the state holds of the values; the values themselves by default."""
+        """The values as the state holds them; unchanged by default."""
         return value_NBHTD
 
     def read(self, answers_NBHTD: Tensor) -> Tensor:
-        """What a layer hears of the heads."""
+        """The output of the layer from the answers of its heads."""
         mean = answers_NBHTD.square().mean(-1, keepdim=True)
         return answers_NBHTD * torch.rsqrt(mean + _EPSILON) if self.normed else answers_NBHTD
 
@@ -135,6 +136,7 @@ class MatrixUnit(HeadsUnit):
         if self.decay == NONE:
             return None
         if self.decay == FIXED:
+            # float64 and log1p: the decays of slow heads are so near 1 that float32 would lose their logarithms' digits
             heads = torch.arange(self.config.heads, dtype=torch.float64)
             return (
                 torch.log1p(-(2.0 ** (-5.0 - heads)))

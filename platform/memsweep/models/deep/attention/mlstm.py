@@ -77,9 +77,11 @@ class MLSTMUnit(HeadsUnit):
         query, key, value = (self.by_head(part) for part in joined.chunk(3, -1))
         log_into, log_forget = self._log_gates(weights, x_NBTF)
         before = torch.zeros_like(log_into[..., :1, :]) if state is None else state["stabilizer"]
+        # h does not depend on m, so that its gradient is zero: it need not be computed
         with torch.no_grad():
             scale = _stabilizer(log_forget, log_into, before)
             step_before = torch.cat([before, scale[..., :-1, :]], -2)
+        # the ones beside the values make n a further row of C; decays and inputs are in units of exp(m), as C is
         found, left = matrix_states(
             query.flatten(0, 2),
             (key / math.sqrt(key.shape[-1]) * torch.exp(log_into - scale)).flatten(0, 2),
@@ -88,6 +90,7 @@ class MLSTMUnit(HeadsUnit):
             start_XVK=None if state is None else state["matrix"].flatten(0, 2),
         )
         read, normalizer = found.unflatten(0, query.shape[:3]).split([query.shape[-1], 1], -1)
+        # max(|n' q|, 1), both divided by exp(m)
         answers = self.together(read / torch.maximum(normalizer.abs(), torch.exp(-scale)))
         shown = torch.sigmoid(affine(x_NBTF, weights[f"encoder_{OUTPUT}"], weights[f"bias_{OUTPUT}"])) * answers
         after |= {"matrix": left.unflatten(0, query.shape[:3]), "stabilizer": scale[..., -1:, :]}

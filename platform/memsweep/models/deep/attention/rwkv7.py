@@ -104,12 +104,14 @@ class RWKV7Unit(HeadsUnit):
 
     def going_on(self, weights: Weights, x_NBTF: Tensor, state: State | None) -> tuple[Tensor, State]:
         before = torch.zeros_like(x_NBTF[:, :, :1]) if state is None else state["before"]
+        # each map reads its own mix of this step's features and those of the step before
         change = torch.cat([before, x_NBTF[:, :, :-1]], 2) - x_NBTF
         mixed = {name: x_NBTF + weights[f"mix_{name}"][:, None, None] * change for name in _POWERS}
         query, key, value = (self.by_head(mapped(weights[f"encoder_{name}"], mixed[name])) for name in NAMES)
         rate = self.by_head(torch.sigmoid(self._raised(weights, RATE, mapped(weights["encoder_rate"], mixed[RATE]))))
         reads = functional.normalize(key * self._of_heads(weights["key_scale"]), dim=-1)
         key = key * (1.0 + (rate - 1.0) * self._of_heads(weights["key_rate"]))
+        # S (diag(w) - k (a k)') with a normalized k: of what a key reads, the share a is erased along it
         found, left = generalised_delta(
             query.flatten(0, 2),
             key.flatten(0, 2),
@@ -121,6 +123,7 @@ class RWKV7Unit(HeadsUnit):
         )
         answers = functional.layer_norm(found.unflatten(0, query.shape[:3]), query.shape[-1:], eps=_EPSILON)
         answers = answers * self._of_heads(weights["answer_gain"]) + self._of_heads(weights["answer_bias"])
+        # this step's own value passes beside the state, weighted by a trained bonus
         now = (query * self._of_heads(weights["bonus"]) * key).sum(-1, keepdim=True) * value
         gate = mapped(weights["raise_gate"], torch.sigmoid(mapped(weights["encoder_gate"], mixed[GATE])))
         after = {"before": x_NBTF[:, :, -1:], "matrix": left.unflatten(0, query.shape[:3])}

@@ -88,12 +88,13 @@ class AttentionUnit(HeadsUnit):
         return self.width * horizon  # half of the steps are still to come, and each is read twice
 
     def _mask(self, query_NBHTD: Tensor, now: State, before: int) -> Tensor | None:
-        """What is added to the exponents, ``[.., T, S]``; None: no more than the mask of causality."""
+        """The term added to the exponents, ``[.., T, S]``; None: no more than the mask of causality."""
         if not before and not self.config.forgetting:
             return None
         steps = query_NBHTD.shape[3]
         later = query_NBHTD.new_ones(steps, before + steps, dtype=torch.bool).triu(before + 1)
         if not self.config.forgetting:
             return torch.zeros_like(later, dtype=query_NBHTD.dtype).masked_fill(later, -torch.inf)
+        # the gates between two steps multiply: their logarithms' sum is a difference of running sums
         total = now["log_gate"].flatten(0, 1).cumsum(2)
         return (total[:, :, before:] - total.mT).masked_fill(later, -torch.inf)

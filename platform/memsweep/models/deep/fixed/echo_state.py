@@ -38,7 +38,7 @@ class EchoStateUnit(Unit):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        """What is drawn."""
+        """The weights that are drawn and stay fixed."""
 
         radius: float = setting(
             0.9, "spectral radius of W; below 1 a state forgets its start, in practice", above=0.0, at_most=10.0

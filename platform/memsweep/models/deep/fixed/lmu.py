@@ -70,7 +70,7 @@ def delay_system(order: int, window: float) -> tuple[np.ndarray, np.ndarray]:
     odd = 2.0 * np.arange(order) + 1.0
     flow = odd[:, None] / window * np.where(i < j, -1.0, (-1.0) ** (i - j + 1))
     input_D = odd / window * (-1.0) ** np.arange(order)
-    # exp of the block matrix holds both: exp(A), and the integral of exp(A s) B over a step
+    # one exponential gives both blocks: exp(A), and the integral of exp(A s) B over a step
     block = np.zeros((order + 1, order + 1))
     block[:order, :order], block[:order, order] = flow, input_D
     whole = torch.linalg.matrix_exp(torch.from_numpy(block)).numpy()
@@ -83,6 +83,7 @@ def _piece(order: int, window: float, steps: int) -> Tensor:
     matrix, input_D = delay_system(order, window)
     found = np.zeros((steps + order, steps, order))
     response_D, power = input_D, matrix
+    # a memory answers A^lag B to the input of lag steps before, and A^(steps so far) to the memory before the piece
     for lag in range(steps):
         for step in range(lag, steps):
             found[step - lag, step] = response_D

@@ -90,6 +90,7 @@ class PolynomialUnit(Unit):
         pieces = []
         for piece_NBPL in u_NBPT.split(_PIECE, -1):
             steps = piece_NBPL.shape[-1]
+            # one product per piece; the matrix grows with the square of a piece's length, hence short ones
             matrix = self.piece(time, steps).to(x_NBTF)
             found = (torch.cat([piece_NBPL, memory_NBPD], -1) @ matrix).unflatten(-1, (steps, -1))
             memory_NBPD, time = found[..., -1, :], time + steps

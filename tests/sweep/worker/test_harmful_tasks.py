@@ -1,4 +1,4 @@
-"""Tasks that do harm: each ends as what it is, and nobody else's numbers move (test_poison_drills: on real Ray)."""
+"""Tasks that do harm: each ends as what it is, and no other numbers move (on real Ray: test_harmful_tasks_drills)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 import torch
 
+from harmful_work import HUNGRY, RAISED, Site, healthy, job_of, poisoned, same_bits, workspace_in
 from memsweep import registry
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.worker.execute import PackReport, execute_pack
@@ -26,7 +27,6 @@ from memsweep.sweep.worker.isolation import isolated
 from memsweep.sweep.worker.memory import forget_peak, memory_limit, peak_memory
 from memsweep.sweep.worker.time_limit import time_limit
 from paths import python_path
-from poison_work import HUNGRY, RAISED, Site, healthy, job_of, poisoned, same_bits, workspace_in
 
 
 @pytest.fixture(scope="module")

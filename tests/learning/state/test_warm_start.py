@@ -1,4 +1,4 @@
-"""States that are handed on: a row that goes on from another has the bits of a training from the beginning."""
+"""Warm starts: a row that goes on from a stored state has the bits of a training from the beginning."""
 
 from __future__ import annotations
 

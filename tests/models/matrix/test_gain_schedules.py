@@ -1,4 +1,4 @@
-"""Stair gains: the published table, and what their products leave of a memory."""
+"""The schedules of stair gains: the published table, and what their products leave of a memory."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import random
 import pytest
 import torch
 from test_checkpoints import Held, signed
-from test_handover import begun, begun_and_whole, until
 from test_until import assert_same
+from test_warm_start import begun, begun_and_whole, until
 
 from engine import stacked
 from memsweep.config.schema.trial import TrialConfig

@@ -74,7 +74,7 @@ class Site:
 def workspace_in(folder: Path) -> Path:
     """The folder, with the poisoned task in its ``tasks/``, which this process knows from now on."""
     (folder / "tasks").mkdir(parents=True, exist_ok=True)
-    shutil.copy(Path(__file__).with_name("poison_tasks.py"), folder / "tasks" / "poisoned.py")
+    shutil.copy(Path(__file__).with_name("harmful_tasks.py"), folder / "tasks" / "poisoned.py")
     assert registry.discover(folder) == []
     return folder
 

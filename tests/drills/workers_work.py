@@ -1,4 +1,4 @@
-"""One worker of a crew of two: trains a trial on its part of every batch, and writes down the weights at every step."""
+"""One worker of a group of two: trains a trial on its part of every batch, and keeps the weights of every step."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def main(rank: int, folder: Path, activation: str, how: str) -> None:
     distributed.init_process_group(backend, init_method=f"file://{folder}/meet.{how}", rank=rank, world_size=2)
     options: dict[str, Any] = {"shards": 2, "checkpoint": Kept(folder, 4 if how == "cut off" and rank == 0 else 0)}
     options["device"] = device
-    crew = Drifting() if how == "apart" else ProcessGroup()
+    group = Drifting() if how == "apart" else ProcessGroup()
     try:
-        found = run_replicas([config(activation)], RunOptions(worker=WorkerRank(rank, 2, crew), **options))
+        found = run_replicas([config(activation)], RunOptions(worker=WorkerRank(rank, 2, group), **options))
         torch.save(found, folder / f"found.{rank}")
     except WorkersDisagreeError as error:
         (folder / f"apart.{rank}").write_text(str(error))

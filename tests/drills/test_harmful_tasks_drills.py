@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harmful_work import HUNGRY, RAISED, Site, healthy, job_of, members, poisoned, same_bits, swept, workspace_in
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.planning.identity import identity
@@ -19,7 +20,6 @@ from memsweep.sweep.worker import crash_report
 from memsweep.sweep.worker.execute import PackReport
 from memsweep.sweep.worker.failure import TIME_LIMIT
 from paths import python_path
-from poison_work import HUNGRY, RAISED, Site, healthy, job_of, members, poisoned, same_bits, swept, workspace_in
 from processes import carriers_of, wait_for
 from tally import Tally
 
@@ -38,7 +38,7 @@ def site(workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Si
 HANGING = """
 import sys
 from pathlib import Path
-from poison_work import Site, counted, job_of, members, registry
+from harmful_work import Site, counted, job_of, members, registry
 site = Site(Path(sys.argv[1]), Path(sys.argv[2]))
 registry.discover(site.workspace)
 job = job_of(site, members(sys.argv[3]), time_limit=3.0, inline=sys.argv[4] == "inline")

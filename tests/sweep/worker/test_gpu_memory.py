@@ -1,4 +1,4 @@
-"""Packs that share a GPU: by the memory that was measured, with a margin, and never more than the card has."""
+"""Packs that share a GPU: by the memory that was measured, with a margin, and never more than the GPU has."""
 
 from __future__ import annotations
 
