@@ -54,7 +54,7 @@ def batch(inputs: Tensor, targets: Tensor | None = None) -> dict[str, Any]:
 
 
 def found(**members: Any) -> tuple[str, ...]:
-    """What is wrong with the task that has these members in place of its own."""
+    """The faults of the task that has these members in place of its own."""
     return contract(type("Changed", (Sum,), members), Sum.Config()).problems
 
 

@@ -32,11 +32,11 @@ SMALL = {
     "table2_scifar": OF_IMAGES,
     "table3": OF_IMAGES,
 }
-"""What makes a study fit the small files of the tests."""
+"""Settings that make a study fit the small files of the tests."""
 SHARED = ("training", "perturbation")
 """Sections of a study that protocols fill."""
 OF_TOKENS = {"training.merge_redundant": False, "training.select": "loss", "training.dtype": "float32"}
-"""What no study of another kind of task asks for together."""
+"""Settings that no study of another kind of task asks for together."""
 STUDIES = names(ROOT)
 
 

@@ -22,7 +22,7 @@ registry.discover(ROOT)
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """What is recorded, with the data that tasks read."""
+    """The record, with the data that tasks read."""
     folder = tmp_path_factory.mktemp("data")
     golden.write_data(folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -32,7 +32,7 @@ _FRAME = re.compile(r'File "([^"]+)", line (\d+), in \w+\n\s+(.+)')
 
 @dataclass(frozen=True)
 class _Run:
-    """What came of B sequences of T steps.
+    """The outcome for B sequences of T steps.
 
     Attributes:
         batch, length: B and T.

@@ -114,7 +114,7 @@ def parse(argv: Sequence[str] | None, handlers: Mapping[str, Command]) -> argpar
 
 
 def _unrecognized(command: str, flags: Sequence[str], rest: Sequence[str], known: Sequence[str]) -> str:
-    """What to say of flags that a command does not know, or else of words: near flags, and what Hydra's are here."""
+    """The answer to flags that a command does not know, or else to words: near flags, and Hydra's by our names."""
     near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
     unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {command} --help)"
     unknown = ".".join([unknown, *filter(None, near)])

@@ -36,7 +36,7 @@ SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Contract:
-    """What a task was found to do.
+    """The findings about a task.
 
     Attributes:
         problems: what is wrong, a sentence without a full stop each.
@@ -53,7 +53,7 @@ _taken = Counter[type]()
 
 @functools.lru_cache(maxsize=4096)
 def contract(part: Any, config: Any) -> Contract:
-    """What a task does on a few sequences; the same class (of ``data.task.Task``) and config are looked at once.
+    """Looks at a task on a few sequences; the same class (of ``data.task.Task``) and config are looked at once.
 
     A task of memsweep's own that reads files is left to its conformance suite: reading them can take seconds.
     """
@@ -109,7 +109,7 @@ def looked_at(part: Any, config: Any) -> Contract:
 
 
 def _called(what: str, call: Callable[[], Any]) -> Any:
-    """What code of a task gives.
+    """Runs code of a task.
 
     Raises:
         ModuleError: it raised.
@@ -138,7 +138,7 @@ def _of_chance(name: str, value: Any) -> Iterator[str]:
 
 
 def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
-    """What is wrong with the inputs and targets of a batch."""
+    """The faults in the inputs and targets of a batch."""
     draw = f"draw of the task {name!r} for {SEQUENCES} sequences of the stream {stream!r} gave"
     if not all(isinstance(getattr(batch, each, None), Tensor) for each in ("inputs", "targets")):
         yield f"{draw} {_kind(batch)}; it must give a Batch of two tensors, inputs and targets"
@@ -165,7 +165,7 @@ def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
 
 
 def _of_judgement(task: Any, name: str, batch: Any) -> Iterator[str]:
-    """What is wrong with the loss and the metrics of outputs of zero."""
+    """The faults in the loss and the metrics of outputs of zero."""
     shape = (MODELS, *batch.inputs.shape[:2], task.outputs)
     outputs = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
     given = f"for outputs {list(shape)} (models, sequences, steps, outputs) and targets {_kind(batch.targets)}"

@@ -53,7 +53,7 @@ class Comparison:
 
     @property
     def answers(self) -> list[str]:
-        """What the comparison finds, and what is uncertain about it, in sentences."""
+        """The findings of the comparison and their uncertainty, in sentences."""
         return self._found.answers
 
     def __getattr__(self, name: str) -> pd.DataFrame:

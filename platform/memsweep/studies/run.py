@@ -203,7 +203,7 @@ class Run:
         return before
 
     def _note_origin(self) -> None:
-        """What the plan and MLflow keep of this run: when, by which command and code, and what the study varies."""
+        """The notes of this run in the plan and in MLflow: when, by which command and code, and its varied settings."""
         from memsweep.sweep.store.record import now
         from memsweep.sweep.worker.provenance import code_revision
 

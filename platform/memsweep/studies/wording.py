@@ -51,7 +51,7 @@ def only_measured(plan: Plan) -> int:
 
 
 def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
-    """What a run is about to do, compared with the journal of the study; to be said before it does it."""
+    """Says what a run is about to do, compared with the journal of the study, before it does it."""
     study = trials.plan.sweep.name
     planned = {trial.identity for trial in trials.plan.trials}
     yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place))}"

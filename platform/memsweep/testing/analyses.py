@@ -1,4 +1,4 @@
-"""What every analysis of stored tables must do: each report loops over analyses and trusts each of them."""
+"""The duties of every analysis of stored tables: each report loops over analyses and trusts each of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AnalysisSuite:
         return _swept(json.dumps(self.study))[0]
 
     def sections(self, contents: Contents) -> list[Section]:
-        """What it says of a study; of the study beside itself where it compares studies."""
+        """Its sections of a study; of the study beside itself where it compares studies."""
         from memsweep.report.values.section import made_by
 
         part = self.part()
@@ -161,6 +161,6 @@ def _swept(study: str) -> tuple[Results, tempfile.TemporaryDirectory[str]]:
 
 
 def _plain(section: Section) -> Any:
-    """What a section says, to be compared."""
+    """The content of a section, to be compared."""
     table = None if section.table is None else section.table.frame().to_csv()
     return section.title, section.words, table, repr(section.charts), section.metrics, [*section.answer]

@@ -1,4 +1,4 @@
-"""What the suites say when they fail: what was looked at, what was expected, what was got, in numbers."""
+"""The words of the suites when they fail: what was looked at, what was expected, what was got, in numbers."""
 
 from __future__ import annotations
 

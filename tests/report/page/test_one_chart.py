@@ -102,7 +102,7 @@ def drawn(gallery: Gallery) -> Iterator[Axes]:
 
 
 def on_page(contents: Contents) -> Mapping[str, Any]:
-    """What the page's script gets."""
+    """The data that the page's script gets."""
     tables = tables_of(contents)
     page = render(contents, tables, [*chart_sets(contents, tables.sections)], {})
     data: dict[str, Any] = json.loads(page.split('id="data">')[1].split("</script>")[0])

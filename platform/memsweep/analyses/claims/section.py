@@ -1,4 +1,4 @@
-"""What a report says of claims: of those that compare cells, and of published verdicts."""
+"""The sections of claims: of those that compare cells, and of published verdicts."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _KEY = f"{SIGNS_KEY}   T, m: slope of the radius with horizon, width; [95 % over
 
 
 def compared(contents: Mapping[str, Contents], letters: Mapping[str, str]) -> Compared:
-    """What the studies share, and in what they differ; see ``memsweep.report.values.analysis.Analysis.studies``."""
+    """Says what studies share, and in what they differ; see ``memsweep.report.values.analysis.Analysis.studies``."""
     comparison = compare_studies(contents)
     heading = "Verdicts, and differences of the slopes from the first study's"
     verdicts = Section("Verdicts", VERDICTS, verdict_table(comparison, letters), heading=heading, key=_KEY)

@@ -24,7 +24,7 @@ Row = ComparedVerdict | ComparedLoss
 
 
 def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[str]:
-    """What a comparison finds, and what is uncertain about it."""
+    """The findings of a comparison and their uncertainty."""
     shared = comparison.conditions()
     counts = [f"{_counted(len(shared), 'condition')} in more than one study"]
     for name in comparison.names:

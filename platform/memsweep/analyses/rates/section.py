@@ -1,4 +1,4 @@
-"""What a report says of learning rates across sizes: the rule with its sentence and metrics, and the ceilings."""
+"""The section of learning rates across sizes: the rule with its sentence and metrics, and the ceilings."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def sections(contents: Contents) -> list[Section]:
 
 
 def tried(contents: Contents) -> Sequence[LossRow]:
-    """What was trained at several rates; of a search all suggestions, where none was stopped early."""
+    """Models that were trained at several rates; of a search all suggestions, where none was stopped early."""
     searched = contents.searched
     if searched is None:
         return contents.trained

@@ -113,7 +113,7 @@ def ceiling_table(rows: Sequence[RateCeiling], names: Sequence[str], labels: Lab
 
 
 def ceilings_mean(rows: Sequence[RateCeiling]) -> str:
-    """What the columns of ``ceiling_table`` mean, and how the predictions rank the conditions."""
+    """The meaning of the columns of ``ceiling_table``, and how the predictions rank the conditions."""
     said = [CEILINGS_MEAN]
     correlations = rank_correlations(rows)
     for memory, by_criterion in correlations.items():

@@ -33,7 +33,7 @@ def require(value: Any, kind: Any, where: str, advice: str) -> None:
 
 
 def mismatch(value: Any, kind: Any, at: str = "it") -> str:
-    """What is wrong with the type of a value: place, type that is allowed, type that was got; empty if nothing is."""
+    """The fault in the type of a value: place, allowed type, type that was got; empty if there is none."""
     origin = typing.get_origin(kind)
     if kind is Any:
         return ""
