@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
+from memsweep.config.core.reflect import arguments_of
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
@@ -56,7 +57,11 @@ def trial(
             | (training or {})
         ),
         perturbation=PerturbationConfig(
-            **{"radii": RadiiConfig(from_=1e-3, to=1.0, count=6), "starts": 1, "ascent_steps": 3} | (perturbation or {})
+            **arguments_of(
+                PerturbationConfig,
+                {"radii": RadiiConfig(from_=1e-3, to=1.0, count=6), "starts": 1, "ascent_steps": 3}
+                | (perturbation or {}),
+            )
         ),
     )
 

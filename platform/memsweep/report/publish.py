@@ -122,7 +122,7 @@ def folder_of(criteria: Criteria) -> str:
 
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
     (folder / "figures").mkdir()
-    shown, most = on_page(contents), _MOST_DRAWN if formats is None else None
+    shown, most = on_page(contents, tables.sections), _MOST_DRAWN if formats is None else None
     formats, pictures, undrawn = FIGURES[:1] if formats is None else formats, dict[str, Shown](), 0
     for gallery in galleries_of(contents, tables.sections):
         picture = draw(gallery, folder / "figures", formats, most=most, embed=shown(gallery.name))

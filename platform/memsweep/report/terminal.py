@@ -24,7 +24,6 @@ from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
-from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.comparison import ComparisonTables
 from memsweep.report.rows.comparison import sentences as sentences_of
@@ -96,14 +95,11 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
-        yield NOT_ASKED if contents.losses or contents.bits or contents.formats else NOT_FINISHED
-    if tables.bits.rows:
-        yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
-    if tables.formats.rows:
-        yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
+        yield NOT_ASKED if contents.losses or tables.sections else NOT_FINISHED
     for section in tables.sections:
         if section.table is not None:
-            yield from ("", *table_parts(section.table, width), "", section.words)
+            heading = [f"{section.title}:"] if section.is_headed else []
+            yield from ("", *heading, *table_parts(section.table, width), "", section.words)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.sections)

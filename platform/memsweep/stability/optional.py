@@ -2,8 +2,9 @@
 
 A measure is a class with ``@register_measure(name)``, in a package of its own below ``memsweep.measures`` or in an
 installed distribution (entry-point group ``memsweep.plugins``). A study asks for it with
-``perturbation: {<name>: {<fields>}}``. The engine loops over what a trial asks for, the store over the tables that are
-registered, the report over what was measured: none of them names a measure.
+``perturbation: {<name>: {<fields>}}``; the fields of a flat one stand in the section itself. The engine loops over what
+a trial asks for, the store over the tables that are registered, the report over what was measured: none of them names
+a measure.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
+from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.data.task import Task
     from memsweep.learning.loss.base import TaskLoss
@@ -25,6 +29,10 @@ if TYPE_CHECKING:
 
     Measured = dict[int, tuple[int, Measurement]]
     """Row of each real replica of an ensemble -> the position of its trial in the pack, and its measurement."""
+
+
+CURVES = "curves"
+"""The table of errors against radii, to which a measure may add curves of its own."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +82,13 @@ class Measure(ABC):
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
         version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
+        curves: names, in the column ``ball``, of its rows where its table is ``CURVES``; it has no other columns then.
+        answering: those of them that answer a study: the loss of such a condition is no answer of its own.
+        is_flat: the fields of its Config stand in the section itself, and not below its name.
+        perturbs: it measures errors under perturbation, for which a linear functional is fitted as for a ball.
         needs_derivatives: by the inputs, which a model of ids does not have.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
-            ``memsweep.report.values.section.Section`` of a study that has rows of the table.
+            ``memsweep.report.values.section.Section`` of a study that has rows of the table, or several of them.
     """
 
     Config: ClassVar[type]
@@ -84,6 +96,10 @@ class Measure(ABC):
     columns: ClassVar[Mapping[str, str]]
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Any]] = {}
+    curves: ClassVar[frozenset[str]] = frozenset()
+    answering: ClassVar[frozenset[str]] = frozenset()
+    is_flat: ClassVar[bool] = False
+    perturbs: ClassVar[bool] = False
     needs_derivatives: ClassVar[bool] = False
     section: ClassVar[str]
 
@@ -91,11 +107,26 @@ class Measure(ABC):
         self.asked, self.subject = asked, subject
 
     @classmethod
+    def is_asked(cls, asked: Any) -> bool:
+        """Whether a Config asks for anything: that of a flat measure may hold settings alone."""
+        return True
+
+    @classmethod
+    def own(cls, table: pd.DataFrame) -> pd.DataFrame:
+        """Its rows of its table."""
+        return table[table["ball"].isin(cls.curves)] if cls.table == CURVES else table
+
+    @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         """Why a trial cannot be measured so, a sentence without a full stop each; nothing where it can."""
         name, model = cls.Config.name, registry.get(registry.MODEL, trial.model.name)  # type: ignore[attr-defined]
         if cls.needs_derivatives and model.traits(trial.model).reads_ids:
             yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
+
+    @classmethod
+    def problems_without_steps(cls, asked: Any, module: str) -> Iterator[str]:
+        """Why a user's module that does not go step by step cannot be measured so, as of ``problems``."""
+        yield from ()
 
     @classmethod
     @abstractmethod
@@ -121,7 +152,7 @@ class Measure(ABC):
 
 def with_optional(measured: Measured, subject: Subject) -> Measured:
     """The measurements of an ensemble's replicas, with all that their trials ask for, by name."""
-    for asked in subject.config.perturbation.asked_measures:
+    for asked in asked_of(subject.config.perturbation):
         measure: Measure = registry.get(registry.MEASURE, asked.name)(asked, subject)
         measured = measure.extended(measured)
     return measured

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from memsweep import registry
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.stability.optional import CURVES
 from memsweep.sweep.planning.cost import seconds
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.store import tables as table_files
 from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from memsweep.stability.optional import Measure
     from memsweep.studies.results import Results
 
@@ -66,12 +67,19 @@ class MeasureSuite:
         registry.discover()
         data = {**self.study, "model": {**self.study["model"], "parameterization": parameterization}}
         if measured:
-            data["perturbation"] = {**data["perturbation"], self.measure: to_dict(self.asked())}
+            data["perturbation"] = {**data["perturbation"], **self.asking()}
         trial: TrialConfig = config_from(TrialConfig, data, "the suite of measures")
         return trial
 
+    def asking(self) -> dict[str, Any]:
+        """What a study writes under ``perturbation`` to ask for it."""
+        data = to_dict(self.asked())
+        return data if self.part().is_flat else {self.measure: data}
+
     def table(self, trials: Sequence[TrialConfig], place: int) -> pd.DataFrame:
-        return run_pack(trials)[place].tables[self.part().table]
+        """Its rows."""
+        found = run_pack(trials)[place].tables.get(self.part().table, pd.DataFrame({"ball": []}))
+        return self.part().own(found).reset_index(drop=True)
 
     def test_config_is_documented_and_plain(self) -> None:
         fields = dataclasses.fields(self.asked())
@@ -83,6 +91,8 @@ class MeasureSuite:
         part = self.part()
         taken = [name for name in table_files.names() if name == part.table]
         assert len(taken) == 1, f"{part.table} is the name of {len(taken)} tables"
+        assert (part.table == CURVES) == bool(part.curves), f"{part.table} and curves {sorted(part.curves)}"
+        assert part.answering <= part.curves, f"no curves of it: {sorted(part.answering - part.curves)}"
         unknown = {column: kind for column, kind in part.columns.items() if kind not in TYPES}
         assert not unknown, f"columns of types that no table has: {unknown}; there are {sorted(TYPES)}"
         fixed = {*table_files.SIZE, "seed"} & {*part.columns}
@@ -92,9 +102,13 @@ class MeasureSuite:
         trial = self.trials()[0]
         rows = self.table([trial], 0)
         assert len(rows), "a trained model has no rows"
-        assert set(rows) == {"horizon", "width", "seed", *self.part().columns}
+        columns = (
+            {*table_files.columns(CURVES)} if self.part().curves else {*table_files.SIZE, "seed", *self.part().columns}
+        )
+        assert set(rows) == columns - {"identity"}
         data = table_files.to_parquet(self.part().table, rows.assign(identity="a"), "a")
-        again = table_files.from_parquet(self.part().table, data, "a", "a file", self.part().version).to_pandas()
+        version = table_files.definition(self.part().table).version
+        again = table_files.from_parquet(self.part().table, data, "a", "a file", version).to_pandas()
         assert again.drop(columns="identity").equals(rows[[*again.columns.drop("identity")]].reset_index(drop=True))
 
     def test_a_replica_has_the_same_rows_alone_and_in_a_pack_of_others(self) -> None:
@@ -107,7 +121,7 @@ class MeasureSuite:
         plain, asking = self.trial("exp", measured=False), self.trial("exp", measured=True)
         assert identity(plain) != identity(asking)
         assert training_of(identity(plain)) == training_of(identity(asking))
-        assert self.part().table not in run_pack([plain])[0].tables
+        assert not len(self.table([plain], 0))
 
     def test_the_plan_knows_what_it_costs(self) -> None:
         plain, asking = (seconds([self.trial("exp", measured=measured)]) for measured in (False, True))
@@ -121,18 +135,19 @@ class MeasureSuite:
 
         results = self.swept(tmp_path)
         anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
-        (section,) = [one for one in sections_of(results.contents) if one.anchor == anchor]
+        sections = sections_of(results.contents)
+        section = next(one for one in sections if one.anchor == anchor)
         page = (folder / "index.html").read_text(encoding="utf-8")
-        assert f'<section id="{anchor}">' in page
+        assert all(f'<section id="{one.anchor}">' in page for one in sections)
         assert section.title
         assert section.words.endswith("."), f"{section.words!r} is no sentence"
         if section.table is not None:
             assert (folder / f"{section.table.name}.csv").is_file()
             assert section.table.name in results.names
-        if section.charts:
-            assert anchor in results.figures
-            assert (folder / "figures" / f"{anchor}.png").is_file()
-        assert len(results.table(self.part().table)) > 0
+        for one in (one for one in sections if one.charts):
+            assert one.drawn in results.figures
+            assert (folder / "figures" / f"{one.drawn}.png").is_file()
+        assert len(self.part().own(results.table(self.part().table))) > 0
         metrics = verdicts_of(results.contents)
         for name, numbers in section.metrics.items():
             assert all(metrics[name].metrics[key] == value for key, value in numbers.items())
@@ -142,6 +157,6 @@ class MeasureSuite:
         """A study of two widths that asks for the measure, swept in this process."""
         import memsweep
 
-        asked = {**self.study["perturbation"], self.measure: to_dict(self.asked())}
+        asked = {**self.study["perturbation"], **self.asking()}
         study = {**self.study, "name": "measured", "perturbation": asked, "grid": {"model.width": [2, 3]}}
         return memsweep.sweep(study, results=folder / "results", workspace=folder, inline=True, progress=False)

@@ -59,7 +59,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
     from memsweep.report.page.answer import answer_of
 
     contents, tables = paths.contents, paths.tables
-    answer = answer_of(contents)
+    answer = answer_of(contents, tables.sections)
     columns, study = contents.grouping.columns, contents.study
     verdicts = [
         {"condition": {name: row[name] for name in columns}, **{k: v for k, v in row.items() if k not in columns}}

@@ -13,7 +13,16 @@ from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
 from memsweep.config.core.merge import as_mapping
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
-from memsweep.config.core.reflect import arguments_of, default, hints, keys, part_config, registered_kind, value_of
+from memsweep.config.core.reflect import (
+    arguments_of,
+    default,
+    flat_parts,
+    hints,
+    keys,
+    part_config,
+    registered_kind,
+    value_of,
+)
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
@@ -164,7 +173,8 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     except (TypeError, ValueError) as error:  # a __post_init__ that refuses
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID
-    wrong = [Problem(path, text, kind=WHOLE) for text in instance.problems()] if hasattr(instance, "problems") else []
+    checked = [each for each in (instance, *flat_parts(instance)) if hasattr(each, "problems")]
+    wrong = [Problem(path, text, kind=WHOLE) for each in checked for text in each.problems()]
     problems += wrong
     return INVALID if wrong else instance
 

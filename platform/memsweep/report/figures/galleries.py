@@ -11,7 +11,6 @@ from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.gradient_alignment import varied
 from memsweep.report.figures.alignment import alignment_along, alignment_gallery
-from memsweep.report.figures.bits import bits_gallery
 from memsweep.report.figures.charts import chart_gallery
 from memsweep.report.figures.claims import claim_gallery
 from memsweep.report.figures.error import error_gallery
@@ -24,8 +23,8 @@ from memsweep.report.figures.training import tasks_gallery, training_gallery
 from memsweep.report.naming.labels import Labels
 from memsweep.report.values.section import Section
 
-RADIUS, CLAIMS, BITS, TASKS = "radius", "claims", "bits", "tasks"
-"""Names of a comparison's picture, and of the pictures of claims, of bits, and of models by task."""
+RADIUS, CLAIMS, TASKS = "radius", "claims", "tasks"
+"""Names of a comparison's picture, and of the pictures of claims and of models by task."""
 _MOST_PANELS = 12  # of a comparison: one picture
 ALONG = "alignment-"
 """Before the name of the model's field that the alignment is drawn against."""
@@ -52,9 +51,8 @@ def galleries_of(contents: Contents, sections: Sequence[Section]) -> Iterator[Ga
         part = [finding for finding in contents.findings if finding.ball == ball]
         yield error_gallery(part, labels, f"error-{ball}")
         yield radius_gallery([finding for finding in part if finding.needs_verdict], labels, f"radius-{ball}")
-    yield bits_gallery(contents.bits, labels, BITS)
     for section in sections:
-        yield chart_gallery(section.charts, section.anchor)
+        yield chart_gallery(section.charts, section.drawn)
     yield memory_gallery(contents.findings, labels, "memory")
     yield rate_gallery([*contents.rates, *contents.scanned], "learning-rates")
     yield tasks_gallery(contents.losses, labels, TASKS)

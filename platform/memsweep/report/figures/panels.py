@@ -152,7 +152,7 @@ def embedded(gallery: Gallery) -> Shown:
 
 
 def _words(panels: Sequence[Panel]) -> str:
-    return "; ".join(f"{panel.group}, {panel.title}" for panel in panels)
+    return "; ".join(", ".join(filter(None, (panel.group, panel.title))) for panel in panels)
 
 
 def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:

@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from memsweep.config.schema.search import NONE, PBT
-from memsweep.report.analysis.bits import bits_panels
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_of
@@ -22,9 +21,8 @@ from memsweep.report.naming.cells import is_number, last
 from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
-from memsweep.report.rows.bits import ROUNDED
 from memsweep.report.values.chart import Chart, chart, over_seeds, size_words, spread_point
-from memsweep.report.values.section import Section
+from memsweep.report.values.section import BESIDE, MEASURED, Section
 from memsweep.search.suggestions import SuggestionState
 
 _BYTES = 250_000
@@ -44,13 +42,13 @@ def charts_of(contents: Contents, sections: Sequence[Section]) -> Charts:
     """The charts of all parts of the page, those of the measures among them."""
     trained = [] if contents.verdicts or contents.rates else contents.losses
     parts: dict[str, Iterable[Chart]] = {
-        "bits": _bits(contents),
+        **_of_place(sections, BESIDE),
         "learning-rates": _rates([*contents.rates, *contents.scanned]),
         "training": _training(trained, contents),
         "sharpness": _sharpness(contents),
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
-        **{section.anchor: section.charts for section in sections},
+        **_of_place(sections, MEASURED),
         "search": _search(contents.searched, contents) if contents.searched is not None else (),
     }
     room, left_out, shown = _BYTES, 0, dict[str, list[Chart]]()
@@ -61,6 +59,11 @@ def charts_of(contents: Contents, sections: Sequence[Section]) -> Charts:
             if room >= 0:
                 shown.setdefault(name, []).append(each)
     return Charts(shown, left_out)
+
+
+def _of_place(sections: Sequence[Section], place: str) -> dict[str, Sequence[Chart]]:
+    """The charts of the measures' sections that stand there."""
+    return {section.drawn: section.charts for section in sections if section.charts and section.place == place}
 
 
 def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
@@ -84,17 +87,6 @@ def _rates(studies: Iterable[RateStudy]) -> Iterator[Chart]:
         }
         if any(point[1] > 0 for line in slopes.values() for point in line):
             yield chart(title, "learning rate", "max |gradient| / |weight|", "xy", slopes)
-
-
-def _bits(contents: Contents) -> Iterator[Chart]:
-    for (memory, machine, what), rows in bits_panels(contents.bits, contents.labels).items():
-        lines = {
-            ROUNDED[row.rounding]: [
-                spread_point(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
-            ]
-            for row in rows
-        }
-        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
 
 
 def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:

@@ -18,7 +18,7 @@ from memsweep.report.analysis.comparison import StudyComparison
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.summary import NOT_ASKED, judged
-from memsweep.report.figures.galleries import BITS, CLAIMS, RADIUS, TASKS
+from memsweep.report.figures.galleries import CLAIMS, RADIUS, TASKS
 from memsweep.report.figures.panels import Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
@@ -29,7 +29,6 @@ from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
-from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.claims import counted
 from memsweep.report.rows.comparison import ComparisonTables
@@ -40,6 +39,7 @@ from memsweep.report.rows.provenance import facts
 from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
+from memsweep.report.values.section import Section
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -79,15 +79,15 @@ def render(
     environment.globals["view"] = _view
     study, searched, labels = contents.study, contents.searched, contents.labels
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
-    answer = live.answer if live is not None else answer_of(contents)
+    answer = live.answer if live is not None else answer_of(contents, tables.sections)
     charts = charts_of(contents, tables.sections)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
         tables=tables,
         answer=answer,
-        kind=answer.kind.value,
-        meaning=_meaning(answer.kind, contents, asked=any(grid.ball for grid in shown)),
+        kind=str(answer.kind),
+        meaning=_meaning(answer.kind, contents, tables.sections, asked=any(grid.ball for grid in shown)),
         live=live,
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
@@ -113,8 +113,6 @@ def render(
         ),
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
-        bits_mean=BITS_MEAN,
-        formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.sections),
         growth_mean=GROWTH_MEAN,
@@ -148,9 +146,9 @@ def render_comparison(comparison: StudyComparison, tables: ComparisonTables, pic
     )
 
 
-def on_page(contents: Contents) -> Callable[[str], bool]:
+def on_page(contents: Contents, sections: Sequence[Section]) -> Callable[[str], bool]:
     """Whether the page holds a gallery as a picture: the answer's alone, for browsers without scripts."""
-    return _pictured(answer_of(contents).kind, contents).__contains__
+    return _pictured(answer_of(contents, sections).kind, contents).__contains__
 
 
 def about(description: str) -> list[str]:
@@ -158,14 +156,16 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
+def _meaning(kind: Kind | str, contents: Contents, sections: Sequence[Section], *, asked: bool) -> tuple[str, str]:
     """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
     if kind is Kind.SEARCH and contents.searched is not None:
         return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
-    if kind is Kind.BITS:
-        return "Bits:", BITS_MEAN.removeprefix("Bits: ")
+    if not isinstance(kind, Kind):
+        of_kind = next(section.words for section in sections if section.anchor == kind)
+        head, _, rest = of_kind.partition(": ")
+        return f"{head}:", rest
     if kind is Kind.CLAIMS and not contents.compared.empty:
         return "What “supported” means:", SUPPORTED_MEANS
     if asked:
@@ -173,17 +173,18 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
     return "", ""
 
 
-def _pictured(kind: Kind, contents: Contents) -> Sequence[str]:
+def _pictured(kind: Kind | str, contents: Contents) -> Sequence[str]:
     """The galleries that may show the answer, the best first."""
-    names: dict[Kind, Sequence[str]] = {
+    names: dict[str, Sequence[str]] = {
         Kind.SEARCH: ("search-transfer", "search-fields"),
         Kind.LOSSES: (TASKS, "learning-rates", "training"),
-        Kind.BITS: (BITS,),
     }
+    if not isinstance(kind, Kind):
+        return (kind,)
     return names.get(kind, (f"{RADIUS}-{first_ball(contents.verdicts)}", CLAIMS))
 
 
-def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
+def _static(kind: Kind | str, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
     """The picture of the answer that stands in the page where scripts are off."""
     return next((pictures[name] for name in _pictured(kind, contents) if name in pictures), None)
 

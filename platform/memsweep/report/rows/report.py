@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, cells, claims, growth, losses, provenance, published, search, verdicts
+from memsweep.report.rows import cells, claims, growth, losses, provenance, published, search, verdicts
 from memsweep.report.values.section import Section, sections_of
 from memsweep.report.values.table import Table
 
@@ -35,8 +35,6 @@ class Tables:
     alignment: Table[Any]
     published: tuple[Table[Any], ...]
     claims: Table[Any]
-    bits: Table[Any]
-    formats: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
     rate_rule: Table[Any]
@@ -61,8 +59,6 @@ def tables_of(contents: Contents) -> Tables:
     loss_table = losses.loss_table(contents.losses, names, labels)
     ceilings = losses.ceiling_table(contents.ceilings, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
-    bits_table = bits.bits_table(contents.bits, names, labels)
-    formats_table = bits.formats_table(contents.formats, names, labels)
     sections = sections_of(contents)
     cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
     rate_rule = losses.rule_table(contents.rate_rules, names, labels)
@@ -74,8 +70,6 @@ def tables_of(contents: Contents) -> Tables:
     optional: tuple[Table[Any], ...] = (
         across,
         slopes,
-        bits_table,
-        formats_table,
         *(section.table for section in sections if section.table is not None),
         cell_table,
         rate_rule,
@@ -96,8 +90,6 @@ def tables_of(contents: Contents) -> Tables:
         alignment=alignment,
         published=tuple(published.published_tables(contents.comparisons, names, labels)),
         claims=claims.claim_table(contents.compared),
-        bits=bits_table,
-        formats=formats_table,
         sections=tuple(sections),
         cells=cell_table,
         rate_rule=rate_rule,

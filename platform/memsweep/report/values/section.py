@@ -12,7 +12,7 @@ from memsweep import registry
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.values.chart import Chart
-from memsweep.report.values.table import Table
+from memsweep.report.values.table import Cell, Table
 from memsweep.stability.verdict.trend import Slope
 
 
@@ -26,6 +26,10 @@ class Glance:
         words: what the number is, a sentence.
         value: of a condition at its largest size, over the seeds; nan where it was not measured.
         unit: behind the heading, in brackets.
+        cell: writes it where the median and its ends alone do not do.
+        is_measured: of a condition; None: where the value is a number.
+        kind: what it is a number of, where several are of one measurement; empty: of one of its own.
+        optional: it is left out where no condition has it.
     """
 
     name: str
@@ -33,20 +37,32 @@ class Glance:
     words: str
     value: Callable[[LossRow], Spread]
     unit: str = ""
+    cell: Callable[[LossRow], Cell] | None = None
+    is_measured: Callable[[LossRow], bool] | None = None
+    kind: str = ""
+    optional: bool = True
+
+
+MEASURED, BESIDE = "measured", "beside"
+"""Places on the page: where measurements stand, and behind all of them."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a report says of one measure.
+    """What a report says of one measure, or of a part of it.
 
     Attributes:
         title: heading of the section.
         words: what the numbers are, with their scope: the text below the heading.
         table: its name is that of the CSV file; None: charts alone.
         charts: curves of the numbers.
-        metrics: identity of a trial -> name -> number, for a tracking server.
+        metrics, tags: identity of a trial -> name -> number or words, for a tracking server.
         glance: numbers of each condition.
-        anchor: of the section on the page, made of the measure's name.
+        anchor: of the section on the page; empty: made of the measure's name.
+        answer: of a study that asks for this and for no verdict, a sentence; empty: it is none.
+        drawn: name of the charts, and of their files; empty: the anchor.
+        place: on the page.
+        is_headed: whether a terminal shows the title, too.
     """
 
     title: str
@@ -54,8 +70,18 @@ class Section:
     table: Table[Any] | None = None
     charts: Sequence[Chart] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     glance: Sequence[Glance] = ()
     anchor: str = ""
+    answer: str = ""
+    drawn: str = ""
+    place: str = MEASURED
+    is_headed: bool = False
+
+    def named(self, anchor: str) -> Section:
+        """It with an anchor, and a name of its charts, where it has none."""
+        anchor = self.anchor or anchor
+        return replace(self, anchor=anchor, drawn=self.drawn or anchor)
 
 
 def slope_metrics(slope: Slope, about: str) -> dict[str, float]:
@@ -66,11 +92,12 @@ def slope_metrics(slope: Slope, about: str) -> dict[str, float]:
 
 def sections_of(contents: Contents) -> list[Section]:
     """The sections of all measures of which a study has rows, by name."""
-    found = []
+    found: list[Section] = []
     for name in registry.names(registry.MEASURE):
         measure = registry.get(registry.MEASURE, name)
-        if len(contents.measured.tables[measure.table]):
+        if len(measure.own(contents.measured.tables[measure.table])):
             module, _, function = measure.section.partition(":")
-            section: Section = getattr(importlib.import_module(module), function)(contents)
-            found.append(replace(section, anchor=name.replace("_", "-")))
+            made = getattr(importlib.import_module(module), function)(contents)
+            sections: Sequence[Section] = [made] if isinstance(made, Section) else made
+            found += [section.named(name.replace("_", "-")) for section in sections]
     return [section for section in found if section.charts or (section.table is not None and section.table.rows)]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
+from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
@@ -117,14 +118,12 @@ def evaluations(trial: TrialConfig) -> float:
     """
     from memsweep.stability.optional import Effort
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
-    from memsweep.stability.rounding.kinds import DRAWS, ROUNDINGS, STOCHASTIC
 
     moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
-    draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
-    radii, total = grid.count, float(draws * (len(moved.bits) + 1))
+    radii, total = grid.count, 0.0
     few, more = _shares(trial)
     effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
-    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in moved.asked_measures)
+    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in asked_of(moved))
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0

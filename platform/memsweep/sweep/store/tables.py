@@ -171,6 +171,7 @@ def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
             columns={**_SIZE, "seed": "int64", **measure.columns},
         )
         for measure in measures
+        if measure.table not in DEFINITIONS
     }
 
 
