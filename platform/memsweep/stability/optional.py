@@ -15,15 +15,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
+from memsweep.config.core.fields import AFTER, DURING
 from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from memsweep.config.schema.training import TrainingConfig
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.data.task import Task
+    from memsweep.learning.ensemble.replicas import Ensemble
     from memsweep.learning.loss.base import TaskLoss
     from memsweep.learning.state.trained import TrainedEnsemble
+    from memsweep.learning.training.observer import Observer
     from memsweep.models.base import Model, Weights
     from memsweep.stability.measure import Measurement
 
@@ -78,6 +82,7 @@ class Measure(ABC):
         subject: what is measured.
 
     Attributes:
+        when: it measures, after training or in it (``TrainingMeasure``).
         table: name of the table of its rows.
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
@@ -92,6 +97,7 @@ class Measure(ABC):
     """
 
     Config: ClassVar[type]
+    when: ClassVar[str] = AFTER
     table: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     version: ClassVar[int] = 1
@@ -148,6 +154,35 @@ class Measure(ABC):
         from memsweep.stability.measure import with_table
 
         return with_table(measured, self.subject.pack, self.table, self.rows)
+
+
+class TrainingMeasure(Measure):
+    """What is measured of replicas while they train, where a training asks for it.
+
+    The fields of its Config stand in ``training``; they may say their ``problems_beside`` that section. Its numbers
+    are part of the training, and are stored with it. Example: ``memsweep.measures.sharpness``.
+    """
+
+    when = DURING
+    is_flat = True
+
+    @classmethod
+    @abstractmethod
+    def observer(cls, asked: Any, ensemble: Ensemble) -> Observer:
+        """What measures an ensemble, before its first step."""
+
+    @classmethod
+    @abstractmethod
+    def gradients(cls, asked: Any, training: TrainingConfig) -> float:
+        """As many gradients of a batch as it takes in the whole training, for the plan."""
+
+    @classmethod
+    def cost(cls, asked: Any, effort: Effort) -> float:
+        return 0.0
+
+    def rows(self, model: Model, weights: Weights, row: int) -> Iterable[Mapping[str, Any]]:
+        """None after the training."""
+        return ()
 
 
 def with_optional(measured: Measured, subject: Subject) -> Measured:

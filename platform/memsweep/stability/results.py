@@ -87,10 +87,9 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
     tables = {"curves": curves, "replicas": replicas, "metrics": metrics}
     tables |= {"memory": memory, "history": history, "alignment": alignment}
-    if sharpness := [size | {"seed": m.trained.seed} | at._asdict() for m in measured for at in m.trained.sharpness]:
-        tables["sharpness"] = sharpness
-    for name in dict.fromkeys(name for m in measured for name in m.tables if name != "curves"):
-        tables[name] = [size | {"seed": m.trained.seed, **row} for m in measured for row in m.tables[name]]
+    further = [(m.trained.seed, {**m.trained.observed, **m.tables}) for m in measured]
+    for name in dict.fromkeys(name for _, own in further for name in own if name != "curves"):
+        tables[name] = [size | {"seed": seed, **row} for seed, own in further for row in own[name]]
     return TrialResult(
         config=config,
         outcome=_outcome(measured),

@@ -13,12 +13,14 @@ import pandas as pd
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
+from memsweep.config.core.fields import DURING
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.stability.optional import CURVES
 from memsweep.sweep.planning.cost import seconds
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.store import tables as table_files
+from memsweep.sweep.store.tables import METRICS
 from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
@@ -56,6 +58,11 @@ class MeasureSuite:
         part: type[Measure] = registry.get(registry.MEASURE, self.measure)
         return part
 
+    @property
+    def section(self) -> str:
+        """Of a study, in which it is asked for."""
+        return "training" if self.part().when == DURING else "perturbation"
+
     def asked(self) -> Any:
         return self.part().Config() if self.config is None else self.config
 
@@ -67,12 +74,12 @@ class MeasureSuite:
         registry.discover()
         data = {**self.study, "model": {**self.study["model"], "parameterization": parameterization}}
         if measured:
-            data["perturbation"] = {**data["perturbation"], **self.asking()}
+            data[self.section] = {**data[self.section], **self.asking()}
         trial: TrialConfig = config_from(TrialConfig, data, "the suite of measures")
         return trial
 
     def asking(self) -> dict[str, Any]:
-        """What a study writes under ``perturbation`` to ask for it."""
+        """What a study writes under ``section`` to ask for it."""
         data = to_dict(self.asked())
         return data if self.part().is_flat else {self.measure: data}
 
@@ -117,11 +124,27 @@ class MeasureSuite:
             together, alone = self.table(trials, place), self.table([trial], 0)
             assert together.equals(alone), f"trial {place} of a pack of {len(trials)} has other rows than alone"
 
-    def test_asking_for_it_moves_the_measurement_and_no_training(self) -> None:
+    def test_asking_for_it_moves_what_it_is_part_of(self) -> None:
+        """The measurement, and no training that it is not part of."""
         plain, asking = self.trial("exp", measured=False), self.trial("exp", measured=True)
         assert identity(plain) != identity(asking)
-        assert training_of(identity(plain)) == training_of(identity(asking))
+        is_apart = self.part().when != DURING
+        assert (training_of(identity(plain)) == training_of(identity(asking))) is is_apart
         assert not len(self.table([plain], 0))
+
+    def test_asking_for_it_changes_no_other_number(self) -> None:
+        plain, asking = (run_pack([self.trial("exp", measured=measured)])[0] for measured in (False, True))
+        for seed, weights in plain.weights.items():
+            assert all(value.equal(asking.weights[seed][name]) for name, value in weights.items())
+        for name in plain.tables.keys() - {METRICS}:  # the task's metric may have companions
+            again = asking.tables[name]
+            again = again[~again["ball"].isin(self.part().curves)] if name == CURVES else again
+            assert again.reset_index(drop=True).equals(plain.tables[name]), f"{self.measure} changes the table {name}"
+
+    def test_a_flat_one_has_no_field_of_the_section(self) -> None:
+        names = {field.name for field in dataclasses.fields(self.part().Config)} if self.part().is_flat else set()
+        section = type(getattr(self.trial("exp", measured=False), self.section))
+        assert not names & {field.name for field in dataclasses.fields(section)}
 
     def test_the_plan_knows_what_it_costs(self) -> None:
         plain, asking = (seconds([self.trial("exp", measured=measured)]) for measured in (False, True))
@@ -157,6 +180,6 @@ class MeasureSuite:
         """A study of two widths that asks for the measure, swept in this process."""
         import memsweep
 
-        asked = {**self.study["perturbation"], **self.asking()}
-        study = {**self.study, "name": "measured", "perturbation": asked, "grid": {"model.width": [2, 3]}}
+        asked = {**self.study[self.section], **self.asking()}
+        study = {**self.study, "name": "measured", self.section: asked, "grid": {"model.width": [2, 3]}}
         return memsweep.sweep(study, results=folder / "results", workspace=folder, inline=True, progress=False)

@@ -28,7 +28,7 @@ MEASURES = (
     {"capacity": {"bits": [4], "radii": [0.1]}},
 )
 """Settings under ``perturbation`` that reach the code of each measure."""
-TRAININGS = ({"sharpness_every": 1, "validate_every": 1}, {"alignment_every": 1})
+TRAININGS = ({}, {"sharpness_every": 1, "validate_every": 1})
 """Settings under ``training`` that reach what is measured in training."""
 LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "moved.txt"
 HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/write_moved.py."
@@ -73,7 +73,7 @@ def _varied(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
     some = itertools.chain.from_iterable(itertools.combinations(MEASURES, size) for size in range(len(MEASURES) + 1))
     asked = [functools.reduce(operator.or_, each, {}) for each in some]
-    for measured, trained in [*((each, {}) for each in asked), *(({}, each) for each in TRAININGS)]:
+    for measured, trained in itertools.product(asked, TRAININGS):
         sections = {"perturbation": row["perturbation"] | measured, "training": row["training"] | trained}
         try:
             trial_from_dict(row | sections)

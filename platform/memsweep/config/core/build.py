@@ -174,7 +174,10 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID
     checked = [each for each in (instance, *flat_parts(instance)) if hasattr(each, "problems")]
-    wrong = [Problem(path, text, kind=WHOLE) for each in checked for text in each.problems()]
+    texts = [text for each in checked for text in each.problems()]
+    beside = [each for each in flat_parts(instance) if hasattr(each, "problems_beside")]
+    texts += [text for each in beside for text in each.problems_beside(instance)]
+    wrong = [Problem(path, text, kind=WHOLE) for text in texts]
     problems += wrong
     return INVALID if wrong else instance
 

@@ -23,7 +23,7 @@ from memsweep.errors import RegistryError
 def keys(cls: type | None) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a config dataclass by their YAML key (``from_`` is written ``from``); other types have none."""
     own, opened = _own_keys(cls)
-    return own if opened is None else _with_parts(cls, tuple(registry.names(opened.metadata["opens"])))
+    return own if opened is None else _with_parts(cls, _names(opened))
 
 
 @functools.lru_cache(maxsize=512)
@@ -32,6 +32,12 @@ def _own_keys(cls: type | None) -> tuple[dict[str, dataclasses.Field[Any]], data
     fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     opened = next((field for field in fields if field.metadata.get("opens")), None)
     return {key_of(field): field for field in fields if field is not opened}, opened
+
+
+def _names(opened: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """The parts that are fields of a dataclass which this field opens."""
+    kind, when = opened.metadata["opens"], opened.metadata["when"]
+    return tuple(name for name in registry.names(kind) if registry.get(kind, name).when == when)
 
 
 @functools.lru_cache(maxsize=16)
@@ -55,7 +61,7 @@ def _flat_configs(cls: type, names: tuple[str, ...]) -> dict[str, type]:
 
 def _flat(cls: type) -> dict[str, type]:
     opened = _own_keys(cls)[1]
-    return {} if opened is None else _flat_configs(cls, tuple(registry.names(opened.metadata["opens"])))
+    return {} if opened is None else _flat_configs(cls, _names(opened))
 
 
 @functools.cache

@@ -184,7 +184,7 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
-        for asked in asked_of(self.perturbation):
+        for asked in (*asked_of(self.perturbation), *asked_of(self.training)):
             yield from registry.get(registry.MEASURE, asked.name).problems(self)
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
@@ -198,9 +198,9 @@ class TrialConfig:
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
 
 
-def asked_of(perturbation: PerturbationConfig) -> list[Any]:
-    """The Configs of the measures that are asked for beside the perturbation error, by name."""
-    return [each for each in perturbation.asked_measures if registry.get(registry.MEASURE, each.name).is_asked(each)]
+def asked_of(section: PerturbationConfig | TrainingConfig) -> list[Any]:
+    """The Configs of the measures that are asked for there, by name."""
+    return [each for each in section.asked_measures if registry.get(registry.MEASURE, each.name).is_asked(each)]
 
 
 def perturbs(perturbation: PerturbationConfig) -> bool:

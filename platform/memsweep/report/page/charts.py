@@ -22,7 +22,7 @@ from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.naming.numbers import show
 from memsweep.report.page.compact import plain
 from memsweep.report.values.chart import Chart, chart, over_seeds, size_words, spread_point
-from memsweep.report.values.section import BESIDE, MEASURED, Section
+from memsweep.report.values.section import BESIDE, MEASURED, TRAINING, Section
 from memsweep.search.suggestions import SuggestionState
 
 _BYTES = 250_000
@@ -45,7 +45,7 @@ def charts_of(contents: Contents, sections: Sequence[Section]) -> Charts:
         **_of_place(sections, BESIDE),
         "learning-rates": _rates([*contents.rates, *contents.scanned]),
         "training": _training(trained, contents),
-        "sharpness": _sharpness(contents),
+        **_of_place(sections, TRAINING),
         "alignment": _alignment(contents),
         "gradients": _gradients(contents),
         **_of_place(sections, MEASURED),
@@ -104,23 +104,6 @@ def _training(rows: Sequence[LossRow], contents: Contents) -> Iterator[Chart]:
     for key, lines in together.items():
         title = ", ".join([key[0], *size_words(key[1], key[2], several=len(together) > 1)])
         yield chart(title, "training step", "validation loss", "y", lines, levels=[*levels.get(key, {}).items()])
-
-
-def _sharpness(contents: Contents) -> Iterator[Chart]:
-    for row in largest(contents.trained):
-        part = contents.measured.of("sharpness", row.identities)
-        if not part.empty:
-            title = ", ".join(
-                [*contents.labels.names(row.condition), *size_words(row.width, row.horizon, several=True)]
-            )
-            bounded = part[part["ceiling"].notna() & (part["ceiling"] < math.inf)]
-            rates = {
-                "at most, by the curvature": over_seeds(bounded.groupby("step")["ceiling"]),
-                "used": [point[:2] for point in over_seeds(part.groupby("step")["learning_rate"]) if point[1] > 0],
-            }
-            yield chart(title, "training step", "learning rate", "y", rates)
-            sharpness = {"sharpness": over_seeds(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
-            yield chart(title, "training step", "largest curvature of the loss", "y", sharpness)
 
 
 def _alignment(contents: Contents) -> Iterator[Chart]:

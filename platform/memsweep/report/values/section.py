@@ -43,8 +43,8 @@ class Glance:
     optional: bool = True
 
 
-MEASURED, BESIDE = "measured", "beside"
-"""Places on the page: where measurements stand, and behind all of them."""
+MEASURED, BESIDE, TRAINING = "measured", "beside", "training"
+"""Places on the page: where measurements stand, behind all of them, and behind the curves of the training."""
 
 
 @dataclass(frozen=True)

@@ -249,11 +249,9 @@ def _gradients(trial: TrialConfig) -> float:
 
 
 def _steps(training: TrainingConfig) -> float:
-    """Optimizer steps of a training, and as many gradients as its measurements of the sharpness take."""
-    from memsweep.learning.training.sharpness import STEPS
-
-    measured = training.end // training.sharpness_every + 1 if training.sharpness_every else 0
-    return training.end + 4.0 * STEPS * measured
+    """Optimizer steps of a training, and as many gradients as its measures take."""
+    measures = ((registry.get(registry.MEASURE, asked.name), asked) for asked in asked_of(training))
+    return training.end + sum(measure.gradients(asked, training) for measure, asked in measures)
 
 
 def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:

@@ -113,7 +113,8 @@ def kernels_of(config: TrialConfig, device: str) -> str:
 def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
     """The definitions that a worker calls for a trial: the engine's core, its parts, and what its configs compute."""
     roots = {*(TRAINING if training else CORE), *(CHAINED if config.chain is not None else ())}
-    measures = set() if training else {(each.kind, each.name) for each in asked_of(config.perturbation)}
+    asked = [*asked_of(config.training), *(() if training else asked_of(config.perturbation))]
+    measures = {(each.kind, each.name) for each in asked}
     for part in parts(config):
         named = part.Config.kind, part.Config.name  # type: ignore[attr-defined]
         if named[0] != registry.MEASURE or named in measures:

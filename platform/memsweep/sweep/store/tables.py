@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsweep import registry
+from memsweep.config.core.fields import DURING
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store.record import MEND, FileOf
 from memsweep.sweep.store.versions import Form
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SHARPNESS = "sharpness"
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -126,22 +126,6 @@ DEFINITIONS: dict[str, Table] = {
             "norm_ratio": "float64",
         }
     ),
-    # in training
-    SHARPNESS: Table(
-        columns={
-            **_SIZE,
-            "seed": "int64",
-            "step": "int64",
-            "learning_rate": "float64",
-            "sharpness": "float64",
-            "ceiling": "float64",
-            "margin": "float64",
-            "output_change": "float64",
-            "time_scale_low": "float64",
-            "time_scale": "float64",
-            "time_scale_high": "float64",
-        }
-    ),
 }
 """The tables that are no measure's (``memsweep.stability.optional``)."""
 
@@ -159,6 +143,12 @@ def definition(name: str) -> Table:
 def of_measures() -> Mapping[str, Table]:
     """The tables of the registered measures, by name."""
     return _of_measures(tuple(registry.names(registry.MEASURE)))
+
+
+def in_training() -> tuple[str, ...]:
+    """The tables of the measures that are taken in training."""
+    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+    return tuple(measure.table for measure in measures if measure.when == DURING)
 
 
 @functools.cache
