@@ -1,9 +1,9 @@
 """Writes ``moved.txt``: which lines the code of trials had before it moved, by what they are in a checkout of then.
 
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
-``python tests/sweep/planning/write_moved.py FOLDER``. It compares the closures of trials of every built-in study, as
-they are and with all measures in every company, in both. That the code computes the same, golden losses and stored
-tables show: this file does not.
+``python tests/sweep/planning/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
+study, as they are and with all measures in every company, in both. That the code computes the same, golden losses and
+stored tables show: this file does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 MEASURES = (
     {"roundings": ["fixed_weights"]},
     {"memory_over_inputs": {}},
@@ -31,7 +31,7 @@ MEASURES = (
 TRAININGS = ({}, {"sharpness_every": 1, "validate_every": 1})
 """Settings under ``training`` that reach what is measured in training."""
 LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "moved.txt"
-HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/write_moved.py."
+HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/moved/write_moved.py."
 
 
 def trials() -> Iterator[dict[str, Any]]:
