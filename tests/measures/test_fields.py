@@ -14,7 +14,8 @@ from memsweep.config.search.suggestion import shortest_form
 from memsweep.sweep.planning.identity import identifying, without_later
 from memsweep.sweep.tracking.run_content import parameters
 
-NAMES = registry.names(registry.MEASURE)
+NAMES = [name for name in registry.names(registry.MEASURE) if not registry.get(registry.MEASURE, name).is_flat]
+"""Those that stand below their names: of a flat one, the fields stand in the section (``tests/measures/bits``)."""
 
 
 def asking(*names: str) -> TrialConfig:

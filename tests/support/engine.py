@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
+from memsweep.config.core.reflect import arguments_of
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.learning.ensemble.flat_layout import slots
@@ -23,6 +24,7 @@ from paths import ROOT, TESTS
 registry.discover(ROOT)
 NETS = TESTS / "support" / "nets"
 M = TypeVar("M", bound=Model)
+C = TypeVar("C")
 
 
 def usual_model(name: str, **fields: Any) -> Any:
@@ -40,6 +42,15 @@ def model_config(parameterization: str = "exp", **fields: Any) -> Any:
     return registry.get(registry.MODEL, "diagonal_rnn").Config(**{"width": 3} | fields, parameterization=part)
 
 
+TRAINING = {"seeds": 2, "steps": 60, "batch_size": 32, "validation_size": 64, "validate_every": 10}
+PERTURBATION = {"radii": RadiiConfig(from_=1e-3, to=1.0, count=6), "starts": 1, "ascent_steps": 3}
+
+
+def section(cls: type[C], **fields: Any) -> C:
+    """A section of a trial with these fields, those of flat measures among them."""
+    return cls(**arguments_of(cls, fields))
+
+
 def trial(
     *,
     task: dict[str, Any] | None = None,
@@ -51,13 +62,8 @@ def trial(
     return TrialConfig(
         task=task_config(**task or {}),
         model=model_config(**model or {}),
-        training=TrainingConfig(
-            **{"seeds": 2, "steps": 60, "batch_size": 32, "validation_size": 64, "validate_every": 10}
-            | (training or {})
-        ),
-        perturbation=PerturbationConfig(
-            **{"radii": RadiiConfig(from_=1e-3, to=1.0, count=6), "starts": 1, "ascent_steps": 3} | (perturbation or {})
-        ),
+        training=section(TrainingConfig, **TRAINING | (training or {})),
+        perturbation=section(PerturbationConfig, **PERTURBATION | (perturbation or {})),
     )
 
 

@@ -14,8 +14,10 @@ from typing import Any
 import pandas as pd
 
 from memsweep import registry
-from memsweep.config.core.reflect import hints, keys
+from memsweep.config.core.reflect import arguments_of, hints, keys, value_of
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import ConfigError
 from memsweep.trial import PACKED_TRAINING, TrialResult, program, run_pack
 
 FEW_BITS, PUSHED, SOME = (3, 9), (0.3,), 2
@@ -49,23 +51,31 @@ def _options(part: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _changed(part: Any, name: str, value: Any) -> Any:
-    """A section with a field set; each measure is a field of its own, by its name."""
-    if name not in registry.names(registry.MEASURE):
-        return dataclasses.replace(part, **{name: value})
-    others = (asked for asked in part.asked_measures if asked.name != name)
-    return dataclasses.replace(part, asked_measures=tuple(sorted((*others, value), key=lambda asked: asked.name)))
+    """A section with a field set, whichever measure's it is."""
+    cls = type(part)
+    values = {field.name: value_of(part, field) for field in keys(cls).values()} | {name: value}
+    return cls(**arguments_of(cls, values))
 
 
 def _accepted(config: TrialConfig, section: str, name: str, wanted: Any) -> TrialConfig:
     """With a setting, of a tuple with each choice that is not refused."""
     for value in [(one,) for one in wanted] if isinstance(wanted, tuple) else [wanted]:
         part = getattr(config, section)
-        more = tuple(dict.fromkeys((*getattr(part, name), *value))) if isinstance(wanted, tuple) else value
+        before = value_of(part, keys(type(part))[name])
+        more = tuple(dict.fromkeys((*before, *value))) if isinstance(wanted, tuple) else value
         with_it = dataclasses.replace(config, **{section: _changed(part, name, more)})
         of_code = registry.get(registry.MODEL, config.model.name).problems_of_code(with_it)
-        if not [*with_it.problems(), *getattr(with_it, section).problems(), *of_code]:
+        if not [*_problems(with_it), *of_code]:
             config = with_it
     return config
+
+
+def _problems(config: TrialConfig) -> list[str]:
+    try:
+        trial_from_dict(to_dict(config))
+    except ConfigError as refused:
+        return [str(refused)]
+    return []
 
 
 def mixed_pack(config: TrialConfig, longest: int | None = None) -> list[TrialConfig]:

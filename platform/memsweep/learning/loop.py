@@ -11,15 +11,14 @@ from torch import Tensor
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
-from memsweep.learning.ensemble.replicas import Ensemble, stability_margin, time_scales
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training import pruning
 from memsweep.learning.training.learner import BPTT, Learner
-from memsweep.learning.training.schedule import Settings, keeps_history, rate_factor, rates_at, settings_at
-from memsweep.learning.training.sharpness import largest_eigenvalue
+from memsweep.learning.training.schedule import Settings, keeps_history, rates_at, settings_at
 from memsweep.learning.training.update import update
 from memsweep.models.base import Model, Part
 from memsweep.streams import TRAIN, VALIDATION, Stream
@@ -99,20 +98,20 @@ def train(
     learners = [Learner.start(ensemble, task_loss, training) for ensemble in ensembles]
     population = training.objective == "population"
     if population:
-        validation = curved = sharding.population(task_loss)
+        validation = observed = sharding.population(task_loss)
     else:
         batch = task_loss.draw(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
-        validation = curved = sharding.prepare(task_loss, batch)
-        if training.sharpness_every:
+        validation = observed = sharding.prepare(task_loss, batch)
+        if training.asked_measures:
             size = min(training.batch_size, len(batch.inputs))
-            curved = sharding.prepare(task_loss, task_loss.select(batch, torch.arange(size, device="cpu")))
+            observed = sharding.prepare(task_loss, task_loss.select(batch, torch.arange(size, device="cpu")))
     batches = TrainingBatches(task_loss, training, sharding)
     first = checkpoint.load(learners, training) if checkpoint else 0
     if warm_start:
         first = warm_start.load(learners, training, first)
     if first == 0:
         _validate(learners, task_loss, validation, 0, training)
-        _measure_sharpness(learners, task_loss, curved, 0, training)
+        _observe(learners, task_loss, observed, 0, training)
     for step in range(first, training.end):
         _update_best_objective(learners, step, training)
         if not any(bool(learner.live.any()) for learner in learners):
@@ -126,7 +125,7 @@ def train(
         done = step + 1
         if done % training.validate_every == 0 or done == training.steps:
             _validate(learners, task_loss, validation, done, training)
-            _measure_sharpness(learners, task_loss, curved, done, training)
+            _observe(learners, task_loss, observed, done, training)
             if progress:
                 progress(done / training.end)
         if checkpoint and done % training.checkpoint_every == 0 and done < training.end:
@@ -280,34 +279,12 @@ def _validate(
             learner.history.append((step, learner.loss, loss))
 
 
-def _measure_sharpness(
+def _observe(
     learners: list[Learner], task_loss: TaskLoss[Data], data: ShardedBatch[Data], step: int, training: TrainingConfig
 ) -> None:
-    """Measure curvature (without penalties), spectrum and change of outputs after ``step`` steps, where it is due."""
-    settings = settings_at(training, step)
-    for learner in (each for each in learners if each.sharpness.is_due(step)):
-        ensemble, weights, live = learner.ensemble, learner.weights, learner.live
-        moving = ensemble.exists & ~ensemble.select(Part.STATISTIC) & live.unsqueeze(-1)
-        if freezes_weights(ensemble.model):
-            moving &= ~frozen_entries(ensemble)
-
-        def gradient(at: Tensor, learner: Learner = learner) -> Tensor:
-            return learner.gradients_at(task_loss, data, at)
-
-        directions = [torch.where(moving, each, 0.0) for each in (gradient(weights), ensemble.initial)]
-        start = sum(each / each.norm(dim=-1, keepdim=True).clamp(min=1e-300) for each in directions)
-        base = rates_at(learner.rates, settings)
-        relative = learner.groups.spread(learner.groups.rates(base) / base.unsqueeze(-1))
-        scale = torch.where(moving, (relative / learner.optimizer.divisor()).sqrt(), 0.0)
-        curvature = [largest_eigenvalue(gradient, weights, each, start) for each in (moving.to(weights.dtype), scale)]
-        rate = base * rate_factor(step, training.steps, training.schedule, training.warmup) * learner.plateau.factor
-        ceiling = learner.optimizer.edge / curvature[1].clamp(min=0.0)
-        with torch.no_grad():
-            margin, scales = stability_margin(ensemble, weights), time_scales(ensemble, weights)
-        change = learner.output_change(task_loss, data)
-        numbers = [each.double() for each in (rate, curvature[0], ceiling, margin, change, *scales.unbind(-1))]
-        found = torch.stack(numbers, -1)
-        learner.sharpness.measured.append(torch.where(live.unsqueeze(-1), found, torch.nan))
+    for learner in learners:
+        for observer in learner.observers:
+            observer.validated(learner, task_loss, data, step, training)
 
 
 def _reduce_and_stop(learner: Learner, loss: Tensor, step: int, training: TrainingConfig, settings: Settings) -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from memsweep.report.analysis.bits import BitsRow, bits_of
 from memsweep.report.analysis.findings import Finding
-from memsweep.report.analysis.losses import Spread
 from memsweep.report.charts.radius import medians
-from memsweep.report.rows.bits import bits_text
 from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
 
@@ -19,17 +15,13 @@ if TYPE_CHECKING:
 
 
 def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
-    """The verdicts behind which a trial stands, its radii at their thresholds, and the bits that it needs.
+    """The verdicts behind which a trial stands, its radii at their thresholds, and what its measures say.
 
     Returns:
         identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
         fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
         axis of the slope), ``threshold`` and ``rule_version`` as tags. A radius beyond the measured ones is a bound,
-        which a tag ``ball_recurrent/radius`` says. By rounding likewise ``bits_fixed_states/bits`` and the slope, and
-        as tags ``verdict`` (of ``Growth``) and ``holds``: the horizon and the bits that hold it, as ``T = 800 at 7
-        bits``.
-        By number format ``formats_weights/bfloat16``, the median over the seeds of the error's share of the zero
-        predictor's loss. What the section of each measure and analysis says of its trials.
+        which a tag ``ball_recurrent/radius`` says. What the sections of each measure and analysis say of its trials.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -48,31 +40,12 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
             metrics[name][f"ball_{finding.ball}/radius"] = float(middle["edge"])
             if middle["censored"]:
                 tags[name][f"ball_{finding.ball}/radius"] = f"{middle['censored']} {middle['edge']:g}"
-    for row in contents.bits:
-        for identity, radii in row.radii.groupby("identity"):
-            needed, name = bits_of(radii).middle, str(identity)
-            numbers, words = _of_bits(row)
-            metrics[name].update(numbers)
-            tags[name].update(words)
-            if not math.isnan(needed):
-                text = f"T = {radii['horizon'].iloc[0]:g} at {bits_text(needed, row)} bits"
-                tags[name][f"bits_{row.rounding}/holds"] = text
-            if math.isfinite(needed):
-                metrics[name][f"bits_{row.rounding}/bits"] = needed
-    for moved in contents.formats:
-        for identity, rows in moved.errors.groupby("identity", observed=True):
-            shares = {name: Spread.of(rows.loc[rows["format"] == name, "share"]).middle for name in moved.by_format}
-            numbers = {f"{moved.rounding}/{name}": share for name, share in shares.items() if math.isfinite(share)}
-            metrics[str(identity)].update(numbers)
     for section in sections_of(contents):
         for identity, measured in section.metrics.items():
             metrics[identity].update(measured)
+        for identity, said in section.tags.items():
+            tags[identity].update(said)
     return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
-
-
-def _of_bits(row: BitsRow) -> tuple[dict[str, float], dict[str, str]]:
-    """The metrics and tags in bits that all trials of a condition share."""
-    return slope_metrics(row.slope, f"bits_{row.rounding}"), {f"bits_{row.rounding}/verdict": row.growth.value}
 
 
 def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:

@@ -23,7 +23,6 @@ from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import clean, show
 from memsweep.report.read.study import not_measured
-from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables
@@ -90,11 +89,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
     else:
-        yield NOT_ASKED if contents.losses or contents.bits or contents.formats else NOT_FINISHED
-    if tables.bits.rows:
-        yield from ("", *table_parts(tables.bits, width), "", BITS_MEAN)
-    if tables.formats.rows:
-        yield from ("", f"{tables.formats.title}:", *table_parts(tables.formats, width), "", FORMATS_MEAN)
+        yield NOT_ASKED if contents.losses or tables.sections else NOT_FINISHED
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")

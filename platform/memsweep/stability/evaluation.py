@@ -19,13 +19,9 @@ from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.data.task import Batch
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
-from memsweep.learning.loss.exact import ExactLoss
-from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.models.base import Part
 from memsweep.stability.gradients import gradient_norms
 from memsweep.stability.perturbation.error import Sample, perturbation_error, stronger_error
-from memsweep.stability.rounding.error import SEQUENCES, rounded_states_error, rounded_weights_error
-from memsweep.stability.rounding.kinds import ROUNDINGS, Rounding
 from memsweep.stability.side import attempt
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.streams import TEST, Stream
@@ -85,12 +81,7 @@ def evaluate(
         Row -> evaluation.
     """
     found = {}
-    roundings = {name: ROUNDINGS[name] for name in config.perturbation.roundings}
-    of_weights = {name: rounding for name, rounding in roundings.items() if rounding.parts}
-    states = _rounded_states(
-        ensemble, task_loss, weights, targets, {n: r for n, r in roundings.items() if n not in of_weights}, config
-    )
-    for rows, part, data, sample in _parts(ensemble, task_loss, config):
+    for rows, part, data, sample in parts_of(ensemble, task_loss, config):
         own_weights, own_targets = weights[rows], targets[rows]
         how = config.perturbation
         errors = {
@@ -98,9 +89,6 @@ def evaluate(
             for ball in how.balls
         }
         stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
-        for name, rounding in of_weights.items():
-            numbers = (data, own_weights, own_targets, rounding, rounding.bits_of(how.bits), how.seed)
-            errors[name] = rounded_weights_error(part, task_loss, *numbers)
         with torch.no_grad():
             named = part.layout.named(own_weights)
             error = task_loss.loss(part.model, named, data, own_targets).tolist()
@@ -114,7 +102,7 @@ def evaluate(
             if part.real[place]:
                 found[row] = Evaluation(
                     error=error[place] if math.isfinite(error[place]) else math.inf,
-                    errors={ball: values[place].tolist() for ball, values in errors.items()} | states.get(row, {}),
+                    errors={ball: values[place].tolist() for ball, values in errors.items()},
                     stronger=stronger.get(place, {}),
                     metrics={name: value[place] for name, value in metrics.items()},
                     gradient=[] if gradients is None else gradients[place].tolist(),
@@ -135,7 +123,7 @@ def worst_weights(
         ``[rows, size]``; dummies keep their weights.
     """
     found = weights.clone()
-    for rows, part, data, sample in _parts(ensemble, task_loss, config):
+    for rows, part, data, sample in parts_of(ensemble, task_loss, config):
         numbers = (data, weights[rows], targets[rows], ball, config.perturbation, sample)
         own = rows[: len(part.replicas)]
         found[own] = perturbation_error(part, task_loss, *numbers).weights[: len(own), -1]
@@ -147,7 +135,7 @@ def metrics_of(
 ) -> dict[int, dict[str, float]]:
     """The task's metrics on the test data: row of each real replica -> name -> value. Arguments as of ``evaluate``."""
     found = {}
-    for rows, part, data, _ in _parts(ensemble, task_loss, config):
+    for rows, part, data, _ in parts_of(ensemble, task_loss, config):
         with torch.no_grad():
             metrics = task_loss.metrics(part.model, part.layout.named(weights[rows]), data)
         for place, row in enumerate(rows[: len(part.replicas)]):
@@ -179,7 +167,7 @@ def _stronger(
         limits = zero.unsqueeze(-1) * weights.new_tensor([THRESHOLDS[0], THRESHOLDS[-1]])
     size = ensemble.rows if ensemble.rows == 1 or sample is not None else max(1, ensemble.rows // _PARTS)
     found: dict[int, dict[str, list[float]]] = {}
-    for own, taken in _in_groups(rows, size):
+    for own, taken in in_groups(rows, size):
         part = ensemble.part(own, size)
         for ball, values in errors.items():
             numbers = (weights[taken], targets[taken], ball, config, values[taken], limits[taken], sample)
@@ -189,37 +177,7 @@ def _stronger(
     return found
 
 
-def _rounded_states(
-    ensemble: Ensemble,
-    task_loss: TaskLoss[Data],
-    weights: Tensor,
-    targets: Tensor,
-    roundings: Mapping[str, Rounding],
-    config: TrialConfig,
-) -> dict[int, dict[str, list[float]]]:
-    """By row and rounding of states, the errors of ``rounded_states_error`` on test sequences of the row's seed."""
-    found: dict[int, dict[str, list[float]]] = {}
-    if not roundings:
-        return found
-    assert isinstance(task_loss, ExactLoss | SampledLoss), "please report this: states of an unknown loss"
-    packs = type(ensemble.model).traits(config.model).pack_fields
-    size = max(1, ensemble.rows // _PARTS) if packs else 1
-    for seed, rows in _by_seed(ensemble).items():
-        count = min(SEQUENCES, config.perturbation.test_size)
-        batch = task_loss.draw(Stream(config.training.data_seed, TEST), seed, count)
-        for own, taken in _in_groups(rows, size):
-            part = ensemble.part(own, size)
-            for name, rounding in roundings.items():
-                rng = Stream(config.perturbation.seed, "rounding of states").generator(seed)
-                bits = rounding.bits_of(config.perturbation.bits)
-                numbers = (batch, weights[taken], targets[taken], rounding, bits, rng)
-                errors = rounded_states_error(part, task_loss, *numbers).tolist()
-                for place, row in enumerate(own):
-                    found.setdefault(row, {})[name] = errors[place]
-    return found
-
-
-def _by_seed(ensemble: Ensemble) -> dict[int, list[int]]:
+def rows_by_seed(ensemble: Ensemble) -> dict[int, list[int]]:
     """Seed -> the real rows of its replicas."""
     seeds: dict[int, list[int]] = {}
     for row, replica in enumerate(ensemble.replicas):
@@ -228,14 +186,20 @@ def _by_seed(ensemble: Ensemble) -> dict[int, list[int]]:
     return seeds
 
 
-def _in_groups(rows: Sequence[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
+def in_groups(rows: Sequence[int], size: int) -> Iterator[tuple[list[int], list[int]]]:
     """Groups of rows, and the same filled up to ``size`` with the first: numbers do not depend on the other rows."""
     for start in range(0, len(rows), size):
         own = list(rows[start : start + size])
         yield own, own + own[:1] * (size - len(own))
 
 
-def _parts(
+def rows_together(ensemble: Ensemble, config: TrialConfig) -> int:
+    """How many rows of a sampled ensemble are evaluated together."""
+    packs = type(ensemble.model).traits(config.model).pack_fields
+    return max(1, ensemble.rows // _PARTS) if packs else 1  # a trial that always runs alone has one replica a seed
+
+
+def parts_of(
     ensemble: Ensemble, task_loss: TaskLoss[Data], config: TrialConfig
 ) -> Iterator[tuple[list[int], Ensemble, Data, Sample[Data] | None]]:
     """Rows of the ensemble (the first one again for dummies), the part that they make, its data, and a sample of them.
@@ -250,15 +214,14 @@ def _parts(
     if not config.has_closed_form:
         chance = registry.get(registry.TASK, config.task.name)(config.task).chance()
         limits = tuple(threshold * chance for threshold in THRESHOLDS)
-    packs = type(ensemble.model).traits(config.model).pack_fields
-    size = max(1, ensemble.rows // _PARTS) if packs else 1  # a trial that always runs alone has one replica a seed
-    for seed, rows in _by_seed(ensemble).items():
+    size = rows_together(ensemble, config)
+    for seed, rows in rows_by_seed(ensemble).items():
         data = task_loss.data(stream, seed, size_of_all)
         sample = None
         if limits is not None:
             few, more = (task_loss.data(stream, seed, min(count, size_of_all)) for count in (FEW, MORE))
             sample = Sample(few, more, limits)
-        for own, taken in _in_groups(rows, size):
+        for own, taken in in_groups(rows, size):
             yield taken, ensemble.part(own, size), data, sample
 
 

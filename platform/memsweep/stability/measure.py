@@ -74,9 +74,8 @@ def measure(
     Returns:
         Row of each real replica -> the position of its trial in the pack, and the measurement.
     """
-    trained, kept, task_loss = pack.ensemble, pack.weights, pack.split(task_loss)
-    ensemble, weights = project(trained, kept) if config.perturbation.projected else (trained, kept)
-    targets = ensemble.spread([task_loss.target(replica.trial) for replica in ensemble.replicas])
+    trained, kept = pack.ensemble, pack.weights
+    ensemble, task_loss, weights, targets = errors_taken_of(pack, task_loss, config)
     diverged_rows = {row for row, replica in pack.replicas.items() if replica.outcome is Outcome.DIVERGED}
     alive = [row not in diverged_rows for row in range(len(ensemble.replicas))]
     failures: list[str] = []
@@ -109,6 +108,19 @@ def measure(
         )
         measurements[row] = (ensemble.replicas[row].trial, measurement)
     return measurements
+
+
+def errors_taken_of(
+    pack: TrainedEnsemble, task_loss: TaskLoss[Data], config: TrialConfig
+) -> tuple[Ensemble, TaskLoss[Data], Tensor, Tensor]:
+    """The ensemble whose errors are measured, their loss in micro-batches, its weights ``[rows, size]``, the targets.
+
+    Arguments as of ``measure``.
+    """
+    task_loss = pack.split(task_loss)
+    projected = config.perturbation.projected
+    ensemble, weights = project(pack.ensemble, pack.weights) if projected else (pack.ensemble, pack.weights)
+    return ensemble, task_loss, weights, ensemble.spread([task_loss.target(each.trial) for each in ensemble.replicas])
 
 
 def with_table(

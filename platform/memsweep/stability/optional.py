@@ -2,8 +2,9 @@
 
 A measure is a class with ``@register_measure(name)``, in a package of its own below ``memsweep.measures`` or in an
 installed distribution (entry-point group ``memsweep.plugins``). A study asks for it with
-``perturbation: {<name>: {<fields>}}``. The engine loops over what a trial asks for, the store over the tables that are
-registered, the report over what was measured: none of them names a measure.
+``perturbation: {<name>: {<fields>}}``; the fields of a flat one stand in the section itself. The engine loops over what
+a trial asks for, the store over the tables that are registered, the report over what was measured: none of them names
+a measure.
 """
 
 from __future__ import annotations
@@ -14,17 +15,28 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
+from memsweep.config.core.fields import AFTER, DURING
+from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.config.schema.training import TrainingConfig
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.data.task import Task
+    from memsweep.learning.ensemble.replicas import Ensemble
     from memsweep.learning.loss.base import TaskLoss
     from memsweep.learning.state.trained import TrainedEnsemble
+    from memsweep.learning.training.observer import Observer
     from memsweep.models.base import Model, Weights
     from memsweep.stability.measure import Measurement
 
     Measured = dict[int, tuple[int, Measurement]]
     """Row of each real replica of an ensemble -> the position of its trial in the pack, and its measurement."""
+
+
+CURVES = "curves"
+"""The table of errors against radii, to which a measure may add curves of its own."""
 
 
 @dataclass(frozen=True)
@@ -70,22 +82,32 @@ class Measure(ABC):
         subject: what is measured.
 
     Attributes:
+        when: it measures, after training or in it (``TrainingMeasure``).
         table: name of the table of its rows.
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
         grows: columns whose growth with width and horizon is reported -> what each of them is, in words.
         version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
+        curves: names, in the column ``ball``, of its rows where its table is ``CURVES``; it has no other columns then.
+        answering: those of them that answer a study: the loss of such a condition is no answer of its own.
+        is_flat: the fields of its Config stand in the section itself, and not below its name.
+        perturbs: it measures errors under perturbation, for which a linear functional is fitted as for a ball.
         needs_derivatives: by the inputs, which a model of ids does not have.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
-            ``memsweep.report.values.section.Section`` of a study that has rows of the table.
+            ``memsweep.report.values.section.Section`` of a study that has rows of the table, or several of them.
     """
 
     Config: ClassVar[type]
+    when: ClassVar[str] = AFTER
     table: ClassVar[str]
     columns: ClassVar[Mapping[str, str]]
     grows: ClassVar[Mapping[str, str]] = {}
     version: ClassVar[int] = 1
     migrations: ClassVar[Mapping[int, Any]] = {}
+    curves: ClassVar[frozenset[str]] = frozenset()
+    answering: ClassVar[frozenset[str]] = frozenset()
+    is_flat: ClassVar[bool] = False
+    perturbs: ClassVar[bool] = False
     needs_derivatives: ClassVar[bool] = False
     section: ClassVar[str]
 
@@ -93,11 +115,26 @@ class Measure(ABC):
         self.asked, self.subject = asked, subject
 
     @classmethod
+    def is_asked(cls, asked: Any) -> bool:
+        """Whether a Config asks for anything: that of a flat measure may hold settings alone."""
+        return True
+
+    @classmethod
+    def own(cls, table: pd.DataFrame) -> pd.DataFrame:
+        """Its rows of its table."""
+        return table[table["ball"].isin(cls.curves)] if cls.table == CURVES else table
+
+    @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         """Why a trial cannot be measured so, a sentence without a full stop each; nothing where it can."""
         name, model = cls.Config.name, registry.get(registry.MODEL, trial.model.name)  # type: ignore[attr-defined]
         if cls.needs_derivatives and model.traits(trial.model).reads_ids:
             yield f"perturbation.{name} is set, but the model reads ids, which have no derivatives: leave it out"
+
+    @classmethod
+    def problems_without_steps(cls, asked: Any, module: str) -> Iterator[str]:
+        """Why a user's module that does not go step by step cannot be measured so, as of ``problems``."""
+        yield from ()
 
     @classmethod
     @abstractmethod
@@ -121,9 +158,38 @@ class Measure(ABC):
         return with_table(measured, self.subject.pack, self.table, self.rows)
 
 
+class TrainingMeasure(Measure):
+    """What is measured of replicas while they train, where a training asks for it.
+
+    The fields of its Config stand in ``training``; they may say their ``problems_beside`` that section. Its numbers
+    are part of the training, and are stored with it. Example: ``memsweep.measures.sharpness``.
+    """
+
+    when = DURING
+    is_flat = True
+
+    @classmethod
+    @abstractmethod
+    def observer(cls, asked: Any, ensemble: Ensemble) -> Observer:
+        """What measures an ensemble, before its first step."""
+
+    @classmethod
+    @abstractmethod
+    def gradients(cls, asked: Any, training: TrainingConfig) -> float:
+        """As many gradients of a batch as it takes in the whole training, for the plan."""
+
+    @classmethod
+    def cost(cls, asked: Any, effort: Effort) -> float:
+        return 0.0
+
+    def rows(self, model: Model, weights: Weights, row: int) -> Iterable[Mapping[str, Any]]:
+        """None after the training."""
+        return ()
+
+
 def with_optional(measured: Measured, subject: Subject) -> Measured:
     """The measurements of an ensemble's replicas, with all that their trials ask for, by name."""
-    for asked in subject.config.perturbation.asked_measures:
+    for asked in asked_of(subject.config.perturbation):
         measure: Measure = registry.get(registry.MEASURE, asked.name)(asked, subject)
         measured = measure.extended(measured)
     return measured

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
-from memsweep.stability.rounding.kinds import ROUNDINGS, radii_of_bits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,14 +47,9 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     size: dict[str, Any] = {"horizon": task.horizon, "width": getattr(config.model, "width", None)}
     zero_loss, memoryless = task.chance(), task.memoryless_loss()
     curves = [
-        size
-        | {"seed": m.trained.seed, "ball": ball, "radius": radius, "error": error, "zero_loss": zero_loss}
-        | _how(config, ball)
-        | {"stronger": stronger}
+        size | {"seed": m.trained.seed} | {**row, "zero_loss": zero_loss}
         for m in measured
-        for ball, errors in m.errors.items()
-        for radii in [_radii(config.perturbation, ball)]
-        for radius, error, stronger in zip(radii, errors, m.stronger.get(ball, [math.nan] * len(radii)), strict=True)
+        for row in (*_curve_rows(config, m), *m.tables.get("curves", ()))
     ]
     replicas = [
         size
@@ -93,10 +87,9 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
     tables = {"curves": curves, "replicas": replicas, "metrics": metrics}
     tables |= {"memory": memory, "history": history, "alignment": alignment}
-    if sharpness := [size | {"seed": m.trained.seed} | at._asdict() for m in measured for at in m.trained.sharpness]:
-        tables["sharpness"] = sharpness
-    for name in dict.fromkeys(name for m in measured for name in m.tables):
-        tables[name] = [size | {"seed": m.trained.seed, **row} for m in measured for row in m.tables[name]]
+    further = [(m.trained.seed, {**m.trained.observed, **m.tables}) for m in measured]
+    for name in dict.fromkeys(name for _, own in further for name in own if name != "curves"):
+        tables[name] = [size | {"seed": seed, **row} for seed, own in further for row in own[name]]
     return TrialResult(
         config=config,
         outcome=_outcome(measured),
@@ -109,20 +102,15 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
     )
 
 
-def _radii(perturbation: PerturbationConfig, ball: str) -> list[float]:
-    """The radii of the errors of a ball, or of a rounding."""
-    if ball in ROUNDINGS:
-        return radii_of_bits(ROUNDINGS[ball].bits_of(perturbation.bits))
-    return [0.0, *radius_grid(perturbation.radii).tolist()]
-
-
-def _how(config: TrialConfig, ball: str) -> dict[str, Any]:
-    """How the errors of a ball, or of a rounding, were measured."""
-    perturbation, rounding = config.perturbation, ROUNDINGS.get(ball)
-    if rounding is None:
-        return {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
-    exact = bool(rounding.parts) and evaluated_exactly(config)
-    return {"norm": rounding.number, "method": rounding.how, "exact": exact}
+def _curve_rows(config: TrialConfig, measured: Measurement) -> Iterator[dict[str, Any]]:
+    """The errors of a replica in each ball, a row for each radius."""
+    perturbation = config.perturbation
+    how = {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
+    radii = [0.0, *radius_grid(perturbation.radii).tolist()]
+    for ball, errors in measured.errors.items():
+        stronger = measured.stronger.get(ball, [math.nan] * len(radii))
+        for radius, error, found in zip(radii, errors, stronger, strict=True):
+            yield {"ball": ball, "radius": radius, "error": error} | how | {"stronger": found}
 
 
 def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:

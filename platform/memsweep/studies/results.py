@@ -20,7 +20,6 @@ from memsweep.sweep.store.tables import (
     MEMORY,
     METRICS,
     REPLICAS,
-    SHARPNESS,
     of_measures,
 )
 
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from memsweep.report.figures.panels import Picture
 
 _WRITTEN = ("verdicts", "slopes", "losses")
-_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY, SHARPNESS)
+_MEASURED = (CURVES, HISTORY, REPLICAS, METRICS, MEMORY)
 _WIDTH = 110  # letters of a printed line
 
 
@@ -118,14 +117,6 @@ class Results:
     def memory(self) -> pd.DataFrame:
         """A row per trial, seed and lag: the memory function that was ``learned``, the ``target``, the ``gradient``."""
         return self.table(MEMORY)
-
-    @property
-    def sharpness(self) -> pd.DataFrame:
-        """A row per trial, seed and step: the loss's largest curvature, and the learning rate that it allows.
-
-        ``sharpness`` is a lower bound and ``ceiling`` an upper one: see ``memsweep.learning.training.sharpness``.
-        """
-        return self.table(SHARPNESS)
 
     def __getattr__(self, name: str) -> pd.DataFrame:
         """The table of a measure, by its name: a row per trial, seed, and what the measure's columns say."""

@@ -9,19 +9,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from memsweep import registry
 from memsweep.config.core.build import config_from
+from memsweep.config.core.fields import DURING
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.stability.optional import CURVES
 from memsweep.sweep.planning.cost import seconds
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.store import tables as table_files
+from memsweep.sweep.store.tables import METRICS
 from memsweep.testing.checks import equal
 from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from memsweep.stability.optional import Measure
     from memsweep.studies.results import Results
 
@@ -56,6 +59,11 @@ class MeasureSuite:
         part: type[Measure] = registry.get(registry.MEASURE, self.measure)
         return part
 
+    @property
+    def section(self) -> str:
+        """Of a study, in which it is asked for."""
+        return "training" if self.part().when == DURING else "perturbation"
+
     def asked(self) -> Any:
         return self.part().Config() if self.config is None else self.config
 
@@ -67,12 +75,19 @@ class MeasureSuite:
         registry.discover()
         data = {**self.study, "model": {**self.study["model"], "parameterization": parameterization}}
         if measured:
-            data["perturbation"] = {**data["perturbation"], self.measure: to_dict(self.asked())}
+            data[self.section] = {**data[self.section], **self.asking()}
         trial: TrialConfig = config_from(TrialConfig, data, "the suite of measures")
         return trial
 
+    def asking(self) -> dict[str, Any]:
+        """What a study writes under ``section`` to ask for it."""
+        data = to_dict(self.asked())
+        return data if self.part().is_flat else {self.measure: data}
+
     def table(self, trials: Sequence[TrialConfig], place: int) -> pd.DataFrame:
-        return run_pack(trials)[place].tables[self.part().table]
+        """Its rows."""
+        found = run_pack(trials)[place].tables.get(self.part().table, pd.DataFrame({"ball": []}))
+        return self.part().own(found).reset_index(drop=True)
 
     def test_config_is_documented_and_plain(self) -> None:
         fields = dataclasses.fields(self.asked())
@@ -84,6 +99,8 @@ class MeasureSuite:
         part = self.part()
         taken = [name for name in table_files.names() if name == part.table]
         assert len(taken) == 1, f"{part.table} is the name of {len(taken)} tables"
+        assert (part.table == CURVES) == bool(part.curves), f"{part.table} and curves {sorted(part.curves)}"
+        assert part.answering <= part.curves, f"no curves of it: {sorted(part.answering - part.curves)}"
         unknown = {column: kind for column, kind in part.columns.items() if kind not in TYPES}
         assert not unknown, f"columns of types that no table has: {unknown}; there are {sorted(TYPES)}"
         fixed = {*table_files.SIZE, "seed"} & {*part.columns}
@@ -93,9 +110,13 @@ class MeasureSuite:
         trial = self.trials()[0]
         rows = self.table([trial], 0)
         assert len(rows), "a trained model has no rows"
-        equal("columns of the rows", set(rows), {"horizon", "width", "seed", *self.part().columns})
+        columns = (
+            {*table_files.columns(CURVES)} if self.part().curves else {*table_files.SIZE, "seed", *self.part().columns}
+        )
+        equal("columns of the rows", set(rows), columns - {"identity"})
         data = table_files.to_parquet(self.part().table, rows.assign(identity="a"), "a")
-        again = table_files.from_parquet(self.part().table, data, "a", "a file", self.part().version).to_pandas()
+        version = table_files.definition(self.part().table).version
+        again = table_files.from_parquet(self.part().table, data, "a", "a file", version).to_pandas()
         written = rows[[*again.columns.drop("identity")]].reset_index(drop=True)
         assert again.drop(columns="identity").equals(written), f"rows written:\n{written}\nread back:\n{again}"
 
@@ -105,16 +126,33 @@ class MeasureSuite:
             together, alone = self.table(trials, place), self.table([trial], 0)
             assert together.equals(alone), f"trial {place} of a pack of {len(trials)} has other rows than alone"
 
-    def test_asking_for_it_moves_the_measurement_and_no_training(self) -> None:
+    def test_asking_for_it_moves_what_it_is_part_of(self) -> None:
+        """The measurement, and no training that it is not part of."""
         plain, asking = self.trial("exp", measured=False), self.trial("exp", measured=True)
         assert identity(plain) != identity(asking), f"expected another identity than {identity(plain)}, got the same"
         equal(
-            "identity of the training with the measure asked for",
-            training_of(identity(plain)),
-            training_of(identity(asking)),
+            "whether the training is another one, because it is measured in training",
+            training_of(identity(plain)) != training_of(identity(asking)),
+            self.part().when == DURING,
         )
-        tables = sorted(run_pack([plain])[0].tables)
-        assert self.part().table not in tables, f"nobody asked for {self.part().table}, and it is among {tables}"
+        assert not len(rows := self.table([plain], 0)), f"nobody asked for {self.measure}, and it has rows:\n{rows}"
+
+    def test_asking_for_it_changes_no_other_number(self) -> None:
+        plain, asking = (run_pack([self.trial("exp", measured=measured)])[0] for measured in (False, True))
+        for seed, weights in plain.weights.items():
+            moved = [name for name, value in weights.items() if not value.equal(asking.weights[seed][name])]
+            equal(f"weights of seed {seed} that {self.measure} changes", moved, [])
+        for name in plain.tables.keys() - {METRICS}:  # the task's metric may have companions
+            again = asking.tables[name]
+            again = again[~again["ball"].isin(self.part().curves)] if name == CURVES else again
+            same = again.reset_index(drop=True).equals(plain.tables[name])
+            assert same, f"{self.measure} changes the table {name}, from\n{plain.tables[name]}\nto\n{again}"
+
+    def test_a_flat_one_has_no_field_of_the_section(self) -> None:
+        names = {field.name for field in dataclasses.fields(self.part().Config)} if self.part().is_flat else set()
+        section = type(getattr(self.trial("exp", measured=False), self.section))
+        both = names & {field.name for field in dataclasses.fields(section)}
+        equal(f"fields of {self.measure} that the section has itself", both, set())
 
     def test_the_plan_knows_what_it_costs(self) -> None:
         plain, asking = (seconds([self.trial("exp", measured=measured)]) for measured in (False, True))
@@ -128,18 +166,20 @@ class MeasureSuite:
 
         results = self.swept(tmp_path)
         anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
-        (section,) = [one for one in sections_of(results.contents) if one.anchor == anchor]
+        sections = sections_of(results.contents)
+        section = next(one for one in sections if one.anchor == anchor)
         page = (folder / "index.html").read_text(encoding="utf-8")
-        assert f'<section id="{anchor}">' in page, f"the page has no section {anchor}"
+        missing = [one.anchor for one in sections if f'<section id="{one.anchor}">' not in page]
+        equal("sections that the page lacks", missing, [])
         assert section.title, f"the section {anchor} has no title"
         assert section.words.endswith("."), f"{section.words!r} is no sentence"
         if section.table is not None:
             assert (folder / f"{section.table.name}.csv").is_file(), f"no file {section.table.name}.csv in the report"
             assert section.table.name in results.names, f"{section.table.name} is not among {results.names}"
-        if section.charts:
-            assert anchor in results.figures, f"{anchor} is not among {[*results.figures]}"
-            assert (folder / "figures" / f"{anchor}.png").is_file(), f"no file figures/{anchor}.png in the report"
-        assert len(results.table(self.part().table)), f"the table {self.part().table} has no rows"
+        for one in (one for one in sections if one.charts):
+            assert one.drawn in results.figures, f"{one.drawn} is not among {[*results.figures]}"
+            assert (folder / "figures" / f"{one.drawn}.png").is_file(), f"no file figures/{one.drawn}.png in the report"
+        assert len(self.part().own(results.table(self.part().table))), f"{self.part().table} has no rows of it"
         metrics = verdicts_of(results.contents)
         for name, numbers in section.metrics.items():
             equal(f"metrics of {name}", {key: metrics[name].metrics.get(key) for key in numbers}, dict(numbers))
@@ -149,6 +189,6 @@ class MeasureSuite:
         """A study of two widths that asks for the measure, swept in this process."""
         import memsweep
 
-        asked = {**self.study["perturbation"], self.measure: to_dict(self.asked())}
-        study = {**self.study, "name": "measured", "perturbation": asked, "grid": {"model.width": [2, 3]}}
+        asked = {**self.study[self.section], **self.asking()}
+        study = {**self.study, "name": "measured", self.section: asked, "grid": {"model.width": [2, 3]}}
         return memsweep.sweep(study, results=folder / "results", workspace=folder, inline=True, progress=False)

@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import model_config, stacked, trial, usual_model
+from engine import model_config, section, stacked, trial, usual_model
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.loop import train
@@ -30,8 +30,10 @@ from memsweep.learning.training.learner import Learner
 from memsweep.sweep.store.filesystem import Location
 from memsweep.trial import RunOptions, run_pack
 
-TRAINING = TrainingConfig(
-    steps=20, batch_size=8, validation_size=16, validate_every=5, checkpoint_every=10, sharpness_every=5
+TRAINING = section(
+    TrainingConfig,
+    **{"steps": 20, "batch_size": 8, "validation_size": 16},
+    **{"validate_every": 5, "checkpoint_every": 10, "sharpness_every": 5},
 )
 KEY = "these configs"
 

@@ -27,6 +27,8 @@ from memsweep.config.schema.trial import (
 from memsweep.errors import MemsweepError
 
 COMPANY = 2
+BELOW_THEIR_NAMES = [name for name in registry.names("measure") if not registry.get("measure", name).is_flat]
+"""Measures whose fields stand below their names; those of flat ones are fields of the section."""
 HELD = GroupsConfig(
     recurrent=GroupConfig(factor=0.0, weight_decay=0.0), input=GroupConfig(factor=0.0, weight_decay=0.0)
 )
@@ -62,7 +64,7 @@ def bases(data: str) -> list[TrialConfig]:
     found += [TrialConfig(task=task, model=model, **rest), TrialConfig(task=task, model=model, chain=chain, **rest)]
     measuring = dataclasses.replace(
         perturbation,
-        asked_measures=tuple(part("measure", name) for name in registry.names("measure")),
+        asked_measures=tuple(part("measure", name) for name in BELOW_THEIR_NAMES),
     )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
     carrying = part("model", "exp_rnn", width=4)

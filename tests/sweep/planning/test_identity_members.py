@@ -21,6 +21,7 @@ from memsweep.config.schema.trial import (
     PerturbationConfig,
     TrialConfig,
 )
+from memsweep.measures.bits import Bits
 from memsweep.measures.capacity import Capacity
 from memsweep.measures.memory_over_inputs import MemoryOverInputs
 from memsweep.measures.worst_inputs import WorstInputs
@@ -34,10 +35,8 @@ Edit = Callable[[dict[str, str]], list[str]]
 
 
 def measured_in_every_way() -> TrialConfig:
-    perturbation = PerturbationConfig(
-        roundings=("fixed_recurrent",),
-        asked_measures=(Capacity.Config(bits=(4,), radii=(0.1,)), MemoryOverInputs.Config(), WorstInputs.Config()),
-    )
+    asked = (Bits.Config(roundings=("fixed_recurrent",)), Capacity.Config(bits=(4,), radii=(0.1,)))
+    perturbation = PerturbationConfig(asked_measures=(*asked, MemoryOverInputs.Config(), WorstInputs.Config()))
     return dataclasses.replace(trial(), model=usual_model("stable_ssm"), perturbation=perturbation)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine import model_config, task_config, trial
+from engine import model_config, section, task_config, trial
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import ChainConfig
@@ -46,7 +46,7 @@ def of(model: str, task: str, **training: Any) -> TrialConfig:
     return TrialConfig(
         task=part("task", task, horizon=12, delay=12),
         model=part("model", model, **small),
-        training=TrainingConfig(**usual | training),
+        training=section(TrainingConfig, **usual | training),
         perturbation=FIRST,
     )
 

@@ -12,7 +12,7 @@ from memsweep import registry
 from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
-from memsweep.config.core.reflect import Layout, arguments_of, default, layout, part_config, values_of
+from memsweep.config.core.reflect import Layout, arguments_of, default, flat_parts, layout, part_config, values_of
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
@@ -163,7 +163,11 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     except (TypeError, ValueError) as error:  # a __post_init__ that refuses
         problems.append(Problem(path, str(error), kind=WHOLE))
         return INVALID
-    wrong = [Problem(path, text, kind=WHOLE) for text in instance.problems()] if hasattr(instance, "problems") else []
+    checked = [each for each in (instance, *flat_parts(instance)) if hasattr(each, "problems")]
+    texts = [text for each in checked for text in each.problems()]
+    beside = [each for each in flat_parts(instance) if hasattr(each, "problems_beside")]
+    texts += [text for each in beside for text in each.problems_beside(instance)]
+    wrong = [Problem(path, text, kind=WHOLE) for text in texts]
     problems += wrong
     return INVALID if wrong else instance
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 MISSING = dataclasses.MISSING
+AFTER, DURING = "after", "during"
+"""When something is measured: after training, or in it."""
 
 
 def setting(
@@ -25,6 +27,7 @@ def setting(
     added: bool = False,
     depends_on: str | None = None,
     opens: str | None = None,
+    when: str = AFTER,
 ) -> Any:
     """A field of a configuration dataclass.
 
@@ -44,6 +47,7 @@ def setting(
             given for the old choice is dropped and the new choice's own default fills in.
         opens: the kind of registered part of which each is a field here: the value is a tuple of their Configs, and a
             study writes the name of a part and its fields (``worst_inputs: {...}``), or null.
+        when: of these parts, those that measure then.
     """
     metadata = {
         "doc": doc,
@@ -58,6 +62,7 @@ def setting(
         "added": added,
         "depends_on": depends_on,
         "opens": opens,
+        "when": when,
     }
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)

@@ -1,7 +1,8 @@
 """Reads keys, types, defaults and named parts off the configuration dataclasses.
 
 A dataclass may be open (``setting(opens=...)``): each registered part of a kind is a field of it, which is set by the
-part's Config and is null where a study does not ask for it. So the dataclass names no part.
+part's Config and is null where a study does not ask for it. Of a flat part (``is_flat``) the fields stand beside the
+dataclass's own, each with its default. So the dataclass names no part.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -58,7 +60,7 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
 def keys(cls: type | None) -> dict[str, dataclasses.Field[Any]]:
     """The fields of a config dataclass by their YAML key (``from_`` is written ``from``); other types have none."""
     own, opened = _own_keys(cls)
-    return own if opened is None else _with_parts(cls, tuple(registry.names(opened.metadata["opens"])))
+    return own if opened is None else _with_parts(cls, _names(opened))
 
 
 @functools.lru_cache(maxsize=512)
@@ -69,12 +71,34 @@ def _own_keys(cls: type | None) -> tuple[dict[str, dataclasses.Field[Any]], data
     return {key_of(field): field for field in fields if field is not opened}, opened
 
 
+def _names(opened: dataclasses.Field[Any]) -> tuple[str, ...]:
+    """The parts that are fields of a dataclass which this field opens."""
+    kind, when = opened.metadata["opens"], opened.metadata["when"]
+    return tuple(name for name in registry.names(kind) if registry.get(kind, name).when == when)
+
+
 @functools.lru_cache(maxsize=16)
 def _with_parts(cls: type | None, names: tuple[str, ...]) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of an open dataclass: its own, and one for each of these parts."""
+    """The fields of an open dataclass: its own, those of flat parts, and one for each other part of these."""
     own, opened = _own_keys(cls)
     assert opened is not None, "please report this: the dataclass is not open"
-    return own | {name: _field_of(registry.get(opened.metadata["opens"], name)) for name in names}
+    parts = [registry.get(opened.metadata["opens"], name) for name in names]
+    flat = {key: field for part in parts if part.is_flat for key, field in _own_keys(part.Config)[0].items()}
+    return own | flat | {part.Config.name: _field_of(part) for part in parts if not part.is_flat}
+
+
+@functools.lru_cache(maxsize=16)
+def _flat_configs(cls: type, names: tuple[str, ...]) -> dict[str, type]:
+    """Key of a field of an open dataclass that a flat part has -> the part's Config."""
+    opened = _own_keys(cls)[1]
+    kind = opened.metadata["opens"] if opened is not None else ""
+    configs = [part.Config for part in (registry.get(kind, name) for name in names) if part.is_flat]
+    return {key: config for config in configs for key in _own_keys(config)[0]}
+
+
+def _flat(cls: type) -> dict[str, type]:
+    opened = _own_keys(cls)[1]
+    return {} if opened is None else _flat_configs(cls, _names(opened))
 
 
 @functools.cache
@@ -88,13 +112,28 @@ def _field_of(part: Any) -> dataclasses.Field[Any]:
 
 
 def arguments_of(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a config dataclass from the values of its fields: an open one takes its parts as one tuple."""
+    """The arguments of a config dataclass from the values of its fields: an open one takes its parts as one tuple.
+
+    The Config of a flat part is there where a value of it is not the default.
+    """
     own, opened = _own_keys(cls)
     if opened is None:
         return dict(given)
-    names = {field.name for field in own.values()}
-    parts = (value for name, value in sorted(given.items()) if name not in names and value is not None)
+    names, flat = {field.name for field in own.values()}, _flat(cls)
+    parts = [value for name, value in given.items() if name not in {*names, *flat} and value is not None]
+    for config in dict.fromkeys(flat.values()):
+        part = config(**{name: value for name, value in given.items() if flat.get(name) is config})
+        parts += [part] if part != config() else []
+    parts.sort(key=lambda part: part.name)
     return {name: value for name, value in given.items() if name in names} | {opened.name: tuple(parts)}
+
+
+def flat_parts(config: Any) -> Iterator[Any]:
+    """The Configs of flat parts that an open config holds."""
+    cls: type = type(config)
+    opened, configs = _own_keys(cls)[1], {*_flat(cls).values()}
+    if opened is not None:
+        yield from (part for part in getattr(config, opened.name) if type(part) in configs)
 
 
 def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
@@ -103,7 +142,16 @@ def value_of(config: Any, field: dataclasses.Field[Any]) -> Any:
     own, opened = _own_keys(cls)
     if opened is None or key_of(field) in own:
         return getattr(config, field.name)
-    return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
+    wanted = _flat(cls).get(key_of(field))
+    if wanted is None:
+        return next((part for part in getattr(config, opened.name) if part.name == field.name), None)
+    part = next((part for part in getattr(config, opened.name) if type(part) is wanted), None)
+    return default(field) if part is None else getattr(part, field.name)
+
+
+def owner_of(cls: type, key: str) -> type:
+    """The dataclass that declares a field: of a field of a flat part, the part's Config."""
+    return _flat(cls).get(key, cls)
 
 
 def values_of(config: Any) -> dict[str, Any]:
@@ -129,7 +177,10 @@ def hints(cls: type) -> dict[str, Any]:
         RegistryError: an annotation has a name that its module does not import.
     """
     own = _own_hints(cls)
-    return own if _own_keys(cls)[1] is None else {field.name: field.type for field in keys(cls).values()} | own
+    if _own_keys(cls)[1] is None:
+        return own
+    flat = (_own_hints(config) for config in dict.fromkeys(_flat(cls).values()))
+    return functools.reduce(operator.or_, flat, {field.name: field.type for field in keys(cls).values()}) | own
 
 
 @functools.lru_cache(maxsize=512)

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.fields import setting
+from memsweep.config.core.fields import DURING, setting
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
 CLIP, SCHEDULE = 0.5, "cosine"
@@ -108,12 +109,8 @@ class TrainingConfig:
         "none to make); costs a gradient each",
         at_least=0,
     )
-    sharpness_every: int | None = setting(
-        None,
-        "steps between measurements of the loss's largest curvature, on one batch, and of the largest learning rate "
-        "that the optimizer would bear there; a multiple of validate_every; costs 64 gradients each (null: none)",
-        at_least=1,
-        added=True,
+    asked_measures: tuple[Any, ...] = setting(
+        (), "the Configs of the measures that are asked for in training", opens="measure", when=DURING
     )
     micro_batch: int = setting(
         0,
@@ -261,8 +258,6 @@ class TrainingConfig:
         every = f"a multiple of validate_every ({self.validate_every})"
         if self.until and self.until >= self.steps:
             yield f"until ({self.until}) must be smaller than steps ({self.steps}); 0 trains for all of them"
-        if self.sharpness_every and self.sharpness_every % self.validate_every:
-            yield f"sharpness_every ({self.sharpness_every}) must be {every}"
         if self.warmup and self.warmup >= self.steps:
             yield f"warmup ({self.warmup}) must be smaller than steps ({self.steps}), or the full rate is never reached"
         if self.until % self.validate_every:

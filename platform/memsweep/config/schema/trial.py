@@ -54,13 +54,6 @@ class RadiiConfig:
             yield f"from ({self.from_}) must be smaller than to ({self.to})"
 
 
-_NUMBERS = ("fixed", "certified", "channel", "stochastic", "float", "formats")
-ROUNDINGS_OF_STATES = (
-    *("fixed_states", "channel_states", "stochastic_states", "feedback_states", "float_states", "formats_states"),
-)
-ROUNDINGS = (*(f"{number}_{what}" for what in ("recurrent", "weights") for number in _NUMBERS), *ROUNDINGS_OF_STATES)
-
-
 @dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
     """How the perturbation error E_m(radius) of a trained model is measured."""
@@ -116,31 +109,11 @@ class PerturbationConfig:
         choices=("auto", "exact", "sampled"),
     )
     test_size: int = setting(12_800, "sequences of the fixed test set", at_least=1)
-    roundings: tuple[str, ...] = setting(
-        (),
-        "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
-        "that goes step by step; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
-        "and unit of a state (channel), up or down by chance (stochastic, fixed point), to floating point (float), or "
-        "to float16, bfloat16, float8_e4m3 and float8_e5m2, with their ranges (formats); "
-        "certified: an upper bound of the error over all roundings to fixed point (diagonal_rnn, in closed form); "
-        "feedback_states adds a step's rounding error to the next step",
-        choices=ROUNDINGS,
-    )
-    bits: tuple[int, ...] = setting(
-        tuple(range(1, 17)),
-        "bits of a rounded number: 2^bits cells in fixed point, significant bits in floating point (bfloat16 has 8, "
-        "float16 11)",
-        at_least=1,
-        at_most=24,
-    )
     asked_measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
     def problems(self) -> Iterable[str]:
-        for name, values in (("balls", self.balls), ("roundings", self.roundings), ("bits", self.bits)):
-            if len(set(values)) != len(values):
-                yield f"{name} has a value twice: {', '.join(map(str, values))}"
-        if any(not name.startswith("formats_") for name in self.roundings) and len(self.bits) < 2:
-            yield f"bits must have two values or more for a curve, got {', '.join(map(str, self.bits)) or 'none'}"
+        if len(set(self.balls)) != len(self.balls):
+            yield f"balls has a value twice: {', '.join(self.balls)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,8 +148,7 @@ def usual_training(task: TaskConfig, model: ModelConfig, perturbation: Perturbat
     traits = registry.get(registry.MODEL, model.name).traits(model)
     if traits.trains_plainly:
         return {"amplitude_penalty": 0.0, "clip": 0.0, "schedule": "constant"}
-    measured = perturbation.balls or perturbation.roundings
-    judged = registry.get(registry.TASK, task.name).functional and measured
+    judged = registry.get(registry.TASK, task.name).functional and perturbs(perturbation)
     penalty = (LINEAR_PENALTY if traits.linear else NONLINEAR_PENALTY) if judged else 0.0
     return {"amplitude_penalty": penalty, "clip": CLIP, "schedule": SCHEDULE}
 
@@ -212,8 +184,7 @@ class TrialConfig:
         return self.has_closed_form and not registry.get(registry.RULE, self.training.rule).forward
 
     def problems(self) -> Iterable[str]:
-        yield from self.problems_of_roundings()
-        for asked in self.perturbation.asked_measures:
+        for asked in (*asked_of(self.perturbation), *asked_of(self.training)):
             yield from registry.get(registry.MEASURE, asked.name).problems(self)
         for kind, part in ((registry.MODEL, self.model), (registry.TASK, self.task)):
             yield from registry.get(kind, part.name).problems(self)
@@ -226,26 +197,21 @@ class TrialConfig:
         if self.perturbation.error == "exact":
             yield f"perturbation.error is exact, but {pair}: use sampled, or auto"
 
-    def problems_of_roundings(self) -> Iterable[str]:
-        """Why ``perturbation.roundings`` cannot be measured; a sentence without a full stop each."""
-        model = registry.get(registry.MODEL, self.model.name)
-        certified = [name for name in self.perturbation.roundings if name.startswith("certified")]
-        if certified:
-            for why in model.problems_of_certificates(self):
-                yield f"perturbation.roundings has {', '.join(certified)}, but {why}: leave them out"
-        of_states = [name for name in self.perturbation.roundings if name in ROUNDINGS_OF_STATES]
-        if not of_states:
-            return
-        named = f"perturbation.roundings has {', '.join(of_states)}"
-        for why in model.problems_of_states(self):
-            yield f"{named}, but {why}: round its weights instead"
-        if registry.get(registry.TASK, self.task.name).carries_states:
-            yield f"{named}, but the task {self.task.name} carries states from batch to batch: round weights instead"
+
+def asked_of(section: PerturbationConfig | TrainingConfig) -> list[Any]:
+    """The Configs of the measures that are asked for there, by name."""
+    return [each for each in section.asked_measures if registry.get(registry.MEASURE, each.name).is_asked(each)]
+
+
+def perturbs(perturbation: PerturbationConfig) -> bool:
+    """Whether errors are measured under perturbation: in a ball, or by a measure."""
+    measures = (registry.get(registry.MEASURE, each.name) for each in asked_of(perturbation))
+    return bool(perturbation.balls) or any(measure.perturbs for measure in measures)
 
 
 def asks_measures(trial: TrialConfig) -> bool:
     """Whether a trial asks for measures beside the perturbation error."""
-    return bool(trial.perturbation.asked_measures)
+    return bool(asked_of(trial.perturbation))
 
 
 def mixes_models(model: ModelConfig) -> bool:

@@ -171,7 +171,7 @@ def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
     rows = {name: getattr(learner, name) for name in _TENSORS}
     rows |= {name: value for name, value in inner.items() if isinstance(value, Tensor)}
     rows |= {} if learner.carried is None else {"carried": learner.carried}
-    criterion, alignment, sharpness, loss = learner.criterion, learner.alignment, learner.sharpness, learner.loss
+    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
     samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     validations = len(history_steps(training, step))
@@ -179,7 +179,10 @@ def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
         "largest": criterion.largest,
         "samples": _stack(criterion.samples, samples, ratios),
         "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
-        "sharpness": _stack(sharpness.measured, sharpness.expected(step), sharpness.pattern(loss.device)),
+        **{
+            each.table: _stack(each.measured, each.expected(step), each.pattern(loss.device))
+            for each in learner.observers
+        },
         "train_losses": _stack([trained for _, trained, _ in learner.history], validations, loss),
         "validation_losses": _stack([validated for *_, validated in learner.history], validations, loss),
     }
@@ -205,7 +208,8 @@ def restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -
     learner.carried = rows.get("carried")
     learner.criterion.largest, learner.criterion.samples = rows["largest"], list(rows["samples"].unbind(1))
     learner.alignment.measured = list(rows["alignment"].unbind(1))
-    learner.sharpness.measured = list(rows["sharpness"].unbind(1))
+    for observer in learner.observers:
+        observer.measured = list(rows[observer.table].unbind(1))
     losses = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))
     learner.history = list(zip(history_steps(training, step), *losses, strict=True))
 
@@ -242,6 +246,8 @@ def matching(rows: Any, pattern: Rows) -> Rows:
     Raises:
         UnusableError: they have others.
     """
+    if type(rows) is dict:  # an earlier version kept empty tensors of what was not measured
+        rows = {name: value for name, value in rows.items() if name in pattern or not _is_empty(value)}
     require_keys(rows, tuple(pattern), "a state")
     for name, like in pattern.items():
         value = rows[name]
@@ -254,6 +260,10 @@ def matching(rows: Any, pattern: Rows) -> Rows:
             raise UnusableError(f"does not fit: {name} must be {required}, got {got}")
     # copies: tensors of a file may share memory, and training changes them in place
     return {name: rows[name].detach().clone().to(like.device) for name, like in pattern.items()}
+
+
+def _is_empty(value: Any) -> bool:
+    return type(value) is Tensor and value.numel() == 0
 
 
 def whole_number(value: Any, most: int, name: str) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,7 +19,6 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.training.gradient_alignment import Comparison
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.sharpness import SharpnessAt
 from memsweep.outcome import Outcome
 
 
@@ -34,7 +34,7 @@ class Trained:
         gradient_over_weight: maximum and quantiles of the ratios in training.
         history: step, training loss and validation loss of the kept validations.
         alignment: comparisons of the rule's gradients with those of backpropagation.
-        sharpness: measurements of the loss's curvature in training.
+        observed: what was measured in training: name of a table -> its rows.
         weights: at the best step, by name, without padding, on the processor.
     """
 
@@ -46,7 +46,7 @@ class Trained:
     gradient_over_weight: Mapping[str, float]
     history: Sequence[tuple[int, float, float]]
     alignment: Sequence[Comparison]
-    sharpness: Sequence[SharpnessAt]
+    observed: Mapping[str, Sequence[Mapping[str, Any]]]
     weights: Mapping[str, Tensor]
 
 
@@ -94,7 +94,7 @@ def trained_ensemble(learner: Learner, training: TrainingConfig) -> TrainedEnsem
                 (step, float(loss[row]), float(valid[row])) for step, loss, valid in learner.history if step <= steps
             ],
             alignment=learner.alignment.of(row, steps),
-            sharpness=learner.sharpness.of(row, steps),
+            observed={each.table: each.of(row, steps) for each in learner.observers},
             weights=ensemble.weights_of(weights, row),
         )
     return TrainedEnsemble(ensemble, weights, learner.micro_batch, replicas)

@@ -17,9 +17,9 @@ from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.memory import footprint
 from memsweep.learning.training.gradient_alignment import Alignment, GradientOverWeight
+from memsweep.learning.training.observer import Observer, observers_of
 from memsweep.learning.training.optimizer import GroupSettings, Optimizer, optimizer_for
 from memsweep.learning.training.schedule import Plateau
-from memsweep.learning.training.sharpness import Sharpness
 from memsweep.models.base import Model, Part
 from memsweep.rules.batched import learning_by
 from memsweep.streams import TRAIN, Stream
@@ -91,7 +91,7 @@ class Learner:
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: ratios of gradient to weight in training.
         alignment: comparisons of the learning rule's gradients with those of backpropagation.
-        sharpness: measurements of the loss's curvature.
+        observers: of the measures that are asked for in training.
         rule: name of the learning rule by which gradients are computed.
         micro_batch: sequences that are computed at a time; None: batches are not split.
         carried: ``[rows, B, M]``, the states from which the next batch continues; None where the task carries none.
@@ -117,7 +117,7 @@ class Learner:
     plateau: Plateau
     criterion: GradientOverWeight
     alignment: Alignment
-    sharpness: Sharpness
+    observers: list[Observer]
     rule: str = BPTT
     micro_batch: int | None = None
     carried: Tensor | None = None
@@ -148,7 +148,7 @@ class Learner:
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
             alignment=Alignment.start(ensemble, training),
-            sharpness=Sharpness.start(rows, training),
+            observers=observers_of(ensemble, training),
             rule=training.rule,
             carried=task_loss.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),
         )

@@ -15,9 +15,9 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import TrainedEnsemble
 from memsweep.models.base import Part, Weights
 from memsweep.stability.evaluation import metrics_of, worst_weights
+from memsweep.stability.fixed_point import fixed
 from memsweep.stability.optional import Subject
 from memsweep.stability.perturbation.ball import ALL, ENTRYWISE
-from memsweep.stability.rounding.numbers import fixed
 from memsweep.streams import Stream
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
-from memsweep.config.schema.trial import ROUNDINGS_OF_STATES
+from memsweep.config.schema.trial import asked_of
 from memsweep.errors import ModuleError
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
 from memsweep.models.module.anatomy import (
@@ -132,12 +132,8 @@ class Module(Model):
                 f"training.steps is {trial.training.steps}, but every parameter of {config.factory} is frozen "
                 "(requires_grad is off): use training.steps=0, which measures it as it is, or let one be trained"
             )
-        of_states = [name for name in trial.perturbation.roundings if name in ROUNDINGS_OF_STATES]
-        if of_states and steps is None:
-            yield (
-                f"perturbation.roundings has {', '.join(of_states)}, but {config.factory} has no method step(x, state) "
-                "that gives (y, state): write one, or round its weights alone"
-            )
+        for asked in () if steps is not None else asked_of(trial.perturbation):
+            yield from registry.get(registry.MEASURE, asked.name).problems_without_steps(asked, config.factory)
         if vmap is not None:
             yield f"model.replicas is vmap, but torch cannot: {vmap}. Use auto, or sequential"
         if "recurrent" in trial.perturbation.balls and all(each.role.part != Part.RECURRENT for each in described):

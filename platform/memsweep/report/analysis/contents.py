@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
+from memsweep import registry
 from memsweep.config.schema.search import GRID
-from memsweep.report.analysis.bits import BitsRow, FormatsRow, bits_rows, formats_rows
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.findings import Finding, judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
@@ -22,6 +23,9 @@ from memsweep.report.read.settings import trial_table
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 
+Key = tuple[Any, ...]
+"""The values of a condition's fields."""
+
 
 @dataclass(frozen=True, eq=False)
 class Contents:
@@ -33,7 +37,6 @@ class Contents:
         searched: the search with its results; None for a study that searches nothing.
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
-        bits: that each condition needs, where weights or states were rounded.
         compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
         losses: those among them that answer something.
@@ -50,8 +53,6 @@ class Contents:
     grouping: Grouping
     labels: Labels
     findings: Sequence[Finding]
-    bits: Sequence[BitsRow]
-    formats: Sequence[FormatsRow]
     compared: pd.DataFrame
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
@@ -92,7 +93,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     findings = judge_conditions(measured, grouping, criteria)
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
-    rates, bits = rate_studies(trained, labels), bits_rows(measured, grouping)
+    rates = rate_studies(trained, labels)
     scan = _scan(study, searched) if searched is not None else []
     grid = searched is not None and searched.history.algorithm == GRID
     return Contents(
@@ -102,11 +103,9 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         grouping=grouping,
         labels=labels,
         findings=findings,
-        bits=bits,
-        formats=formats_rows(measured, grouping),
         compared=_compared(measured, searched),
         trained=trained,
-        losses=_answering(trained, findings, bits, rates),
+        losses=_answering(trained, findings, _measured(measured, grouping), rates),
         rates=rates,
         scan=scan,
         scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
@@ -116,19 +115,30 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
 
 
 def _answering(
-    rows: Sequence[LossRow], findings: Sequence[Finding], bits: Sequence[BitsRow], rates: Sequence[RateStudy]
+    rows: Sequence[LossRow], findings: Sequence[Finding], measured: Set[Key], rates: Sequence[RateStudy]
 ) -> list[LossRow]:
-    """The losses of tasks without a kernel or with a metric, and of trials without a verdict or bits.
+    """The losses of tasks without a kernel or with a metric, and of conditions without a verdict or another answer.
 
     All of them where the study is one of learning rates.
     """
-    judged = {finding.key for finding in findings if finding.needs_verdict}
-    judged |= {tuple(row.condition.values()) for row in bits}
+    judged = {finding.key for finding in findings if finding.needs_verdict} | measured
     return [
         row
         for row in rows
         if rates or row.condition.get(KERNEL) is None or row.metric or tuple(row.condition.values()) not in judged
     ]
+
+
+def _measured(study: Study, grouping: Grouping) -> set[Key]:
+    """The conditions that a measure answers by curves of errors."""
+    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+    names = {curve for measure in measures for curve in measure.answering}
+    found = set()
+    for condition, identities in grouping.members():
+        curves = study.of("curves", identities)
+        if len(curves[curves["ball"].isin(names)].dropna(subset=["width", "horizon"])):
+            found.add(tuple(condition.values()))
+    return found
 
 
 def _scan(study: Study, searched: Searched) -> list[LossRow]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.report.analysis.bits import bits_panels
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
@@ -23,7 +21,6 @@ from memsweep.report.charts.training import gradient_charts, training_charts
 from memsweep.report.charts.trial import trial_charts
 from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.read.study import Study
-from memsweep.report.rows.bits import ROUNDED
 from memsweep.report.values.chart import ORDERED, Chart, ChartSet, chart, over_seeds, size_words, spread_point
 from memsweep.report.values.section import Section
 
@@ -39,9 +36,8 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
         yield ChartSet(f"radius-{ball}-others", other_charts(verdicts, labels), chosen=True, extra=True)
         yield ChartSet(f"slopes-{ball}", all_slope_charts(verdicts, labels), columns=3, paged=False, extra=True)
     yield ChartSet("memory", memory_charts(contents.findings, labels), columns=3, paged=False)
-    yield ChartSet("bits", _bits(contents), columns=3)
     for section in sections:
-        yield ChartSet(section.anchor, section.charts)
+        yield ChartSet(section.drawn, section.charts)
     yield ChartSet("learning-rates", rate_charts([*contents.rates, *contents.scanned]), chosen=bool(contents.rates))
     yield ChartSet("tasks", task_charts(contents.losses, labels), columns=1, chosen=True)
     # Where the loss is the answer, and no curve over learning rates tells more, models and their training are drawn.
@@ -49,7 +45,6 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
     yield ChartSet("ranking", ranking_charts(trained, labels), columns=1, chosen=True)
     yield ChartSet("training", training_charts(trained, contents.measured, labels))
     yield ChartSet("gradients", gradient_charts(contents.trained, contents.measured, labels))
-    yield ChartSet("sharpness", _sharpness(contents))
     yield ChartSet("alignment", _alignment(contents))
     yield ChartSet("claims", claim_charts(contents.compared), columns=1, chosen=True)
     if contents.searched is not None:
@@ -59,34 +54,6 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
 def trial_set(study: Study, identity: str) -> ChartSet:
     """The charts of one trial."""
     return ChartSet(f"trial-{identity}", trial_charts(study, identity))
-
-
-def _bits(contents: Contents) -> Iterator[Chart]:
-    for (memory, machine, what), rows in bits_panels(contents.bits, contents.labels).items():
-        lines = {
-            ROUNDED[row.rounding]: [
-                spread_point(horizon, bits) for horizon, bits in row.bits.items() if bits.middle < math.inf
-            ]
-            for row in rows
-        }
-        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
-
-
-def _sharpness(contents: Contents) -> Iterator[Chart]:
-    for row in largest(contents.trained):
-        part = contents.measured.of("sharpness", row.identities)
-        if not part.empty:
-            title = ", ".join(
-                [*contents.labels.names(row.condition), *size_words(row.width, row.horizon, several=True)]
-            )
-            bounded = part[part["ceiling"].notna() & (part["ceiling"] < math.inf)]
-            rates = {
-                "at most, by the curvature": over_seeds(bounded.groupby("step")["ceiling"]),
-                "used": [point[:2] for point in over_seeds(part.groupby("step")["learning_rate"]) if point[1] > 0],
-            }
-            yield chart(title, "training step", "learning rate", "y", rates)
-            sharpness = {"sharpness": over_seeds(part[part["sharpness"] > 0].groupby("step")["sharpness"])}
-            yield chart(title, "training step", "largest curvature of the loss", "y", sharpness)
 
 
 def _alignment(contents: Contents) -> Iterator[Chart]:

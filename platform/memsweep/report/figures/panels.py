@@ -151,7 +151,8 @@ def embedded(gallery: Gallery) -> Shown:
 
 
 def _words(panels: Sequence[Panel]) -> str:
-    return clean(" ".join(panel.words or f"{panel.group}, {panel.title}." for panel in panels))
+    about = (panel.words or f"{', '.join(filter(None, (panel.group, panel.title)))}." for panel in panels)
+    return clean(" ".join(about))
 
 
 def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.search.winners import Winner
@@ -15,9 +14,8 @@ from memsweep.report.analysis.summary import NOT_FINISHED
 from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
+from memsweep.report.naming.numbers import figure, joined, quoted, show
 from memsweep.report.page.trained import best_rates, ranking_sentence
-from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.search import sentences
 from memsweep.report.values.section import Rank, sections_of
 from memsweep.stability.verdict.judgement import Verdict
@@ -32,12 +30,11 @@ STABLE_MEANS = (
 
 
 class Kind(enum.StrEnum):
-    """What a study asks."""
+    """What a study asks; one that asks for a measure alone is of a kind that is called as the measure's section."""
 
     STABILITY = "stability"
     SEARCH = "search"
     LOSSES = "losses"
-    BITS = "bits"
     CLAIMS = "claims"
     NOTHING = "nothing yet"
 
@@ -53,7 +50,7 @@ class StudyAnswer:
         decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
     """
 
-    kind: Kind
+    kind: Kind | str
     headline: str
     more: tuple[str, ...] = ()
     decide: str = ""
@@ -69,8 +66,9 @@ def answer_of(contents: Contents) -> StudyAnswer:
         if claims:
             return StudyAnswer(Kind.CLAIMS, claims[0], (*claims[1:], stable), decide)
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
-    if contents.bits:
-        return StudyAnswer(Kind.BITS, _bits(contents.bits, contents.labels), claims)
+    alone = (section for section in sections_of(contents) if section.rank is Rank.ALONE and section.answer)
+    if measured := next(alone, None):
+        return StudyAnswer(measured.anchor, measured.answer[0], claims)
     if contents.rates and (found := next(iter(_said(contents, Rank.OF_RATES)), "") or best_rates(contents)):
         return StudyAnswer(Kind.LOSSES, found, claims)
     if contents.losses:
@@ -94,42 +92,6 @@ def _decide(contents: Contents) -> str:
     """The advice that most undecided verdicts share."""
     advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
     return contents.study.extended_by(max(advice, key=advice.count)) if advice else ""
-
-
-def _bits(rows: Sequence[BitsRow], labels: Labels) -> str:
-    """``Bits at the longest horizon (states, fixed point): polynomial needs 11 under direct and 5 under exp.``
-
-    Of many settings the fewest and the most bits.
-    """
-    by_memory: dict[str, list[BitsRow]] = {}
-    for row in rows:
-        if row.rounding == rows[0].rounding:
-            by_memory.setdefault(labels.memory(row.condition), []).append(row)
-    clauses = [f"{memory} {_needed(own, labels)}" for memory, own in by_memory.items()]
-    return f"Bits at the longest horizon ({ROUNDED[rows[0].rounding]}): {'; '.join(clauses)}."
-
-
-def _needed(rows: Sequence[BitsRow], labels: Labels) -> str:
-    """``needs 11 under direct and 5 under exp``, of rows of one memory."""
-
-    def middle(row: BitsRow) -> float:
-        return row.bits[max(row.bits)].middle
-
-    def text(row: BitsRow) -> str:
-        return f"{bits_text(middle(row), row)} under {labels.machine(row.condition)}"
-
-    fitting = [row for row in rows if not math.isnan(middle(row))]
-    if not fitting:
-        return "is fitted by no seed"
-    if len(fitting) > 2 and len({middle(row) for row in fitting}) == 1:
-        said = f"needs {bits_text(middle(fitting[0]), fitting[0])} under each of {len(fitting)}"
-    elif len(fitting) > MOST_NAMED:
-        by_bits = sorted(fitting, key=middle)
-        said = f"needs from {text(by_bits[0])} to {text(by_bits[-1])}"
-    else:
-        said = f"needs {joined([text(row) for row in fitting])}"
-    unfit = len(rows) - len(fitting)
-    return f"{said} (no seed fits under {unfit} of {len(rows)})" if unfit else said
 
 
 # --- stability

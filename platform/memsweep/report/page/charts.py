@@ -38,7 +38,7 @@ class Charts:
     chosen: Mapping[str, str]
 
 
-def charts_of(contents: Contents, kind: Kind, sets: Sequence[ChartSet], trials: Trials) -> Charts:
+def charts_of(contents: Contents, kind: Kind | str, sets: Sequence[ChartSet], trials: Trials) -> Charts:
     """The charts of a page; its trials are numbered in the order in which charts name them."""
     known = {each.name: each for each in sets if each.paged and each.first(1)}
     figure = _figure(kind, contents, known)
@@ -59,8 +59,10 @@ def charts_of(contents: Contents, kind: Kind, sets: Sequence[ChartSet], trials: 
     return Charts(shown, left_out, figure, _first(choices, contents))
 
 
-def pictured(kind: Kind, contents: Contents, sets: Mapping[str, Any]) -> list[str]:
+def pictured(kind: Kind | str, contents: Contents, sets: Mapping[str, Any]) -> list[str]:
     """The sets that may show the answer, the best first: the page's figure has the charts of all of them."""
+    if not isinstance(kind, Kind):
+        return [kind] if kind in sets else []
     radius = [name for name in (f"radius-{ball}" for ball in BALLS) if name in sets]
     first = f"radius-{first_ball(contents.verdicts)}"
     radius.sort(key=lambda name: name != first)
@@ -71,8 +73,8 @@ def pictured(kind: Kind, contents: Contents, sets: Mapping[str, Any]) -> list[st
     }.get(kind, [name for name in claims if name in sets] or radius)
 
 
-def _figure(kind: Kind, contents: Contents, sets: Mapping[str, ChartSet]) -> list[str]:
-    found = [name for name in pictured(kind, contents, sets) if name in sets]
+def _figure(kind: Kind | str, contents: Contents, sets: Mapping[str, ChartSet]) -> list[str]:
+    found = [name for name in pictured(kind, contents, sets) if name in sets] if isinstance(kind, Kind) else []
     return [*found, *(f"{name}-others" for name in found if f"{name}-others" in sets)]
 
 

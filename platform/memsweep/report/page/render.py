@@ -6,7 +6,8 @@ import base64
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,6 @@ from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
 from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
-from memsweep.report.rows.bits import BITS_MEAN, FORMATS_MEAN
 from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.provenance import facts
@@ -35,7 +35,7 @@ from memsweep.report.rows.report import Tables
 from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import moving
 from memsweep.report.values.chart import ChartSet
-from memsweep.report.values.section import Place, placed, sections_of
+from memsweep.report.values.section import Place, Rank, Section, placed
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
@@ -86,15 +86,15 @@ def render(
         study=study,
         tables=tables,
         answer=answer,
-        kind=answer.kind.value,
-        meaning=_meaning(answer.kind, contents, asked=any(grid.ball for grid in shown)),
+        kind=str(answer.kind),
+        meaning=_meaning(answer.kind, contents, tables.sections, asked=any(grid.ball for grid in shown)),
         live=live,
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
         about=about(study.description),
         data=page_data(contents, answer, trials, charts),
         charted=charts.sets,
-        placed=lambda place: placed(tables.sections, PAGE, Place(place)),
+        placed=partial(_in_place, tables.sections, str(answer.kind), charts.sets),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
@@ -114,8 +114,6 @@ def render(
         ),
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
-        bits_mean=BITS_MEAN,
-        formats_mean=FORMATS_MEAN,
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.sections),
         baseline=BASELINE if has_baseline(contents.losses) else "",
@@ -155,15 +153,17 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
+def _meaning(kind: Kind | str, contents: Contents, sections: Sequence[Section], *, asked: bool) -> tuple[str, str]:
     """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
     if kind is Kind.SEARCH and contents.searched is not None:
         return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
-    if kind is Kind.BITS:
-        return "Bits:", BITS_MEAN.removeprefix("Bits: ")
-    said = [section.meaning for section in sections_of(contents) if section.meaning[0]]
+    if not isinstance(kind, Kind):
+        of_kind = next(section.words for section in sections if section.anchor == kind)
+        head, _, rest = of_kind.partition(": ")
+        return f"{head}:", rest
+    said = [section.meaning for section in sections if section.meaning[0]]
     if kind is Kind.CLAIMS and said:
         return said[0]
     if asked:
@@ -171,7 +171,17 @@ def _meaning(kind: Kind, contents: Contents, *, asked: bool) -> tuple[str, str]:
     return "", ""
 
 
-def _static(kind: Kind, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
+def _in_place(sections: Sequence[Section], kind: str, charted: Container[str], place: str) -> list[Section]:
+    """The sections at a place of the page that have something to show there; the table of the answer stands above."""
+    return [
+        section
+        for section in placed(sections, PAGE, Place(place))
+        if (section.table is not None or section.drawn in charted)
+        and not (section.rank is Rank.ALONE and section.anchor == kind)
+    ]
+
+
+def _static(kind: Kind | str, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
     """The picture of the answer that stands in the page where scripts are off."""
     return next((pictures[name] for name in pictured(kind, contents, pictures) if name in pictures), None)
 

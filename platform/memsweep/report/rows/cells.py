@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from memsweep.report.analysis.bits import BitsRow
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.findings import BALLS, Finding
 from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
 from memsweep.report.analysis.summary import MOVES
 from memsweep.report.naming.numbers import percent
-from memsweep.report.rows.bits import ROUNDED, bits_text
 from memsweep.report.rows.verdicts import short_verdict_cell
 from memsweep.report.values.section import Glance, Section
 from memsweep.report.values.table import (
@@ -43,22 +41,16 @@ class CellRow:
     Attributes:
         loss: at its largest size.
         findings: by ball.
-        bits: by rounding.
         glances: numbers of the measures, by key; nan: not measured.
+        kinds: how many kinds of measurements there are beside the loss.
         seconds: of training, for each step of each seed; nan: not known.
     """
 
     loss: LossRow
     findings: dict[str, Finding]
-    bits: dict[str, BitsRow]
     glances: dict[str, Spread]
+    kinds: int
     seconds: float
-
-    @property
-    def kinds(self) -> int:
-        """How many kinds of measurements there are beside the loss."""
-        measured = sum(not math.isnan(spread.middle) for spread in self.glances.values())
-        return bool(self.findings) + bool(self.bits) + measured
 
     def radius(self, ball: str) -> Spread:
         """At ``THRESHOLD`` and the largest size, over the seeds that fit; nan without one."""
@@ -68,15 +60,11 @@ class CellRow:
         longest = radii[radii["horizon"] == radii["horizon"].max()]
         return Spread.of(longest.loc[longest["width"] == longest["width"].max(), "radius"])
 
-    def bits_of(self, rounding: str) -> Spread:
-        """At the longest horizon."""
-        row = self.bits.get(rounding)
-        return row.bits[max(row.bits)] if row is not None and row.bits else Spread.of([])
-
 
 def cells_mean(sections: Sequence[Section]) -> str:
     """What the numbers of the table are."""
-    return " ".join([_MEANS, *(glance.words for section in sections for glance in section.glance)])
+    words = (glance.words for section in sections for glance in section.glance)
+    return " ".join([_MEANS, *filter(None, words)])
 
 
 def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
@@ -85,7 +73,6 @@ def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
     rows = rows if max((row.kinds for row in rows), default=0) >= _LEAST else []
     names, labels = contents.grouping.columns, contents.labels
     balls = [ball for ball in BALLS if any(ball in row.findings for row in rows)]
-    roundings = [*dict.fromkeys(rounding for row in rows for rounding in row.bits)]
     columns: list[Column[CellRow]] = [
         *condition_columns(names, labels, lambda row: row.loss.condition),
         Column("width", lambda row: row.loss.width, varies=True),
@@ -94,7 +81,6 @@ def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
         Column("accuracy", _accuracy, cell=_accuracy_cell, ends=True, optional=True),
         *(column for ball in balls for column in _of_ball(ball)),
         *([Column("rule_version", _rule_version, views=EXPORTED)] if balls else []),
-        *(_of_rounding(rounding) for rounding in roundings),
         *map(_of_glance, glances),
         # of one run on one machine: no number of the study, so no CSV file has it
         Column("time a step", lambda row: row.seconds, _milliseconds, views=frozenset({PAGE}), optional=True),
@@ -104,14 +90,14 @@ def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
 
 def _rows(contents: Contents, glances: Sequence[Glance]) -> Iterator[CellRow]:
     findings = {(finding.key, finding.ball): finding for finding in contents.verdicts}
-    bits = {(tuple(row.condition.values()), row.rounding): row for row in contents.bits}
     for row in largest(contents.trained):
         key = tuple(row.condition.values())
+        own = {ball: finding for (of, ball), finding in findings.items() if of == key}
         yield CellRow(
             loss=row,
-            findings={ball: finding for (of, ball), finding in findings.items() if of == key},
-            bits={rounding: one for (of, rounding), one in bits.items() if of == key},
+            findings=own,
             glances={glance.key: glance.value(row) for glance in glances},
+            kinds=bool(own) + len({glance.kind or glance.key for glance in glances if _is_measured(glance, row)}),
             seconds=_seconds(contents, row),
         )
 
@@ -143,24 +129,19 @@ def _rule_version(row: CellRow) -> int | None:
     return max((finding.judgement.rule_version for finding in row.findings.values()), default=None)
 
 
-def _of_rounding(rounding: str) -> Column[CellRow]:
-    def cell(row: CellRow) -> Cell:
-        of = row.bits.get(rounding)
-        return spread_cell(row.bits_of(rounding), lambda bits: bits_text(bits, of)) if of is not None else Cell(NOTHING)
-
-    return Column(
-        f"bits: {ROUNDED[rounding]}", lambda row: row.bits_of(rounding), cell=cell, key=f"bits_{rounding}", ends=True
-    )
+def _is_measured(glance: Glance, row: LossRow) -> bool:
+    return not math.isnan(glance.value(row).middle) if glance.is_measured is None else glance.is_measured(row)
 
 
 def _of_glance(glance: Glance) -> Column[CellRow]:
+    write = glance.cell
     return Column(
         glance.name,
         lambda row: row.glances[glance.key],
-        cell=lambda row: spread_cell(row.glances[glance.key]),
+        cell=lambda row: spread_cell(row.glances[glance.key]) if write is None else write(row.loss),
         key=glance.key,
         ends=True,
-        optional=True,
+        optional=glance.optional,
         unit=glance.unit,
     )
 

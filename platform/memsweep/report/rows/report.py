@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import bits, cells, losses, provenance, search, verdicts
+from memsweep.report.rows import cells, losses, provenance, search, verdicts
 from memsweep.report.values.section import Place, Section, placed, sections_of
 from memsweep.report.values.table import CSV, Table
 
@@ -33,8 +33,6 @@ class Tables:
     ranking: Table[Any]
     across: Table[Any]
     alignment: Table[Any]
-    bits: Table[Any]
-    formats: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
     winners: Table[Any] | None
@@ -55,8 +53,6 @@ def tables_of(contents: Contents) -> Tables:
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
-    bits_table = bits.bits_table(contents.bits, names, labels)
-    formats_table = bits.formats_table(contents.formats, names, labels)
     sections = sections_of(contents)
     cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
     searched = contents.searched
@@ -66,8 +62,6 @@ def tables_of(contents: Contents) -> Tables:
     optional: tuple[Table[Any], ...] = (
         across,
         slopes,
-        bits_table,
-        formats_table,
         *_of(sections, Place.MEASURED),
         cell_table,
         *_of(sections, Place.COMPARED),
@@ -84,8 +78,6 @@ def tables_of(contents: Contents) -> Tables:
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
         alignment=alignment,
-        bits=bits_table,
-        formats=formats_table,
         sections=tuple(sections),
         cells=cell_table,
         winners=winners,

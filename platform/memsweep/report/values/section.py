@@ -17,7 +17,7 @@ from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.values.analysis import loaded
 from memsweep.report.values.chart import Chart
-from memsweep.report.values.table import PAGE, Table
+from memsweep.report.values.table import PAGE, Cell, Table
 from memsweep.stability.verdict.trend import Slope
 
 
@@ -31,6 +31,10 @@ class Glance:
         words: what the number is, a sentence.
         value: of a condition at its largest size, over the seeds; nan where it was not measured.
         unit: behind the heading, in brackets.
+        cell: writes it where the median and its ends alone do not do.
+        is_measured: of a condition; None: where the value is a number.
+        kind: what it is a number of, where several are of one measurement; empty: of one of its own.
+        optional: it is left out where no condition has it.
     """
 
     name: str
@@ -38,6 +42,10 @@ class Glance:
     words: str
     value: Callable[[LossRow], Spread]
     unit: str = ""
+    cell: Callable[[LossRow], Cell] | None = None
+    is_measured: Callable[[LossRow], bool] | None = None
+    kind: str = ""
+    optional: bool = True
 
 
 class Place(enum.StrEnum):
@@ -47,12 +55,16 @@ class Place(enum.StrEnum):
     """Before the verdicts; among the files the last."""
     MEASURED = "measured"
     """Behind the verdicts."""
+    BEHIND = "behind"
+    """On the page: behind all that was measured."""
     CLAIMED = "claimed"
-    """Behind all that was measured."""
+    """Behind both."""
     COMPARED = "compared"
     """Before the losses of trained models."""
     TRAINED = "trained"
     """Behind the losses of trained models."""
+    TRAINING = "training"
+    """On the page: behind the curves of the training."""
     LAST = "last"
     NOWHERE = "nowhere"
     BELOW_RATES = "below rates"
@@ -64,22 +76,23 @@ class Rank(enum.StrEnum):
 
     TESTED = "tested"
     """First where there are verdicts, else behind every other answer: what was claimed and tested."""
+    ALONE = "alone"
+    """The answer, where there are no verdicts: the kind of such a study is called as the anchor of the section."""
     OF_RATES = "in place of the best learning rates"
-
     BEFORE = "before the ranking"
     AFTER = "after the ranking"
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a report says of one measure or analysis.
+    """What a report says of one measure or analysis, or of a part of it.
 
     Attributes:
         title: heading of the section.
         words: what the numbers are, with their scope: the text below the heading.
         table: its name is that of the CSV file; None: charts alone.
         charts: curves of the numbers.
-        metrics: identity of a trial -> name -> number, for a tracking server.
+        metrics, tags: identity of a trial -> name -> number or words, for a tracking server.
         folded: tables that page and terminal show in its place; the page folds all but the first.
         glance: numbers of each condition.
         answer: sentences of the study's answer.
@@ -91,6 +104,7 @@ class Section:
         pending: what is said in place of the answer while the study runs; empty where something is known.
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.
+        drawn: name of the charts, and of their files; empty: the anchor.
     """
 
     title: str
@@ -98,6 +112,7 @@ class Section:
     table: Table[Any] | None = None
     charts: Sequence[Chart] = ()
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    tags: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     folded: Sequence[Table[Any]] = ()
     glance: Sequence[Glance] = ()
     answer: Sequence[str] = ()
@@ -109,6 +124,12 @@ class Section:
     pending: str = ""
     places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
+    drawn: str = ""
+
+    def named(self, anchor: str) -> Section:
+        """It with an anchor, and a name of its charts, where it has none."""
+        anchor = self.anchor or anchor
+        return replace(self, anchor=anchor, drawn=self.drawn or anchor)
 
     @property
     def is_shown(self) -> bool:
@@ -145,7 +166,7 @@ def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:
     """The sections of a measure or an analysis of this name, those without rows and charts among them."""
     made: Section | Sequence[Section] = loaded(part.section)(contents)
     for section in (made,) if isinstance(made, Section) else made:
-        yield replace(section, anchor=section.anchor or name.replace("_", "-"))
+        yield section.named(name.replace("_", "-"))
 
 
 _made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
@@ -153,5 +174,5 @@ _made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
 
 def _sections(kind: str, name: str, contents: Contents) -> Iterator[Section]:
     part = registry.get(kind, name)
-    if part.section if kind == registry.ANALYSIS else len(contents.measured.tables[part.table]):
+    if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
         yield from made_by(part, name, contents)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
+from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
@@ -118,14 +119,12 @@ def evaluations(trial: TrialConfig) -> float:
     """
     from memsweep.stability.optional import Effort
     from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
-    from memsweep.stability.rounding.kinds import DRAWS, ROUNDINGS, STOCHASTIC
 
     moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
-    draws = sum(DRAWS if ROUNDINGS[name].parts and ROUNDINGS[name].how == STOCHASTIC else 1 for name in moved.roundings)
-    radii, total = grid.count, float(draws * (len(moved.bits) + 1))
+    radii, total = grid.count, 0.0
     few, more = _shares(trial)
     effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
-    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in moved.asked_measures)
+    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in asked_of(moved))
     if moved.method != "worst_case":
         return total + len(moved.balls) * radii * moved.repeats
     usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
@@ -251,11 +250,9 @@ def _gradients(trial: TrialConfig) -> float:
 
 
 def _steps(training: TrainingConfig) -> float:
-    """Optimizer steps of a training, and as many gradients as its measurements of the sharpness take."""
-    from memsweep.learning.training.sharpness import STEPS
-
-    measured = training.end // training.sharpness_every + 1 if training.sharpness_every else 0
-    return training.end + 4.0 * STEPS * measured
+    """Optimizer steps of a training, and as many gradients as its measures take."""
+    measures = ((registry.get(registry.MEASURE, asked.name), asked) for asked in asked_of(training))
+    return training.end + sum(measure.gradients(asked, training) for measure, asked in measures)
 
 
 def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import asks_measures, mixes_models
+from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models
 from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
-    "memsweep.stability.rounding": lambda config, kernels: bool(config.perturbation.roundings),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }
@@ -115,8 +114,11 @@ def kernels_of(config: TrialConfig, device: str) -> str:
 def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
     """The definitions that a worker calls for a trial: the engine's core, its parts, and what its configs compute."""
     roots = {*(TRAINING if training else CORE), *(CHAINED if config.chain is not None else ())}
+    asked = [*asked_of(config.training), *(() if training else asked_of(config.perturbation))]
+    measures = {(each.kind, each.name) for each in asked}
     for part in parts(config):
-        if not (training and part.Config.kind == registry.MEASURE):  # type: ignore[attr-defined]
+        named = part.Config.kind, part.Config.name  # type: ignore[attr-defined]
+        if named[0] != registry.MEASURE or named in measures:
             roots |= _definitions_of(part)
     roots |= named_code(config)
     roots |= {(type(each).__module__, type(each).__qualname__) for each in _configs(config) if not _is_of_part(each)}

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.config.core.reflect import default, key_of, keys, value_of
+from memsweep.config.core.reflect import default, key_of, keys, owner_of, value_of
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
@@ -140,7 +140,7 @@ def _counting(cls: type, written: tuple[str, ...]) -> tuple[str, list[tuple[str,
             f"two fields of {cls.__module__}.{cls.__qualname__} have one key, or one is called {first}: rename it."
         )
     counting = ((key, keys(cls)[key]) for key in written if not keys(cls)[key].metadata.get("cosmetic"))
-    return first, [(key, field, _left_out(cls, field)) for key, field in counting]
+    return first, [(key, field, _left_out(owner_of(cls, key), field)) for key, field in counting]
 
 
 def without_later(data: Mapping[str, Any], config: Any) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def without_later(data: Mapping[str, Any], config: Any) -> dict[str, Any]:
     kept = dict(data)
     for key, field in keys(type(config)).items():
         value = value_of(config, field)
-        if value == _left_out(type(config), field):
+        if value == _left_out(owner_of(type(config), key), field):
             kept.pop(key, None)
         elif key in kept and dataclasses.is_dataclass(value):
             kept[key] = without_later(kept[key], value)

@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.sweep.planning.members import Member, bases, is_mentioned, mentioned, names_bound, take_later
+from memsweep.sweep.planning.moved import as_before
 
 WHOLE = "*"
 """In place of a name: all definitions of a module."""
 SENTENCES = frozenset(
     {
-        *("problems", "problems_of_code", "problems_of_roundings", "problems_of_states", "problems_of_certificates"),
+        *("problems", "problems_of_code", "problems_of_states", "problems_of_certificates", "problems_without_steps"),
         *("notes_of_code", "closed_forms", "count_parameters"),
     }
 )
@@ -125,13 +126,21 @@ class SourceGraph:
         return frozenset(reached)
 
     def digest(self, reached: Iterable[Definition], cut: Cut) -> str:
-        """A hash of the texts of definitions and of the texts that each name in them stands for, 16 hex digits."""
+        """A hash of the texts of definitions and of the texts that each name in them stands for, 16 hex digits.
+
+        Of code that moved, those that it had before.
+        """
+        return hashlib.sha256("\n".join(sorted(as_before(self.lines(reached, cut)))).encode()).hexdigest()[:16]
+
+    def lines(self, reached: Iterable[Definition], cut: Cut) -> set[str]:
+        """The texts of definitions, each with those that the names in it stand for, and of code beside them."""
+        reached = [*reached]
         lines = {line for definition in reached for line in self._lines(definition, cut)}
         for path in filter(None, map(self._find, {module for module, _ in reached})):
             if path.parent not in self._other:
                 self._other[path.parent] = [*_other_code(path.parent)]
             lines.update(self._other[path.parent])
-        return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()[:16]
+        return lines
 
     def outside(self, reached: Iterable[Definition]) -> set[str]:
         """Top names of the modules that the modules of these definitions import."""

@@ -11,7 +11,7 @@ from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import training_of
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SHARPNESS
+from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, in_training
 from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, from_safetensors
 
 if TYPE_CHECKING:
@@ -78,17 +78,19 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
     """
     from memsweep.learning.state.trained import Trained
     from memsweep.learning.training.gradient_alignment import Comparison
-    from memsweep.learning.training.sharpness import SharpnessAt
 
-    record = store.record(identity)
+    record, observed = store.record(identity), in_training()
     weights = stored_weights(store, record)
-    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, SHARPNESS))
+    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, *observed))
 
     def rows(table: str, seed: int) -> list[dict[str, Any]]:
         frame: pd.DataFrame = tables[table]
         return [
             {str(name): value for name, value in row.items()} for row in frame[frame["seed"] == seed].to_dict("records")
         ]
+
+    def own(table: str, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: row[name] for name in columns(table) if name not in (*SIZE, "seed")}
 
     ratio = "gradient_over_weight_"
     return {
@@ -101,7 +103,7 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
             gradient_over_weight={name.removeprefix(ratio): row[name] for name in row if name.startswith(ratio)},
             history=[(int(at["step"]), at["train_loss"], at["validation_loss"]) for at in rows(HISTORY, seed)],
             alignment=[Comparison(**{name: at[name] for name in Comparison._fields}) for at in rows(ALIGNMENT, seed)],
-            sharpness=[SharpnessAt(**{name: at[name] for name in SharpnessAt._fields}) for at in rows(SHARPNESS, seed)],
+            observed={name: found for name in observed if (found := [own(name, at) for at in rows(name, seed)])},
             weights=named,
         )
         for seed, named in weights.items()

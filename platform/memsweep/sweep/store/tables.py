@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsweep import registry
+from memsweep.config.core.fields import DURING
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store.record import MEND, FileOf
 from memsweep.sweep.store.versions import Form
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
 MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
-SHARPNESS = "sharpness"
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -129,30 +129,6 @@ DEFINITIONS: dict[str, Table] = {
             "norm_ratio": "float64",
         }
     ),
-    # in training
-    SHARPNESS: Table(
-        columns={
-            **_SIZE,
-            "seed": "int64",
-            "step": "int64",
-            "learning_rate": "float64",
-            "sharpness": "float64",
-            "ceiling": "float64",
-            "margin": "float64",
-            "output_change": "float64",
-            "time_scale_low": "float64",
-            "time_scale": "float64",
-            "time_scale_high": "float64",
-        },
-        grows={
-            "output_change": "change of the outputs since the start (root mean square)",
-            "time_scale_low": "shortest time scale of a mode, steps",
-            "time_scale": "median time scale of the modes, steps",
-            "time_scale_high": "longest time scale of a mode, steps",
-            "sharpness": "largest curvature of the loss",
-            "ceiling": "learning rate that the curvature allows",
-        },
-    ),
 }
 """The tables that are no measure's (``memsweep.stability.optional``)."""
 
@@ -172,6 +148,12 @@ def of_measures() -> Mapping[str, Table]:
     return _of_measures(tuple(registry.names(registry.MEASURE)))
 
 
+def in_training() -> tuple[str, ...]:
+    """The tables of the measures that are taken in training."""
+    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+    return tuple(measure.table for measure in measures if measure.when == DURING)
+
+
 @functools.cache
 def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
     measures = (registry.get(registry.MEASURE, name) for name in registered)
@@ -183,6 +165,7 @@ def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
             grows=measure.grows,
         )
         for measure in measures
+        if measure.table not in DEFINITIONS
     }
 
 

@@ -16,10 +16,10 @@ from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import TaskLoss
+from memsweep.measures.bits.kinds import ROUNDINGS
+from memsweep.measures.bits.rounded import rounded_weights_error
 from memsweep.models.modal.diagonal_rnn import TURNING_AT_ZERO
 from memsweep.models.parameterizations.base import DISCRETIZATIONS
-from memsweep.stability.rounding.error import rounded_weights_error
-from memsweep.stability.rounding.kinds import ROUNDINGS
 from memsweep.stability.verdict.radius import crossing
 
 BITS = [2, 4, 6, 8, 10]

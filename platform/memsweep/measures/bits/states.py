@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from memsweep.measures.bits.kinds import FEEDBACK, STOCHASTIC, Rounding
+from memsweep.measures.bits.numbers import rounded
 from memsweep.recurrence.activations import activation_named
 from memsweep.recurrence.layer import Layer
-from memsweep.stability.rounding.kinds import FEEDBACK, STOCHASTIC, Rounding
-from memsweep.stability.rounding.numbers import rounded
 
 Keep = Callable[[str, Tensor], Tensor]
 """What is kept of the states after a step, by their name: ``[N, K, B, ...] -> [N, K, B, ...]``, real."""

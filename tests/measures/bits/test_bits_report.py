@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.measures.bits.kinds import FORMATS, radii_of_bits
 from memsweep.report.by_trial import verdicts_of
-from memsweep.stability.rounding.kinds import FORMATS, radii_of_bits
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, charts, drawn, exported, write_study
 
 TRUTH = (

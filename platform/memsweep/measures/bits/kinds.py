@@ -87,6 +87,12 @@ ROUNDINGS = {
 }
 
 
+OF_STATES = tuple(name for name, rounding in ROUNDINGS.items() if not rounding.parts)
+IN_FORMATS = tuple(name for name, rounding in ROUNDINGS.items() if rounding.number == FORMAT)
+COUNTED = tuple(name for name in ROUNDINGS if name not in IN_FORMATS)
+"""Roundings to any number of bits, of which a memory needs some."""
+
+
 def radii_of_bits(bits: Sequence[int]) -> list[float]:
     """Radius 0, then 2^-bits, increasing: by how much a rounding moves a number at most, relative to its size.
 

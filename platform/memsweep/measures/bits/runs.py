@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
+from memsweep.measures.bits.states import Keep, layer_outputs
 from memsweep.models.base import Model, Weights, as_layer
 from memsweep.models.contracts import default_dtype
 from memsweep.models.deep.unit import DeepModel, Recurrence, State, Unit
 from memsweep.models.module.model import Module
 from memsweep.models.module.steps import Stepping, first_state
 from memsweep.rules.base import learning
-from memsweep.stability.rounding.states import Keep, layer_outputs
 
 Run = Callable[[Keep, int], Tensor]
 """Outputs ``[N, K, B, T, O]`` of K copies of models; what is kept of their states after a step goes into the next."""

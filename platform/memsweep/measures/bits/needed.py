@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep.measures.bits.kinds import COUNTED, FORMATS, IN_FORMATS, ROUNDINGS
 from memsweep.report.analysis.findings import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study
-from memsweep.stability.rounding.kinds import FORMAT, FORMATS, ROUNDINGS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
 from memsweep.stability.verdict.radius import THRESHOLD, VALID_ERROR, stability_radii
 from memsweep.stability.verdict.rule import judge
@@ -25,8 +25,6 @@ from memsweep.stability.verdict.trend import Slope
 
 _SIZE = ["width", "horizon"]
 _AT = Criteria(thresholds=(THRESHOLD,))
-_IN_FORMATS = [name for name, rounding in ROUNDINGS.items() if rounding.number == FORMAT]
-_COUNTED = [name for name in ROUNDINGS if name not in _IN_FORMATS]
 _FORMATS_COLUMNS = ["identity", "seed", "format", "share"]
 
 
@@ -121,7 +119,7 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
     rows = []
     for condition, identities in grouping.members():
         curves, trained = (study.of(name, identities) for name in ("curves", "replicas"))
-        for rounding, curve in curves[curves["ball"].isin(_COUNTED)].dropna(subset=_SIZE).groupby("ball"):
+        for rounding, curve in curves[curves["ball"].isin(COUNTED)].dropna(subset=_SIZE).groupby("ball"):
             bits = -np.log2(curve.loc[curve["radius"] > 0, "radius"])
             judgement = judge(curve, trained)
             along = judgement.by_threshold[THRESHOLD].horizon
@@ -136,7 +134,7 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
                     slope=_turned(along.limit if along.limit.available else along.over_range),
                 )
             )
-    return sorted(rows, key=lambda row: _COUNTED.index(row.rounding))
+    return sorted(rows, key=lambda row: COUNTED.index(row.rounding))
 
 
 def formats_rows(study: Study, grouping: Grouping) -> list[FormatsRow]:
@@ -144,12 +142,12 @@ def formats_rows(study: Study, grouping: Grouping) -> list[FormatsRow]:
     rows, names = [], {2.0**-each.significant: name for name, each in FORMATS.items()}
     for condition, identities in grouping.members():
         curves = study.of("curves", identities).dropna(subset=_SIZE)
-        for of, curve in group(curves[curves["ball"].isin(_IN_FORMATS)], ["ball", *_SIZE]):
+        for of, curve in group(curves[curves["ball"].isin(IN_FORMATS)], ["ball", *_SIZE]):
             shares = curve.assign(format=curve["radius"].map(names), share=curve["error"] / curve["zero_loss"])
             fitting = shares.loc[(shares["radius"] == 0) & (shares["share"] <= VALID_ERROR), "seed"]
             errors = shares.loc[(shares["radius"] > 0) & shares["seed"].isin(fitting), _FORMATS_COLUMNS]
             rows.append(FormatsRow(condition, of["ball"], int(of["width"]), int(of["horizon"]), errors))
-    return sorted(rows, key=lambda row: _IN_FORMATS.index(row.rounding))
+    return sorted(rows, key=lambda row: IN_FORMATS.index(row.rounding))
 
 
 def _turned(slope: Slope) -> Slope:

@@ -11,15 +11,10 @@ from torch import Tensor
 
 from engine import model_config, stacked, task_config, trial
 from memsweep import registry
-from memsweep.config.schema import trial as schema
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.models.base import Signature
-from memsweep.recurrence.layer import Layer
-from memsweep.recurrence.layer_outputs import plain_outputs
-from memsweep.stability.rounding.error import rounded_states_error, rounded_weights_error
-from memsweep.stability.rounding.kinds import (
+from memsweep.measures.bits.kinds import (
     DRAWS,
     FEEDBACK,
     FIXED,
@@ -30,8 +25,13 @@ from memsweep.stability.rounding.kinds import (
     Rounding,
     radii_of_bits,
 )
-from memsweep.stability.rounding.numbers import as_format, fixed, significant
-from memsweep.stability.rounding.states import Largest, Rounded, layer_outputs
+from memsweep.measures.bits.numbers import as_format, significant
+from memsweep.measures.bits.rounded import rounded_states_error, rounded_weights_error
+from memsweep.measures.bits.states import Largest, Rounded, layer_outputs
+from memsweep.models.base import Signature
+from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer_outputs import plain_outputs
+from memsweep.stability.fixed_point import fixed
 from memsweep.streams import TEST, Stream
 from memsweep.sweep.planning.fingerprint import code_closure
 
@@ -50,11 +50,6 @@ def one_mode(rate: float) -> Layer:
     ones = {name: torch.ones(1, 1, 1, dtype=torch.float64) for name in ("encoder", "readout")}
     zeros = {name: torch.zeros(1, 1, dtype=torch.float64) for name in ("bias", "offset")}
     return Layer(matrix=torch.full((1, 1), rate, dtype=torch.float64), **ones, **zeros)
-
-
-def test_a_study_can_name_every_rounding() -> None:
-    assert tuple(ROUNDINGS) == schema.ROUNDINGS
-    assert tuple(name for name, rounding in ROUNDINGS.items() if not rounding.parts) == schema.ROUNDINGS_OF_STATES
 
 
 TORCHS = {
@@ -340,9 +335,9 @@ def test_under_noise_a_mode_adds_up_its_rounding_errors(scale: int) -> None:
 
 
 def test_roundings_are_in_the_identity_of_the_trials_that_round_alone() -> None:
-    plain, rounding = trial(), trial(perturbation={"roundings": schema.ROUNDINGS})
-    room = "memsweep.stability.rounding."
+    plain, rounding = trial(), trial(perturbation={"roundings": tuple(ROUNDINGS)})
+    room = "memsweep.measures.bits."
     assert not {module for module, _ in code_closure(plain) if module.startswith(room)}
-    files = ("certificate", "error", "kinds", "numbers", "runs", "states")
+    files = ("certificate", "curves", "kinds", "numbers", "rounded", "runs", "states")
     assert {module for module, _ in code_closure(rounding)} >= {room + name for name in files}
     assert code_closure(rounding, training=True) == code_closure(plain, training=True)

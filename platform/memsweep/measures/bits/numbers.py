@@ -1,7 +1,7 @@
 """Numbers of few bits: fixed point with a scale, floating point with few significant bits, and the usual formats.
 
-To nearest, the first two move a number by at most 2^-bits: of the largest one of its tensor or channel in fixed point,
-of itself in floating point.
+To nearest, the first two move a number by at most 2^-bits: of the largest one of its tensor or channel in fixed point
+(``memsweep.stability.fixed_point``), of itself in floating point.
 """
 
 from __future__ import annotations
@@ -9,24 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from memsweep.stability.rounding.kinds import FIXED, FORMAT, FORMATS
-
-
-def fixed(values: Tensor, bits: Tensor | int, largest: Tensor, draws: Tensor | None = None) -> Tensor:
-    """Points of a grid of 2^bits cells over [-largest, largest]; beyond it, its ends.
-
-    With 8 bits this is int8 with a scale, up to the one value that int8 has more on its negative side.
-
-    Args:
-        values: of any shape.
-        bits, largest: broadcast over it; where ``largest`` is 0, values stay.
-        draws: uniform on [0, 1), broadcast over it: up where a draw lies in the share of the cell that is below the
-            value, so that the mean is the value (stochastic rounding). None: to nearest.
-    """
-    step = 2.0 * largest * torch.exp2(-torch.as_tensor(bits, dtype=values.dtype))
-    cells = values / torch.where(step > 0, step, 1.0)
-    cells = (torch.round(cells) if draws is None else torch.floor(cells + draws)) * step
-    return torch.where(step > 0, torch.minimum(torch.maximum(cells, -largest), largest), values)
+from memsweep.measures.bits.kinds import FIXED, FORMAT, FORMATS
+from memsweep.stability.fixed_point import fixed
 
 
 def significant(values: Tensor, bits: Tensor | int) -> Tensor:

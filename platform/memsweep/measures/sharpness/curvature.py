@@ -6,92 +6,22 @@ for β = 0.9). Training beyond it is not lost, because losses are no quadratics:
 constant rate rises. λ comes from Lanczos steps, whose value is never above λ, with products of H by central differences
 of gradients. So the sharpness is a lower bound, within these differences, and the learning rate an upper one.
 
-Letters: P rows (replicas and dummies), S size of the flat weights, K Lanczos steps.
+Letters: P rows (replicas and dummies), S size of the flat weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.training import TrainingConfig
-
 STEPS = 16
 """Of the Lanczos iteration: they find an eigenvalue apart from the others to rounding, the end of a dense band to some
-per cent (``tests/learning/training/test_sharpness.py``)."""
+per cent (``tests/measures/sharpness/test_sharpness.py``)."""
 
 Gradient = Callable[[Tensor], Tensor]
 """Gradients ``[P, S]`` of a fixed loss at weights ``[P, S]``."""
-
-
-class SharpnessAt(NamedTuple):
-    """The sharpness of a replica.
-
-    Attributes:
-        step: steps that were done before.
-        learning_rate: of the next step.
-        sharpness: largest eigenvalue of the loss's Hessian, at least this.
-        ceiling: learning rate that the optimizer would bear here on a quadratic, at most this; inf where no curvature
-            was found, nan before the first step.
-        margin: 1 - max |eigenvalue| of the recurrence; nan where the model has no eigenvalues.
-        output_change: root mean square of the change of the outputs since the first step.
-        time_scale_low, time_scale, time_scale_high: the shortest, the median and the longest of the modes, in steps;
-            nan as the margin.
-    """
-
-    step: int
-    learning_rate: float
-    sharpness: float
-    ceiling: float
-    margin: float
-    output_change: float
-    time_scale_low: float
-    time_scale: float
-    time_scale_high: float
-
-
-@dataclass
-class Sharpness:
-    """The sharpness of an ensemble in training.
-
-    Attributes:
-        rows: P.
-        every: steps between measurements; 0: none.
-        measured: one tensor for each, ``[P, 8]`` float64, in the order of ``SharpnessAt`` without the step.
-    """
-
-    rows: int
-    every: int
-    measured: list[Tensor] = field(default_factory=list)
-
-    @staticmethod
-    def start(rows: int, training: TrainingConfig) -> Sharpness:
-        """No measurements yet."""
-        return Sharpness(rows, training.sharpness_every or 0)
-
-    def is_due(self, step: int) -> bool:
-        """Whether it is measured after ``step`` steps."""
-        return self.every > 0 and step % self.every == 0
-
-    def expected(self, step: int) -> int:
-        """Number of measurements up to ``step``, the one there included."""
-        return step // self.every + 1 if self.every else 0
-
-    def pattern(self, device: torch.device) -> Tensor:
-        """A tensor of the shape of one measurement."""
-        return torch.full((self.rows, len(SharpnessAt._fields) - 1), torch.nan, dtype=torch.float64, device=device)
-
-    def of(self, row: int, steps: int) -> list[SharpnessAt]:
-        """The measurements of one replica up to its last step."""
-        return [
-            SharpnessAt(index * self.every, *values[row].tolist())
-            for index, values in enumerate(self.measured)
-            if index * self.every <= steps
-        ]
 
 
 def largest_eigenvalue(gradient: Gradient, weights: Tensor, scale: Tensor, start: Tensor) -> Tensor:

@@ -15,14 +15,15 @@ from memsweep import registry
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
 from memsweep.errors import ConfigError
+from memsweep.measures.bits import Bits
+from memsweep.measures.bits.kinds import ROUNDINGS
+from memsweep.measures.bits.runs import run_of
+from memsweep.measures.bits.states import Largest, Rounded
 from memsweep.models.base import Model, Signature, Weights
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.model import Module
-from memsweep.stability.rounding.kinds import ROUNDINGS
-from memsweep.stability.rounding.numbers import fixed
-from memsweep.stability.rounding.runs import run_of
-from memsweep.stability.rounding.states import Largest, Rounded
+from memsweep.stability.fixed_point import fixed
 from memsweep.trial import run_pack
 from memsweep.trust.gate import Trust
 
@@ -111,13 +112,12 @@ def test_states_of_a_module_are_those_of_its_step_form() -> None:
 @pytest.mark.parametrize("unit", ["ssd", "delta_net"])
 def test_a_trial_measures_the_bits_of_a_deep_model(unit: str) -> None:
     """Trained for a moment on recall: cross entropy, symbols, two layers."""
+    asked = Bits.Config(roundings=("fixed_states", "feedback_states", "channel_weights"), bits=(2, 12))
     config = TrialConfig(
         task=registry.get(registry.TASK, "copying_memory").Config(delay=3),
         model=ResidualStack.Config(width=4, features=4, layers=2, unit=registry.get(registry.UNIT, unit).Config()),
         training=TrainingConfig(seeds=2, steps=4, batch_size=4, validation_size=4, validate_every=2),
-        perturbation=PerturbationConfig(
-            balls=(), roundings=("fixed_states", "feedback_states", "channel_weights"), bits=(2, 12), test_size=8
-        ),
+        perturbation=PerturbationConfig(balls=(), test_size=8, asked_measures=(asked,)),
     )
     (result,) = run_pack([config])
     curves = result.tables["curves"]

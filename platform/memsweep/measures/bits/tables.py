@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.bits import BitsRow, FormatsRow
+from memsweep.measures.bits.kinds import FORMATS
+from memsweep.measures.bits.needed import BitsRow, FormatsRow
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.values.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
-from memsweep.stability.rounding.kinds import FORMATS
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT
 from memsweep.stability.verdict.radius import THRESHOLD
 

@@ -17,15 +17,15 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.measures.bits.certificate import largest_loss
+from memsweep.measures.bits.kinds import CERTIFICATE, DRAWS, FORMAT, STOCHASTIC, Rounding
+from memsweep.measures.bits.numbers import rounded
+from memsweep.measures.bits.runs import run_of
+from memsweep.measures.bits.states import Largest, Rounded
 from memsweep.models.modal.base import ModalModel
 from memsweep.models.module.model import Module
 from memsweep.recurrence.linear.gram import Gram
 from memsweep.stability.perturbation.ascent import finite_or_inf
-from memsweep.stability.rounding.certificate import largest_loss
-from memsweep.stability.rounding.kinds import CERTIFICATE, DRAWS, FORMAT, STOCHASTIC, Rounding
-from memsweep.stability.rounding.numbers import rounded
-from memsweep.stability.rounding.runs import run_of
-from memsweep.stability.rounding.states import Largest, Rounded
 from memsweep.streams import Stream
 
 SEQUENCES = 64
