@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from memsweep.config.claims.types import Comparison
 from searched_folder import SearchedFolder
 from test_page_browser import open_page
 
+from memsweep.config.schema.claims import Comparison
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.figures.charts import gallery_of
