@@ -80,7 +80,7 @@ class MeasureSuite:
         return trial
 
     def asking(self) -> dict[str, Any]:
-        """What a study writes under ``section`` to ask for it."""
+        """The words that a study writes under ``section`` to ask for it."""
         data = to_dict(self.asked())
         return data if self.part().is_flat else {self.measure: data}
 

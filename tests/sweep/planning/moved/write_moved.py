@@ -56,7 +56,7 @@ def trials() -> Iterator[dict[str, Any]]:
 
 
 def _kind(row: Any) -> str:
-    """What decides which code runs, as far as the code that measures and trains asks for it."""
+    """The choices that decide which code runs, as far as the code that measures and trains asks for it."""
     from memsweep import registry
     from memsweep.config.schema.batch_loss import way_of
     from memsweep.config.schema.trial import mixes_models
