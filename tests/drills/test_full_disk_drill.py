@@ -41,7 +41,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", results], check=True, timeout=30)
 
 
-@pytest.mark.parametrize("verb", WORDS)
+@pytest.mark.parametrize(
+    "verb", [pytest.param(verb, marks=[] if verb in ("sweep", "report") else [pytest.mark.long]) for verb in WORDS]
+)
 def test_a_disk_that_becomes_full_at_any_file(
     verb: str, disk: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
