@@ -13,6 +13,7 @@ from jsonschema import Draft7Validator
 
 from memsweep.cli import main
 from memsweep.documents.schema import document_schema
+from memsweep.stability.verdict.judgement import RULE_VERSION
 from memsweep.sweep.store.results import folder_name
 from report_study import THEORY, write_study
 
@@ -83,5 +84,5 @@ def test_the_document_of_a_comparison_fits_its_schema(results: Path, capsys: pyt
     document = json.loads(capsys.readouterr().out)
     Draft7Validator(document_schema("report")).validate(document)
     assert document["comparison"]["studies"] == ["first", "a second one"]
-    assert document["criteria"] == {"thresholds": [0.02], "slope_limit": -0.2}
+    assert document["criteria"] == {"thresholds": [0.02], "slope_limit": -0.2, "rule_version": RULE_VERSION}
     assert [row["study"] for row in document["comparison"]["tables"]["losses"]] == ["first", "a second one"]

@@ -81,8 +81,11 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    found = [_described_part(kind, registry.get(kind, name)) for kind, known in parts() if known == name]
+    kinds = [kind for kind, known in parts() if known == name]
+    found = [_described_part(kind, registry.get(kind, name)) for kind in kinds if kind != registry.ANALYSIS]
     found += _described_section(name)
+    # behind the section that it is an analysis of, which is what people write
+    found += [_described_part(kind, registry.get(kind, name)) for kind in kinds if kind == registry.ANALYSIS]
     if name in study_files.names(workspace):
         found.append(_described_study(name, workspace))
     if found:

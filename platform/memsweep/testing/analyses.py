@@ -14,6 +14,7 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import one_of
 from memsweep.report.values.analysis import loaded
+from memsweep.testing.checks import equal
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
@@ -91,7 +92,7 @@ class AnalysisSuite:
     def test_it_says_the_same_again(self) -> None:
         contents = self.results().contents
         first, again = self.sections(contents), self.sections(contents)
-        assert [*map(_plain, first)] == [*map(_plain, again)]
+        equal("sections that are made again", [*map(_plain, again)], [*map(_plain, first)])
 
     def test_its_words_are_sentences_and_its_names_its_own(self) -> None:
         from memsweep.report.rows.report import tables_of
@@ -123,14 +124,16 @@ class AnalysisSuite:
             folder, text = publish_comparison(found, tmp_path).parent, comparison_text(found, width=200, colour=False)
         page = (folder / "index.html").read_text(encoding="utf-8")
         for section in (section for section in self.sections(results.contents) if section.is_shown):
-            assert f">{section.title}<" in page
+            assert f">{section.title}<" in page, f"the page has no heading {section.title!r}"
             if section.table is not None and section.table.rows:
-                assert (folder / f"{section.table.name}.csv").is_file()
-                assert all(word in text for word in (section.heading or section.words).split()[:1])
-                assert beside or section.table.name in results.names
+                name, word = section.table.name, (section.heading or section.words).split()[0]
+                assert (folder / f"{name}.csv").is_file(), f"no file {name}.csv in the report"
+                assert word in text, f"the text has no word {word!r} of {section.heading or section.words!r}"
+                assert beside or name in results.names, f"{name} is not among {results.names}"
             if section.charts:
-                assert section.anchor in results.figures
-                assert (folder / "figures" / f"{section.anchor}.png").is_file()
+                assert section.drawn in results.figures, f"{section.drawn} is not among {[*results.figures]}"
+                file = folder / "figures" / f"{section.drawn}.png"
+                assert file.is_file(), f"no file figures/{file.name} in the report"
             self._metrics(section, results.contents)
 
     def _metrics(self, section: Section, contents: Contents) -> None:
