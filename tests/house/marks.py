@@ -26,6 +26,18 @@ CONFIG = ENGINE / "config"
 STUDY = ("quickstart", "task.horizon=10,20", "model.width=2,3", "model.parameterization=exp", "training.seeds=2")
 SWEEP = ("sweep", *STUDY, "training.steps=20", "--inline", "--no-page")
 
+MOMENTS = (
+    ("config/load/study.py", "load_study"),
+    ("sweep/planning/plan.py", "make_plan"),
+    ("learning/loop.py", "train"),
+    ("stability/perturbation/error.py", "perturbation_error"),
+    ("sweep/store/results.py", "commit"),
+    ("stability/verdict/rule.py", "judge"),
+    ("report/publish.py", "publish"),
+    ("report/terminal.py", "report_text"),
+)
+"""The steps of a study between the command and the printed verdict: file and function."""
+
 # One more way through a function each.
 BRANCHES = (
     ast.If,
@@ -103,6 +115,37 @@ def traced() -> Iterator[set[str]]:
         threading.setprofile(None)  # type: ignore[arg-type]  # typeshed forgets that this ends it
 
 
+def main_flow() -> list[str]:
+    """Files of the engine that lie between the command and each of ``MOMENTS``, and those of the moments, in order.
+
+    They are on the stack when the moment comes for the last time. So verdicts that are said early do not count.
+    """
+    from memsweep.cli import main
+
+    stacks: dict[tuple[str, str], list[str]] = {}
+    place = f"{ENGINE}/"
+
+    def look(frame: FrameType | None, event: str, _: object) -> None:
+        code = frame.f_code if frame is not None else None
+        if event != "call" or code is None or (code.co_filename.removeprefix(place), code.co_name) not in MOMENTS:
+            return
+        files = []
+        moment = code.co_filename.removeprefix(place), code.co_name
+        while frame is not None:
+            files.append(frame.f_code.co_filename)
+            frame = frame.f_back
+        stacks[moment] = [file.removeprefix(place) for file in reversed(files) if file.startswith(place)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        before = sys.getprofile()
+        sys.setprofile(look)
+        try:
+            sweep(main, Path(folder))
+        finally:
+            sys.setprofile(before)
+    return [*dict.fromkeys(file for moment in MOMENTS for file in stacks[moment])]
+
+
 @contextlib.contextmanager
 def calls_between(folder: Path, counts: Counter[tuple[str, str]]) -> Iterator[None]:
     """Counts the calls in the block that go from one module of a folder to another: (caller, called) -> calls.
@@ -162,6 +205,10 @@ def print_functions() -> None:
 
 
 def print_flow() -> None:
+    way = main_flow()
+    print(f"main flow: {len(way)} files")
+    for name in way:
+        print(f"    {name}")
     files, modules = flow()
     print(f"flow: {len(files)} files run, {len(modules)} modules imported")
     for name in files:

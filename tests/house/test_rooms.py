@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import grimp
-from marks import CONFIG, calls_between
+from marks import CONFIG, calls_between, main_flow
 
 from memsweep.config.load.study import load_study
 from paths import ROOT, TESTS
@@ -129,3 +129,9 @@ def test_a_study_takes_few_calls_to_become_a_configuration() -> None:
         load_study("quickstart", ["task.kernel=exponential"], ROOT)
     assert 100 < counts.total() < 850, counts
     assert counts["load/tree.py", "core/merge.py"] < 10, counts
+
+
+def test_the_documented_way_of_a_study_is_that_of_a_trace() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    table = text.partition("## The way of the data")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `([\w/]+\.py)` \|", table, re.MULTILINE) == main_flow()
