@@ -22,7 +22,7 @@ def python_path(*folders: Path) -> str:
 def committed() -> list[str]:
     """The files of this checkout as git has them, with those that are new and not ignored, relative to its root."""
     told = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,
