@@ -114,8 +114,6 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
             part.Config = _without_fields(part)  # type: ignore[attr-defined]
         if problem := _problem(kind, part):
             raise RegistryError(f"{kind} {name!r} ({getattr(part, '__qualname__', part)}) {problem}")
-        if _waiting[kind].get(name) == part.__module__:
-            del _waiting[kind][name]
         known = _known(kind, name)
         # the same class again is a file that was imported twice, and harmless
         twice = known is not None and (known.__qualname__, source_file(known)) != (part.__qualname__, source_file(part))
@@ -196,8 +194,9 @@ def get(kind: str, name: str) -> Any:
 
 def _known(kind: str, name: str) -> type | None:
     """The registered class, whose module is imported where it has waited for this."""
-    if name in _waiting[kind]:
-        importlib.import_module(_waiting[kind].pop(name))
+    if (module := _waiting[kind].get(name)) is not None:
+        importlib.import_module(module)
+        _waiting[kind].pop(name, None)
     return _parts[kind].get(name)
 
 
@@ -284,7 +283,8 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
 def find_in(package: str) -> None:
     """Let the parts of a package of the engine wait for whoever asks for one."""
     for kind, name, module in _registered_in(package):
-        if name not in _parts[kind]:
+        known = _parts[kind].get(name)
+        if known is None or known.__module__ != module:  # a part of others of its name is refused when both are there
             _waiting[kind][name] = module
 
 

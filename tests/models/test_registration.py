@@ -141,3 +141,16 @@ def test_a_study_imports_no_model_unit_or_rule_that_it_does_not_use() -> None:
     assert "memsweep.models.modal.diagonal_rnn" in imported
     others = ("deep.unit_", "deep.attention.", "deep.fixed.", "matrix.", "stable_ssm.", "module.", "modal.lru")
     assert not [name for name in imported if name.startswith(tuple(f"memsweep.models.{each}" for each in others))]
+
+
+def test_a_part_of_others_with_the_name_of_one_that_waits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever comes first: neither may take the place of the other unseen."""
+    parts, waiting = {"lru": heir("Other", LRUUnit, Config=LRUUnit.Config)}, dict[str, str]()
+    monkeypatch.setitem(registry._parts, registry.UNIT, parts)
+    monkeypatch.setitem(registry._waiting, registry.UNIT, waiting)
+    registry.find_in("memsweep.models")
+    assert waiting["lru"] == LRUUnit.__module__
+    monkeypatch.delitem(sys.modules, LRUUnit.__module__)
+    with pytest.raises(RegistryError, match="two units are named 'lru'"):
+        registry.get(registry.UNIT, "lru")
+    assert "lru" in registry.names(registry.UNIT)

@@ -184,7 +184,7 @@ def _data(args: argparse.Namespace) -> Answer:
 
 
 def _discover(args: argparse.Namespace, workspace: Path) -> None:
-    """Register every task, model and parameterization; say what cannot be imported, and what is no longer built in."""
+    """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
 
     for sentence in registry.discover(workspace):

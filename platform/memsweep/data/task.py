@@ -79,9 +79,17 @@ class Task(ABC):
         """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
         found = contract(cls, trial.task)
         yield from found.problems
-        if found.inputs is not None and registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
+        if found.problems or not registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
+            return
+        inputs = found.inputs
+        if inputs is None and registry.is_own(cls):  # it reads files, which the contract leaves alone
             try:
-                as_ids(found.inputs, cls(trial.task).inputs)
+                inputs = cls(trial.task).draw(Stream(0, TRAIN), 0, 2).inputs
+            except (OSError, ValueError):  # no data: the task's own Config says so
+                return
+        if inputs is not None:
+            try:
+                as_ids(inputs, cls(trial.task).inputs)
             except ValueError as error:
                 yield str(error)
 

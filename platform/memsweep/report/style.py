@@ -113,10 +113,3 @@ def ticks_at(ax: Axes, places: Sequence[float]) -> None:
     shown = places if len(places) <= 6 else places[:: math.ceil(len(places) / 6)]
     ax.set_xticks(shown, [f"{value:g}" for value in shown])
     ax.set_xticks([], minor=True)
-
-
-def value_axis(ax: Axes, values: Sequence[float]) -> None:
-    """A logarithmic x axis that is labelled at the values that were measured (widths, horizons)."""
-    ranked = sorted(values)
-    ticks_at(ax, ranked)
-    ax.set_xlim(ranked[0] / 1.25, ranked[-1] * 1.25)

@@ -200,6 +200,7 @@ def test_studies_in_rooms_are_found_by_their_plain_names(tmp_path: Path) -> None
         "one/twice.yaml": BASE,
         "two/twice.yaml": BASE,
         "task/part.yaml": "horizon: 8",
+        "search/part.yaml": "trials: 8",
         "_parts/part.yaml": "horizon: 8",
         "mine.yaml": BASE,
     }.items():
@@ -209,6 +210,7 @@ def test_studies_in_rooms_are_found_by_their_plain_names(tmp_path: Path) -> None
     assert own == ["mine", "first", "twice", "second"], "those in no room first; parts are no studies"
     assert study_files.find("first", place.parent) == study_files.find("one/first", Path(place.parent))
     assert load_study("second", workspace=place.parent).rows[0].training.steps == 7
+    assert {row.task.horizon for row in load_study("first", ["+task=part"], place.parent).rows} == {8}
     with pytest.raises(ConfigError, match=r"2 studies of .* are named 'twice': one/twice.yaml, two/twice.yaml"):
         load_study("twice", workspace=place.parent)
     assert load_study("two/twice", workspace=place.parent).name == "twice"

@@ -6,12 +6,15 @@ import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from torch import Tensor
 
 from engine import trial
+from image_files import write_mnist
+from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError, ModuleError
@@ -137,6 +140,16 @@ def test_ids_on_a_task_of_numbers_are_refused_with_all_other_problems(
     told = capsys.readouterr().err
     assert "the inputs of this task are numbers, not symbols, and model.tokens is true" in told
     assert "resources.workers" in told
+
+
+def test_ids_on_files_of_numbers_are_refused_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that reads files is not looked at before a study, but for this."""
+    write_mnist(tmp_path / "mnist")
+    monkeypatch.setenv("MEMSWEEP_DATA", str(tmp_path))
+    task = registry.get(registry.TASK, "permuted_mnist")
+    net = ModuleConfig(factory=f"{NETS}/torch_rnn.py:TokenGRU", tokens=True, width=4)
+    (problem,) = task.problems_of_code(replace(trial(), task=task.Config(), model=net))
+    assert "the inputs of this task are numbers, not symbols, and model.tokens is true" in problem
 
 
 class Mixes(DiagonalRNN):

@@ -111,6 +111,7 @@ def test_of_a_workspace_full_of_secrets_and_results_the_study_and_its_code_go_al
         (workspace / place).mkdir(exist_ok=True, parents=True)
         for name, target in (("etc", Path("/etc")), ("else", tmp_path / "elsewhere")):
             (workspace / place / name).symlink_to(target)
+    (workspace / "search_spaces" / "task").symlink_to(tmp_path / "elsewhere")
     needed = {
         "nets/gru.py": NET,
         "nets/parts/__init__.py": "",
@@ -122,7 +123,7 @@ def test_of_a_workspace_full_of_secrets_and_results_the_study_and_its_code_go_al
     upload = upload_of(workspace, "own")
     assert packed(dataclasses.replace(upload, engine={}), tmp_path)["workspace"] == {*needed, "search_spaces/own.yaml"}
     assert upload.item()["files"] == sorted({*needed, "search_spaces/own.yaml"})
-    assert sorted(upload.notes) == ["search_spaces/else/x.yaml leads out of the workspace and is not uploaded"]
+    assert sorted(upload.notes) == ["search_spaces/task/x.yaml leads out of the workspace and is not uploaded"]
     stored = upload_of(workspace, "own", "--do", "resume")
     assert set(stored.files) == set(needed)  # a stored plan needs no study
 
@@ -174,11 +175,12 @@ def test_code_from_outside_is_found_before_anything_is_sent(
 
 
 def test_a_study_in_a_room_takes_along_what_it_is_made_of(workspace: Path) -> None:
-    """The studies that it includes, of whatever room, and the parts beside it."""
+    """The studies that it includes, of whatever room, and the parts beside it and beside its room."""
     write(workspace, {"search_spaces/mine/last.yaml": "defaults: [quickstart, first, task: parts, _self_]\n"})
     write(workspace, {"search_spaces/other/first.yaml": BASE, "search_spaces/other/unused.yaml": OWN})
-    write(workspace, {"search_spaces/mine/task/parts.yaml": "horizon: 8"})
-    parts = {"search_spaces/mine/task/parts.yaml", "search_spaces/other/first.yaml"}
+    parts = {"search_spaces/mine/task/parts.yaml", "search_spaces/training/long.yaml"}
+    write(workspace, dict.fromkeys(parts, "horizon: 8"))
+    parts |= {"search_spaces/other/first.yaml"}
     assert set(upload_of(workspace, "last").files) == {"search_spaces/mine/last.yaml", *parts}
 
 

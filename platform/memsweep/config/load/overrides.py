@@ -104,19 +104,19 @@ class Overrides:
         return [(edit.path, edit.value) for edit in self.edits if edit.meaning == meaning and not edit.removes]
 
 
-def parse(words: Sequence[str], folder: Path) -> Overrides:
+def parse(words: Sequence[str], *folders: Path) -> Overrides:
     """The edits of a command line.
 
     Args:
         words: as they were typed.
-        folder: where the study file lies; its subfolders are Hydra's config groups.
+        folders: where the study file lies, and where it may include from; their subfolders are Hydra's config groups.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser, result = OverridesParser.create(), Overrides()
     for word in words:
         try:
-            problem = too_many_parts(word) or _add(parser.parse_override(word), word, folder, result)
+            problem = too_many_parts(word) or _add(parser.parse_override(word), word, folders, result)
         except Exception as error:  # Hydra's own errors, and Python's: too many digits, nested too deeply
             reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LONGEST_REASON]
             problem = f"cannot be read ({reason}). {_FORM}"
@@ -125,7 +125,7 @@ def parse(words: Sequence[str], folder: Path) -> Overrides:
     return result
 
 
-def _add(override: Override, word: str, folder: Path, result: Overrides) -> str:
+def _add(override: Override, word: str, folders: Sequence[Path], result: Overrides) -> str:
     """Adds one override to ``result``; returns the rest of a sentence where it cannot be used, else an empty text."""
     path = override.key_or_group
     if re.split(r"[./]", path)[0] == "hydra":
@@ -136,7 +136,7 @@ def _add(override: Override, word: str, folder: Path, result: Overrides) -> str:
         )
     if not path:
         return f"cannot be read (it names nothing). {_FORM}"
-    if "/" in path or override.package is not None or os.path.isdir(folder / path):
+    if "/" in path or override.package is not None or any(os.path.isdir(folder / path) for folder in folders):
         if "${" in word:
             return "chooses a file by an interpolation. Write the file's name itself"
         result.groups.append(word)

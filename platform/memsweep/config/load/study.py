@@ -60,7 +60,7 @@ def load_study(
         TrustError: the file names code that needs the person's word. Nothing of it has been called.
     """
     path = study_files.find(study, workspace)
-    changes = parse(overrides, path.parent)
+    changes = parse(overrides, path.parent, *study_files.included_from(path))
     source = f"study {study!r} ({path})"
     try:
         written = read(path, changes.groups)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memsweep import builtin
 from memsweep.config.core.reflect import keys
+from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, did_you_mean, listed
 from memsweep.gate import gated
@@ -96,6 +97,13 @@ def included_from(study: Path) -> list[Path]:
     return [folder for folder in dict.fromkeys((*beside, *_rooms(builtin.folder(FOLDER)))) if folder != study.parent]
 
 
+def part_folders(study: Path) -> list[Path]:
+    """The folders from which a study may choose parts: those beside it, and those beside its room."""
+    places = [study.parent, *included_from(study)]
+    rooms = {each for place in places if place.name == FOLDER for each in _rooms(place)}
+    return [each for place in places for each in sorted(place.glob("[!.]*/")) if each.is_dir() and each not in rooms]
+
+
 def included(study: Path) -> list[Path]:
     """The files of the studies that the file of a study includes by name."""
     from memsweep.config.load.bounded import read_yaml
@@ -124,8 +132,9 @@ def _folders(workspace: Path) -> tuple[Path, Path]:
 
 
 def _rooms(folder: Path) -> list[Path]:
-    """The folders of studies in a folder. One that is named as a section of a trial holds parts of studies."""
-    return sorted(path for path in folder.glob("[!_.]*/") if path.is_dir() and path.name not in keys(TrialConfig))
+    """The folders of studies in a folder. One that is named as a section of a study holds parts of studies."""
+    sections = {*keys(TrialConfig), *keys(SweepConfig)}
+    return sorted(path for path in folder.glob("[!_.]*/") if path.is_dir() and path.name not in sections)
 
 
 def _studies(folder: Path) -> list[Path]:

@@ -22,13 +22,15 @@ _CURVES = (
     "doubling. Points at the fewest bits that were measured are bounds."
 )
 
+_MEANING = "Bits:", BITS_MEAN.removeprefix("Bits: ")
+
 
 def sections(contents: Contents) -> list[Section]:
     """The bits that each condition needs, the errors in number formats, and the bits against the horizon."""
     rows, formats = bits_rows(contents.measured, contents.grouping), formats_rows(contents.measured, contents.grouping)
     names, labels = contents.grouping.columns, contents.labels
     needed, lost = bits_table(rows, names, labels), formats_table(formats, names, labels)
-    of_bits = {"metrics": _metrics(rows), "tags": _tags(rows), "glance": _glances(rows)}
+    of_bits = {"metrics": _metrics(rows), "tags": _tags(rows), "glance": _glances(rows), "meaning": _MEANING}
     said = [answer(rows, labels)] if rows else []
     return [
         Section(needed.title, BITS_MEAN, needed, answer=said, rank=Rank.ALONE, anchor="bits", **of_bits),  # type: ignore[arg-type]

@@ -66,11 +66,6 @@ def layer_name(layer: str) -> str:
     return "all weights" if layer == ALL else f"layer {layer}"
 
 
-def layers_of(rows: Sequence[AlignmentRow]) -> list[str]:
-    """Every layer of these rows: ``all``, then by number."""
-    return _in_order({layer for row in rows for layer in row.layers})
-
-
 def _layers(table: pd.DataFrame) -> dict[str, dict[str, Spread]]:
     means = table.groupby(["layer", "seed"])[[*MEASURES]].mean()
     return {

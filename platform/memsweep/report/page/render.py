@@ -7,6 +7,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -160,9 +161,7 @@ def _meaning(kind: Kind | str, contents: Contents, sections: Sequence[Section], 
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
     if not isinstance(kind, Kind):
-        of_kind = next(section.words for section in sections if section.anchor == kind)
-        head, _, rest = of_kind.partition(": ")
-        return f"{head}:", rest
+        return next(section.meaning for section in sections if section.anchor == kind)
     said = [section.meaning for section in sections if section.meaning[0]]
     if kind is Kind.CLAIMS and said:
         return said[0]
@@ -173,12 +172,12 @@ def _meaning(kind: Kind | str, contents: Contents, sections: Sequence[Section], 
 
 def _in_place(sections: Sequence[Section], kind: str, charted: Container[str], place: str) -> list[Section]:
     """The sections at a place of the page that have something to show there; the table of the answer stands above."""
-    return [
-        section
-        for section in placed(sections, PAGE, Place(place))
-        if (section.table is not None or section.drawn in charted)
-        and not (section.rank is Rank.ALONE and section.anchor == kind)
-    ]
+    found = []
+    for section in placed(sections, PAGE, Place(place)):
+        is_answer = section.rank is Rank.ALONE and section.anchor == kind
+        if (section.charts and section.drawn in charted) or (section.table is not None and not is_answer):
+            found.append(replace(section, table=None) if is_answer else section)
+    return found
 
 
 def _static(kind: Kind | str, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:

@@ -100,7 +100,7 @@ class Section:
         heading: a line above the table on a terminal.
         key: lines below the table on a terminal; None: the words.
         brief: columns of the table that stand beside the answer of a study whose claims were tested.
-        meaning: words of such an answer, and what they mean.
+        meaning: words of an answer of claims, or of one that is this section alone, and what they mean.
         pending: what is said in place of the answer while the study runs; empty where something is known.
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.

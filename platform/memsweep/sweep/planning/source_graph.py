@@ -58,7 +58,7 @@ Definition = tuple[str, str]
 References = dict[str, Definition]
 """Spelling of a name in a text -> the definition that it stands for."""
 Branch = tuple[Definition, str, References]
-"""Its condition, the hash of its text, and the references in it."""
+"""Its condition, its text, and the references in it."""
 Cut = Callable[[Definition], bool]
 """Whether a definition is left out of a closure."""
 

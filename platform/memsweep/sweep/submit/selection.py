@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import builtin
-from memsweep.config.load.study_files import included
+from memsweep.config.load.study_files import included, part_folders
 from memsweep.data.folder import DATA_VARIABLE, DataFolderConfig
 from memsweep.sweep.planning.fingerprint import data_files
 from memsweep.sweep.submit.code import code_below, located, with_imported
@@ -96,10 +96,11 @@ class Selection:
                 self.add_study(other)
         if self.root / builtin.STUDIES not in study.parents[:2]:
             return
-        for part in sorted(study.parent.glob("[!.]*/**/*.yaml")):
+        own = [folder for folder in part_folders(study) if folder.is_relative_to(self.root)]
+        for folder, part in ((each, part) for each in own for part in sorted(each.rglob("*.yaml"))):
             if not part.resolve().is_relative_to(self.root):
                 self.notes.append(f"{part.relative_to(self.root)} leads out of the workspace and is not uploaded")
-            elif not _is_hidden(part.relative_to(study.parent)):
+            elif not _is_hidden(part.relative_to(folder.parent)):
                 self.add(part, "a part of studies")
 
     def add_code(self, trials: Sequence[TrialConfig]) -> None:
