@@ -88,7 +88,7 @@ def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     ((_, _, pack),) = trained.ensembles
     loss = pack.split(trained.loss)
     targets = pack.ensemble.spread([loss.target(replica.trial) for replica in pack.ensemble.replicas])
-    ((rows, part, data, sample),) = evaluation._parts(pack.ensemble, loss, config)
+    ((rows, part, data, sample),) = evaluation.parts_of(pack.ensemble, loss, config)
     own = (pack.weights[rows], targets[rows], "recurrent")
     began = time.process_time()
     usual = perturbation_error(part, loss, data, *own, config.perturbation, sample).errors

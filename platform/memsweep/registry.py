@@ -56,7 +56,7 @@ _MAY_LACK_FIELDS = (PARAMETERIZATION, RULE, ANALYSIS)
 _log = logging.getLogger(__name__)
 _OWN = ("memsweep.models", "memsweep.rules", MEASURES, ANALYSES)
 """The packages of the engine in which parts register themselves."""
-_REGISTERS = re.compile(r'^@register_(\w+)\("(\w+)"\)', re.MULTILINE)
+_REGISTERS = re.compile(r"""^@register_(\w+)\(["'](\w+)["']\)""", re.MULTILINE)
 _parts: dict[str, dict[str, type]] = {kind: {} for kind in KINDS}
 _waiting: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
 """By kind and name: the engine's module that registers a part, and is not imported before the part is asked for."""

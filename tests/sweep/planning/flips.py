@@ -88,8 +88,12 @@ def bases(data: str) -> list[TrialConfig]:
 
 
 def classes(root: type = TrialConfig) -> set[type]:
-    """Every config dataclass that a trial can hold: sections, registered Configs, and what their types name."""
-    waiting = [root, *(registry.get(kind, name).Config for kind in registry.KINDS for name in registry.names(kind))]
+    """Every config dataclass that a trial can hold: sections, registered Configs, and what their types name.
+
+    The fields of a flat measure are fields of its section.
+    """
+    parts = (registry.get(kind, name) for kind in registry.KINDS for name in registry.names(kind))
+    waiting = [root, *(each.Config for each in parts if not getattr(each, "is_flat", False))]
     found: set[type] = set()
     while waiting:
         cls = waiting.pop()
