@@ -127,6 +127,8 @@ def test_what_is_wrong_is_said_in_numbers(what: str) -> None:
 
 def test_a_task_in_order_has_no_problems() -> None:
     assert found() == ()
+    in_place = {"loss": lambda self, outputs, batch: outputs.sub_(batch.targets).square().mean((-1, -2, -3))}
+    assert found(**in_place) == ()  # as in training, where outputs are a result
     assert found(**batch(torch.zeros(2, 7, 1, dtype=torch.float32))) == ()  # finite data, which the engine converts
     assert found(inputs=5, **batch(torch.full((3, 7), 4), NUMBERS)) == ()
 

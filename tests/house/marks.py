@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -87,7 +87,8 @@ def flow() -> tuple[list[str], list[str]]:
     return sorted(files), modules
 
 
-def sweep(main, results: Path) -> None:  # type: ignore[no-untyped-def]  # imported late: size needs no torch
+def sweep(main: Callable[[list[str]], int], results: Path) -> None:
+    """Runs the command line (imported late: ``size`` needs no torch), and ends where the sweep fails."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         code = main([*SWEEP, "--results", str(results)])

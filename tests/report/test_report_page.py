@@ -15,10 +15,11 @@ import pytest
 
 from memsweep import report
 from memsweep.report.charts.error import error_charts
-from memsweep.report.figures.charts import chart_gallery
+from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
 from memsweep.report.page.render import HERE as PAGE
 from memsweep.report.page.render import SCRIPTS
+from memsweep.report.values.chart import ChartSet
 from report_study import Condition, write_study
 
 SCRIPT = "<script>alert(1)</script>"
@@ -114,7 +115,7 @@ def test_infinite_errors_have_a_rail_and_censored_radii_do_not_vanish(tmp_path: 
     write_study(tmp_path, conditions, widths=[2, 3], balls=["recurrent"], memory=False)
     paths = report.build(tmp_path)
     contents = paths.contents
-    source, _ = embedded(chart_gallery([*error_charts(contents.findings, contents.labels)], "error"))
+    source, _ = embedded(gallery_of(ChartSet("error", error_charts(contents.findings, contents.labels))))
     assert "∞" in base64.b64decode(source.partition(",")[2]).decode()
     data = json.loads(Page(paths.page).scripts[0])
     assert {at[3] for finding in data["findings"] for *_, radii in finding["points"] for at in radii} == {

@@ -24,12 +24,12 @@ from memsweep.report.analysis.learning_rates.curves import RATE, RULE, rate_stud
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import read_searched, scan_of
 from memsweep.report.charts.every import chart_sets
-from memsweep.report.figures.charts import chart_gallery
+from memsweep.report.figures.charts import gallery_of
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import alignment_table
-from memsweep.report.values.chart import Chart, names_of
+from memsweep.report.values.chart import Chart, ChartSet, names_of
 from memsweep.report.values.table import PAGE
 from memsweep.sweep.store.tables import ALIGNMENT, columns, schema
 from memsweep.trial import run_trial
@@ -109,9 +109,8 @@ def test_a_step_without_a_true_gradient_does_not_count(tmp_path: Path) -> None:
     (row,), labels, _ = rows_of(tmp_path)
     assert row.layers["0"]["cosine"].middle == pytest.approx(0.18 - 0.01)  # steps at -0.02 and 0 of the mean
     assert np.isnan(row.layers["1"]["cosine"].middle)
-    for each in chart_gallery(
-        shown_of(tmp_path), "alignment"
-    ).panels:  # that of layer 1 is empty: drawing it is no fault
+    # that of layer 1 is empty: drawing it is no fault
+    for each in gallery_of(ChartSet("alignment", shown_of(tmp_path))).panels:
         each.draw(Figure().add_subplot())
     (lines,) = alignment_table([row], (), labels).view(PAGE).groups.values()
     assert lines[2][-2].text == "–"

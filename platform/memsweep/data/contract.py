@@ -15,7 +15,7 @@ import math
 import multiprocessing
 import operator
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,7 +47,7 @@ class Contract:
     inputs: Tensor | None = None
 
 
-_taken = Counter[type]()
+_taken = defaultdict[type, float](float)
 """Seconds by class of a task."""
 
 
@@ -62,7 +62,7 @@ def contract(part: Any, config: Any) -> Contract:
         return Contract()
     start = time.monotonic()
     found = looked_at(part, config) if own else _apart(part, config)
-    _taken[part] += time.monotonic() - start  # type: ignore[assignment]
+    _taken[part] += time.monotonic() - start
     return found
 
 
@@ -167,7 +167,8 @@ def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
 def _of_judgement(task: Any, name: str, batch: Any) -> Iterator[str]:
     """The faults in the loss and the metrics of outputs of zero."""
     shape = (MODELS, *batch.inputs.shape[:2], task.outputs)
-    outputs = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+    # a result, as a model's outputs are, so that a loss may change them in place
+    outputs = torch.zeros(shape, dtype=torch.float64, requires_grad=True).clone()
     given = f"for outputs {list(shape)} (models, sequences, steps, outputs) and targets {_kind(batch.targets)}"
     try:
         loss = _called(f"loss of the task {name!r} {given}", lambda: task.loss(outputs, batch))

@@ -11,9 +11,10 @@ import pytest
 
 from memsweep import report
 from memsweep.report.charts.claims import claim_charts
-from memsweep.report.figures.charts import chart_gallery
+from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
 from memsweep.report.formats import FIGURES
+from memsweep.report.values.chart import ChartSet
 from memsweep.stability.verdict.judgement import Criteria
 from report_study import THEORY, write_study
 
@@ -77,7 +78,7 @@ def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:
         },
     ]
     compared = pd.DataFrame(rows).assign(seeds=5, verdict="supported", more_seeds=0, p=0.01, ties=0)
-    source, words = embedded(chart_gallery([*claim_charts(compared)], "claims"))
+    source, words = embedded(gallery_of(ChartSet("claims", claim_charts(compared))))
     text = base64.b64decode(source.partition(",")[2]).decode()
     assert "error(exp) < error(direct), width 8 0.5 [0.4, 0.7]" in words
     assert "margin(a) > margin(b) −2 [−3, −1]" in words

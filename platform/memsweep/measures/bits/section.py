@@ -30,10 +30,20 @@ def sections(contents: Contents) -> list[Section]:
     rows, formats = bits_rows(contents.measured, contents.grouping), formats_rows(contents.measured, contents.grouping)
     names, labels = contents.grouping.columns, contents.labels
     needed, lost = bits_table(rows, names, labels), formats_table(formats, names, labels)
-    of_bits = {"metrics": _metrics(rows), "tags": _tags(rows), "glance": _glances(rows), "meaning": _MEANING}
     said = [answer(rows, labels)] if rows else []
     return [
-        Section(needed.title, BITS_MEAN, needed, answer=said, rank=Rank.ALONE, anchor="bits", **of_bits),  # type: ignore[arg-type]
+        Section(
+            needed.title,
+            BITS_MEAN,
+            needed,
+            metrics=_metrics(rows),
+            tags=_tags(rows),
+            glance=_glances(rows),
+            answer=said,
+            rank=Rank.ALONE,
+            meaning=_MEANING,
+            anchor="bits",
+        ),
         Section(lost.title, FORMATS_MEAN, lost, metrics=_shares(formats), anchor="formats", heading=lost.title),
         Section(
             "Bits against memory",

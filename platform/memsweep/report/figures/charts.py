@@ -43,11 +43,6 @@ def gallery_of(charts: ChartSet, most: int | None = None) -> Gallery:
     return Gallery(charts.name, panels, shown, columns=charts.columns)
 
 
-def chart_gallery(charts: Sequence[Chart], name: str) -> Gallery:
-    """One panel for each chart; see ``gallery_of``."""
-    return gallery_of(ChartSet(name, charts))
-
-
 def _styles(charts: Sequence[Chart]) -> tuple[_Styles, Sequence[tuple[str, LineStyle]]]:
     names, looks = names_of(charts), {one.get("look", "") for one in charts}
     if looks == {ROLES}:
