@@ -71,7 +71,7 @@ def test_a_metric_of_rounded_and_of_moved_weights_has_a_slope_of_its_own(paths: 
     assert table.loc["accuracy_4_bits"].tolist() == pytest.approx([1.0, 1.0])
     assert table.loc["accuracy_radius_0.1"].tolist() == pytest.approx([0.0, 0.0])
     assert "accuracy_late" not in table.index
-    text = report.table_text(paths, width=200, colour=False)
+    text = paths.text(width=200, colour=False)
     assert "accuracy, weights rounded to 4 bits, by the width" in text
     assert "accuracy, worst push of radius 0.1 that was found, by the horizon" in text
 
@@ -82,7 +82,7 @@ def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: 
     assert sorted(set(change["step"])) == [1, 3]
     assert change["slope"].to_numpy() == pytest.approx(1.0)
     assert change[change["step"] == 3]["least"].to_numpy() == pytest.approx(3 * 2 * of_seed(1.5))
-    text = report.table_text(paths, width=200, colour=False)
+    text = paths.text(width=200, colour=False)
     assert "change of the outputs since the start (root mean square), after 1 step, by the width" in text
     assert 'id="growth"' in paths.page.read_text()
     ranking, grown, *_ = (answer := answer_of(paths.contents)).headline, *answer.more

@@ -149,7 +149,7 @@ def test_a_report_has_the_errors_by_radius_and_calls_them_a_lower_bound(tmp_path
     paths = report.build(tmp_path)
     table = exported(paths, "worst_inputs")
     np.testing.assert_allclose(table["share"], 0.5 + table["radius"] + 0.01 * table["seed"])
-    text = report.table_text(paths, width=200)
+    text = paths.text(width=200)
     assert "No more than a lower bound." in text
     assert "0.62 [0.6, 0.64]" in text
     assert 'id="worst-inputs"' in paths.page.read_text()

@@ -101,13 +101,13 @@ def test_every_figure_is_a_png_for_papers(theory: report.ReportPaths) -> None:
 
 
 def test_the_terminal_table_fits_and_is_plain(theory: report.ReportPaths) -> None:
-    text = report.table_text(theory, colour=False)
+    text = theory.text(colour=False)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 110
     assert text.count("unstable") == 2
     slopes = exported(theory, "verdicts").query("verdict == 'unstable'")["slope_horizon"]
     assert all(f"−{-slope:.2f} [" in text for slope in slopes)
-    assert "\x1b[" in report.table_text(theory, colour=True)
+    assert "\x1b[" in theory.text(colour=True)
 
 
 def test_a_study_without_results_says_so(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_study_without_results_says_so(tmp_path: Path) -> None:
     assert list(exported(paths, "verdicts").columns) == VERDICT_COLUMNS
     assert exported(paths, "radii").empty
     assert pd.read_parquet(paths.folder / "curves.parquet").empty
-    assert "No verdict yet" in report.table_text(paths)
+    assert "No verdict yet" in paths.text()
 
 
 def test_results_outside_the_plan_stay_out_and_are_counted(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_a_number_is_one_column_that_page_terminal_and_csv_show(rates: report.Re
     assert set(exported(rates, "losses")["best_step"]) == {2450}
     page = rates.page.read_text()
     assert ">best step</th>" in page[page.index('id="losses"') :]
-    assert "best step 2450" in " ".join(report.table_text(rates, colour=False).split())
+    assert "best step 2450" in " ".join(rates.text(colour=False).split())
     margin = Column[Any]("margin", lambda row: row.spread("margin"), unit="1/step", key="margin", ends=True)
     tables = rates.tables
     tables = replace(tables, losses=replace(tables.losses, columns=[*tables.losses.columns, margin]))
@@ -72,7 +72,7 @@ def test_the_highest_rate_that_trains_is_tabled_by_seed_beside_its_prediction(ra
     assert RATE not in table.columns
     page = rates.page.read_text()
     assert "<caption>Learning-rate ceilings</caption>" in page[page.index('id="rates"') : page.index('id="losses"')]
-    text = report.table_text(rates, colour=False)
+    text = rates.text(colour=False)
     for shown in ("Learning-rate ceilings:", "0.50 [0.05, 0.50]", "5 of 5"):
         assert shown in text
 
@@ -85,7 +85,7 @@ def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     assert "How far the weights may move" not in page
     assert "<dt>L₀</dt>" in page
     assert "<dt>radius</dt>" not in page  # nothing on this page has one
-    text = report.table_text(rates, colour=False)
+    text = rates.text(colour=False)
     assert text.startswith("No verdict: this study asks no question of stability.")
     assert re.search(r"loss .* accuracy .* diverged", text)
     assert "88.0 [" in text
@@ -139,7 +139,7 @@ def test_a_model_without_width_or_a_task_without_horizon_has_losses_and_no_verdi
     paths = report.build(tmp_path)
     assert exported(paths, "verdicts").empty
     assert len(exported(paths, "losses")) == 3  # two widths without a horizon; two trials of no width in one row
-    assert report.table_text(paths, colour=False)
+    assert paths.text(colour=False)
 
 
 @pytest.mark.more

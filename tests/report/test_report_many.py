@@ -11,8 +11,7 @@ import pytest
 
 from memsweep import registry, report
 from memsweep.report.analysis.bounds import EXPLANATIONS
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import Finding, judge_conditions
+from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.naming.conditions import Grouping, find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study

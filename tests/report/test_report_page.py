@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memsweep import report
-from memsweep.report.charts.error import error_charts
+from memsweep.report.charts.curves import error_charts
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
 from memsweep.report.page.render import HERE as PAGE

@@ -10,10 +10,10 @@ import pytest
 
 from memsweep import registry, report
 from memsweep.analyses.claims.published import compare
-from memsweep.report.analysis.findings import judge_conditions
-from memsweep.report.analysis.summary import MOVES
+from memsweep.report.analysis.contents import judge_conditions
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import load_study
+from memsweep.report.rows.verdicts import MOVES
 from paths import ROOT
 from report_study import Condition, drawn, exported, write_study
 
@@ -88,13 +88,13 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     interval = [f"−{-slope[name]:.2f}" for name in ("slope_horizon", "slope_horizon_low", "slope_horizon_high")]
     shown = f"{interval[0]} [{interval[1]}, {interval[2]}]"
     assert shown in section
-    text = report.table_text(paths, colour=False)
+    text = paths.text(colour=False)
     assert max(map(len, text.splitlines())) <= 110
     published = text[text.index("Published table. When the recurrent weights move (ball: recurrent): 2 agree,") :]
     for claimed, agreement in (("stable", "✗ disagrees"), ("unstable", "✓ agrees")):
         assert re.search(rf" {claimed} +direct +▲† T {re.escape(shown)} +{agreement}", published)
     for narrow in (60, 40):
-        assert max(map(len, report.table_text(paths, width=narrow, colour=False).splitlines())) <= narrow
+        assert max(map(len, paths.text(width=narrow, colour=False).splitlines())) <= narrow
 
 
 @pytest.mark.more
@@ -104,7 +104,7 @@ def test_the_balls_keep_their_order_in_everything(tmp_path: Path) -> None:
     write_study(tmp_path, [one], balls=balls, widths=[2], horizons=[50], seeds=1, memory=False, claims=CLAIMS)
     paths = report.build(tmp_path)
     assert list(exported(paths, "verdicts")["ball"]) == ["recurrent", "weights", "all"]
-    text, page = report.table_text(paths, colour=False), paths.page.read_text()
+    text, page = paths.text(colour=False), paths.page.read_text()
     for shown in (text, page):
         places = [shown.index(f"When {moves}") for moves in MOVES.values()]
         assert places == sorted(places)

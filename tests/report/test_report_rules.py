@@ -18,7 +18,7 @@ from config_study import load
 from memsweep import report
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
-from memsweep.report.analysis.findings import judge_conditions
+from memsweep.report.analysis.contents import judge_conditions
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows, varied
 from memsweep.report.analysis.learning_rates.curves import RATE, RULE, rate_studies
 from memsweep.report.analysis.losses import loss_rows
@@ -127,7 +127,7 @@ def test_page_and_terminal_show_the_alignment(compared: report.ReportPaths) -> N
     ]
     assert len(cells) == 6
     assert "rule bptt" not in section
-    text = report.table_text(compared, width=100, colour=False)
+    text = compared.text(width=100, colour=False)
     assert "rule online_full       layer 1      0.88 [0.86, 0.90]  1.2 [1.0, 1.4]" in text
 
 

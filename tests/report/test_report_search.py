@@ -14,14 +14,13 @@ from test_report_page import look
 from memsweep import report
 from memsweep.config.schema.claims import Comparison
 from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, UNIFORM, Domain
-from memsweep.report import report_on
-from memsweep.report.analysis.contents import analyse
-from memsweep.report.analysis.findings import judge_conditions
+from memsweep.report.analysis.contents import analyse, judge_conditions
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import Searched, on_front, read_searched, winners_part
 from memsweep.report.charts.search import search_sets
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.page.answer import answer_of
+from memsweep.report.publish import report_on
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.search import gap_text, sentences, suggestion_table, winner_table
 from memsweep.search.suggestions import Suggestion, SuggestionRecord, SuggestionState
@@ -209,7 +208,7 @@ def test_the_files_beside_the_page_hold_every_suggestion_and_winner(paths: repor
 
 
 def test_the_terminal_shows_winners_and_claims_before_verdicts(paths: report.ReportPaths) -> None:
-    text = report.table_text(paths, width=110, colour=False)
+    text = paths.text(width=110, colour=False)
     assert "fresh seeds [95 %]" in text
     assert "error(exp) < error(direct)" in text
     assert text.index("for the least error") < text.index("Claims, tested") < text.index("verdict")

@@ -14,7 +14,7 @@ from config_study import load
 from memsweep import report
 from memsweep.config.schema.canonical import to_dict
 from memsweep.report.analysis.losses import loss_rows
-from memsweep.report.charts.training import gradient_charts, training_charts
+from memsweep.report.charts.curves import gradient_charts, training_charts
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, load_study
@@ -109,7 +109,7 @@ def test_losses_stand_beside_the_memoryless_baseline(built: report.ReportPaths) 
 
 
 def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPaths) -> None:
-    text = report.table_text(built, colour=False)
+    text = built.text(colour=False)
     head = next(line for line in text.splitlines() if line.startswith("under"))
     assert head.split("  ")[0] == "under"  # what all rows share stands below the table
     line = next(line for line in text.splitlines() if line.startswith("rnn · stair n"))

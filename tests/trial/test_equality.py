@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from memsweep.recurrence.compiled import compiler
-from memsweep.report.rows.provenance import equality
+from memsweep.report.rows.report import equality
 from memsweep.sweep.worker import provenance
 from paths import python_path
 

@@ -15,7 +15,7 @@ from memsweep.studies.wording import failures, stopped
 from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:
-    from memsweep.report import ReportPaths
+    from memsweep.report.publish import ReportPaths
     from memsweep.studies.ending import Ending
     from memsweep.studies.preview import Preview
     from memsweep.sweep.estimate.estimate import Estimate
@@ -131,7 +131,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
 
 
 def print_ending(ending: Ending, results: Location) -> None:
-    """Prints the verdicts, how many trials finished, which failed and why, the paths of the report, and what stopped.
+    """Prints how many trials finished, which failed and why, the paths of the report, and what stopped.
 
     Args:
         ending: of the run.
@@ -149,12 +149,9 @@ def print_ending(ending: Ending, results: Location) -> None:
 
 
 def _print_results(ending: Ending, paths: ReportPaths) -> None:
-    from memsweep.report import table_text
     from memsweep.sweep.driver.progress_view import duration
 
     summary = ending.summary
-    print()
-    print(table_text(paths))
     of_them = f", {ending.reused} of them reused" if ending.reused else ""
     say_sentence(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
     if summary.finished:

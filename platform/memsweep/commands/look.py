@@ -113,8 +113,8 @@ def _status(store: Store) -> StatusDocument:
 
 def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
-    from memsweep import report as reports
     from memsweep.report.by_trial import verdicts_of
+    from memsweep.report.publish import build
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
@@ -122,7 +122,7 @@ def sync(args: argparse.Namespace) -> Answer:
     registry.discover_when_asked("memsweep.models.parameterizations")  # whose slopes the report shows
     made = stored_plan(store)
     with hold_lease(store.location, lambda: None):
-        ended, report = _ending(store, made), reports.build(store.location)
+        ended, report = _ending(store, made), build(store.location)
         complaint = bring_up(
             store.location.parent,
             made.study,

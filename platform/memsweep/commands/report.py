@@ -46,12 +46,13 @@ def report(args: argparse.Namespace) -> Answer:
     except StorageError as error:  # a folder that cannot be written can be read
         paths, code = reports.build(place, criteria=criteria, formats=args.figures, apart=True), error.exit_code
         console.say_sentence(f"{error} The report is kept apart, on this machine.", file=sys.stderr)
-    text = f"{reports.table_text(paths)}\nreport: {console.shown(paths.page)}"
+    text = f"{paths.text()}\nreport: {console.shown(paths.page)}"
     return Answer(_document(paths.contents, report=report_item(paths)), code, text)
 
 
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
     from memsweep.report.publish import publish_comparison
+    from memsweep.report.terminal import comparison_text
     from memsweep.studies.comparison import compared
 
     if args.out:
@@ -61,7 +62,7 @@ def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Cri
     if args.table:
         return _table(found.named, studies[0], args)
     page = publish_comparison(found, Path(args.out), args.figures or ()) if args.out else None
-    text = reports.comparison_text(found)
+    text = comparison_text(found)
     item: ComparisonItem = {
         "studies": [*found.names],
         "page": None if page is None else str(page),

@@ -93,6 +93,8 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)
     ending = Run(request, Place(results, Path(args.workspace), launch, limits, named, page)).execute()
+    if ending.report is not None:
+        print(f"\n{ending.report.text()}")
     console.print_ending(ending, results)
     return Answer(run_document(ending), ending.code)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.contents import Finding
 from memsweep.report.charts.radius import medians
 from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.sweep.tracking.run_content import Verdicts, milliseconds

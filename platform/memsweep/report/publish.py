@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -16,17 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
-from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
-from memsweep.report.figures.charts import gallery_of
-from memsweep.report.figures.galleries import RADIUS, comparison_gallery
+from memsweep.report.figures.charts import RADIUS, comparison_gallery, gallery_of
 from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded
 from memsweep.report.formats import FIGURES, PAGE, REPORT, TRIALS
 from memsweep.report.page.render import on_page, render, render_comparison
-from memsweep.report.read.settings import typed, with_settings
-from memsweep.report.rows.report import Tables
+from memsweep.report.read.study import Study, load_study, typed, with_settings
+from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
+from memsweep.report.terminal import report_text
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
@@ -35,6 +36,85 @@ JUDGED = "judged"
 """The folder of reports by other criteria."""
 _DRAFT, _STALE_SECONDS = ".report-", 86_400.0
 _ROWS = 50_000  # of a measured table that get their settings at once
+
+
+@dataclass(frozen=True)
+class ReportPaths:
+    """A finished report.
+
+    Attributes:
+        folder: ``<study folder>/report``, or the one of other criteria (see ``build``), or a copy on this machine of
+            one that lies in a bucket: ``index.html``, a self-contained page; the tables as CSV; ``curves.parquet``;
+            and pictures for papers in ``figures``.
+        uri: the address for everybody: the folder's path, or ``s3://...``.
+        contents, tables: what the terminal shows.
+    """
+
+    folder: Path
+    uri: str
+    contents: Contents
+    tables: Tables
+
+    @property
+    def page(self) -> Path:
+        """The HTML page."""
+        return self.folder / PAGE
+
+    def text(self, *, width: int | None = None, colour: bool | None = None) -> str:
+        """The report for a terminal; see ``memsweep.report.terminal.report_text``."""
+        return report_text(self.contents, self.tables, width=width, colour=colour)
+
+
+def build(
+    where: Location | Path | str,
+    *,
+    apart: bool = False,
+    criteria: Criteria = DEFAULT,
+    formats: Sequence[str] | None = None,
+) -> ReportPaths:
+    """Write the report of a study into its folder, in place of an older one.
+
+    Works on an empty or partly finished study, and then says what is missing; a result that is damaged is missing
+    too. The old report stays until the new one is complete.
+
+    Args:
+        where: ``results/<study>`` or ``s3://bucket/<study>``, with ``records/``, ``curves/`` and so on; its plan
+            names the trials that belong to the study.
+        apart: write it into a folder of this user on this machine, because the study's takes nothing.
+        criteria: of the verdicts, as of ``memsweep.report.judge``. A report by other criteria than the rule's own goes
+            to a folder of its own, ``judged/thresholds=0.01,0.1_slope_limit=-0.3``, and leaves the study's report as
+            it is.
+        formats: of the figure files: png, pdf, svg; ``trials`` among them: the charts of every trial, too. None: png,
+            and of many conditions the first ones alone, because drawing all of a thousand trials takes longer than
+            everything else.
+
+    Raises:
+        StoreError: the folder does not exist or cannot be written, or its plan is missing or damaged.
+    """
+    location = Location.at(where)
+    return report_on(load_study(location), location, apart=apart, criteria=criteria, formats=formats)
+
+
+def report_on(
+    study: Study,
+    place: Location,
+    *,
+    apart: bool = False,
+    criteria: Criteria = DEFAULT,
+    formats: Sequence[str] | None = None,
+) -> ReportPaths:
+    """Write the report of a study that was read from a place; see ``build``."""
+    contents = analyse(study, criteria)
+    tables = tables_of(contents)
+    folder = publish(contents, tables, place, apart=apart, formats=formats)
+    uri = str(folder) if apart else (place / folder_of(criteria)).uri
+    return ReportPaths(folder, uri, contents, tables)
+
+
+def standing(folder: Path) -> ReportPaths:
+    """The report that was written into a study's folder, read again for the terminal."""
+    contents = analyse(load_study(folder))
+    return ReportPaths(folder / REPORT, str(folder / REPORT), contents, tables_of(contents))
 
 
 def publish(
@@ -46,7 +126,7 @@ def publish(
         contents, tables: of the report.
         place: the study's folder.
         apart: the report stays in a folder of this user on this machine.
-        formats: of the figure files, as of ``memsweep.report.build``.
+        formats: of the figure files, as of ``build``.
 
     Returns:
         Its folder on this machine; of a study in a bucket, that of a copy.

@@ -1,4 +1,4 @@
-"""A report on a terminal: winners and claims of a search, the verdicts, the published table, the losses."""
+"""Verdicts on a terminal: those of a report with all its tables, and each alone as soon as a sweep has it."""
 
 from __future__ import annotations
 
@@ -11,27 +11,39 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
 from memsweep.config.schema.objective import objectives
+from memsweep.errors import StoreError
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.summary import NOT_ASKED, NOT_FINISHED, judged
-from memsweep.report.naming.labels import field_name
-from memsweep.report.naming.numbers import clean, show
-from memsweep.report.read.study import not_measured
-from memsweep.report.rows.cells import cells_mean
+from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
+from memsweep.report.naming.conditions import find_grouping, planned_replicas
+from memsweep.report.naming.labels import Labels, field_name
+from memsweep.report.naming.numbers import clean, show, slope_text
+from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
-from memsweep.report.rows.report import Tables
+from memsweep.report.rows.report import Tables, cells_mean
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.verdicts import BOUND, SHORT_KEY, overviews, reasons
+from memsweep.report.rows.verdicts import (
+    BOUND,
+    LETTERS,
+    NOT_ASKED,
+    NOT_FINISHED,
+    SHORT_KEY,
+    SIGNS,
+    judged,
+    overviews,
+    reasons,
+)
 from memsweep.report.values.section import Place, Section, placed
 from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
+from memsweep.sweep.store.results import Store
 
 _Part = Grid | Text | str
 _WIDEST, _PLAIN = 120, 110
@@ -51,12 +63,18 @@ _BOUND_KEY = f"{MARK} {BOUND}"
 
 
 def report_text(contents: Contents, tables: Tables, *, width: int | None = None, colour: bool | None = None) -> str:
-    """See ``memsweep.report.table_text``."""
+    """The verdicts, losses and claims of a report for a terminal.
+
+    Args:
+        contents, tables: of the report.
+        width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
+        colour: write ANSI colours (None: only when standard output is a terminal).
+    """
     return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
 
 
 def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
-    """See ``memsweep.report.comparison_text``."""
+    """A comparison for a terminal; ``width`` and ``colour`` as of ``report_text``."""
     return _printed(lambda columns: _compared(found, columns), width, colour)
 
 
@@ -281,3 +299,54 @@ def _wrapped(text: str, wide: int) -> str:
             lines.append("")
         lines[-1] += word
     return "\n".join(line.rstrip() for line in lines)
+
+
+_READ = ("curves", "replicas", "memory")
+
+
+class EarlyVerdicts:
+    """Judges every condition of a grid once, when its last trial has ended.
+
+    Args:
+        store: of the results.
+        rows: identity -> config of every planned trial, as plain data.
+        done: identities that had a result before; conditions that need no other trial are not judged.
+    """
+
+    def __init__(self, store: Store, rows: Mapping[str, Mapping[str, Any]], done: frozenset[str]) -> None:
+        known = {identity: {"config": config} for identity, config in rows.items()}
+        self._store = store
+        self._grouping = find_grouping(known, planned_replicas(rows))
+        self._labels = Labels([*self._grouping.conditions.values()])
+        self._members: dict[tuple[Any, ...], list[str]] = {}
+        for identity in rows:
+            self._members.setdefault(self._key(identity), []).append(identity)
+        self._waiting = {key: {*members} - done for key, members in self._members.items()}
+
+    def ended(self, identity: str) -> Iterator[tuple[str, str]]:
+        """A trial has a result: the lines that can be said now, each with its style."""
+        if identity not in self._grouping.conditions:
+            return
+        waiting = self._waiting[self._key(identity)]
+        waiting.discard(identity)
+        if not waiting:
+            yield from map(self._line, self._judged(self._members[self._key(identity)]))
+
+    def _key(self, identity: str) -> tuple[Any, ...]:
+        return tuple(self._grouping.conditions[identity].values())
+
+    def _judged(self, members: list[str]) -> list[Finding]:
+        try:
+            results = [self._store.result(identity, _READ) for identity in members]
+        except StoreError:  # the report says it, with the reason
+            return []
+        records = dict(zip(members, (record for record, _ in results), strict=True))
+        tables = {name: pd.concat([part[name] for _, part in results], ignore_index=True) for name in _READ}
+        study = Study("", "", len(members), records, tables, (), 0, None, "")
+        return [finding for finding in judge_conditions(study, self._grouping) if finding.needs_verdict]
+
+    def _line(self, finding: Finding) -> tuple[str, str]:
+        word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
+        name = f"{self._labels.memory(finding.condition)}, {self._labels.machine(finding.condition)}"
+        evidence = f"{LETTERS[axis]} {slope_text(slope)}" if slope.available else "no slope"
+        return f"{SIGNS[word]} {word}{MARK if finding.bound else ''} {evidence}: {name} ({finding.ball})", STYLES[word]

@@ -6,9 +6,9 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memsweep import report as reports
 from memsweep.errors import MemsweepError, one_of
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.values.side_by_side import SideBySide, side_by_side
 from memsweep.studies.locations import different
 from memsweep.sweep.store.filesystem import Location
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.report.figures.panels import Picture
-    from memsweep.report.values.side_by_side import SideBySide
 
 _WIDTH = 110  # letters of a printed line
 
@@ -34,7 +33,7 @@ def compared(studies: Sequence[tuple[Location, Contents]]) -> SideBySide:
     names = [contents.study.name for _, contents in studies]
     if len({*names}) < len(names):  # of several results folders
         names = [place.uri for place in places]
-    return reports.compare({name: contents for name, (_, contents) in zip(names, studies, strict=True)})
+    return side_by_side({name: contents for name, (_, contents) in zip(names, studies, strict=True)})
 
 
 class Comparison:
@@ -73,7 +72,7 @@ class Comparison:
         Raises:
             MemsweepError: no condition has radii in several studies.
         """
-        from memsweep.report.figures.galleries import comparison_gallery
+        from memsweep.report.figures.charts import comparison_gallery
         from memsweep.report.figures.panels import figure_of
 
         gallery = comparison_gallery(self._found.drawn)
@@ -82,7 +81,9 @@ class Comparison:
         return figure_of(gallery, gallery.panels)
 
     def __repr__(self) -> str:
-        text = reports.comparison_text(self._found, width=_WIDTH, colour=False)
+        from memsweep.report.terminal import comparison_text
+
+        text = comparison_text(self._found, width=_WIDTH, colour=False)
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def _repr_html_(self) -> str:

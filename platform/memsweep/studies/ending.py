@@ -16,7 +16,7 @@ from memsweep.sweep.tracking.moved import is_here
 from memsweep.sweep.tracking.uri import default_uri, is_whole, tracking_uri
 
 if TYPE_CHECKING:
-    from memsweep.report import ReportPaths
+    from memsweep.report.publish import ReportPaths
     from memsweep.sweep.driver.runner import RunSummary
 
 

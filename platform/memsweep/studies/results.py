@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, did_you_mean, one_of
 from memsweep.report.analysis.contents import Contents, analyse
-from memsweep.report.read.settings import typed, with_settings
+from memsweep.report.read.study import typed, with_settings
 from memsweep.report.read.weights import weights
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
@@ -245,7 +245,7 @@ class Results:
 
     def _figures(self) -> dict[str, Any]:
         """Name -> gallery and its panels."""
-        from memsweep.report.figures.galleries import galleries_of
+        from memsweep.report.figures.charts import galleries_of
         from memsweep.report.figures.panels import parts_of
 
         return {
@@ -256,7 +256,7 @@ class Results:
 
     def _of_trial(self, name: str) -> dict[str, Any]:
         """The figure of the one trial that the name means, if it means one."""
-        from memsweep.report.figures.galleries import trial_gallery
+        from memsweep.report.figures.charts import trial_gallery
 
         start, study = name.removeprefix("trial-"), self._contents.study
         found = (

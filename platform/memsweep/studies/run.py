@@ -23,9 +23,9 @@ from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
-    from memsweep.report import ReportPaths
-    from memsweep.report.early import EarlyVerdicts
     from memsweep.report.live.process import LivePage
+    from memsweep.report.publish import ReportPaths
+    from memsweep.report.terminal import EarlyVerdicts
     from memsweep.sweep.driver.progress import Snapshot
     from memsweep.sweep.driver.progress_view import View
     from memsweep.sweep.driver.runner import RunSummary
@@ -101,14 +101,15 @@ class Run:
         os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
     def _run(self) -> Ending:
-        from memsweep import report
         from memsweep.sweep.driver.runner import RunSummary
 
         began = time.monotonic()
         with self._open_page():
             self._plan()
             if self._complete is not None:
-                paths = report.standing(self._store.folder)
+                from memsweep.report.publish import standing
+
+                paths = standing(self._store.folder)
                 self._page.close(paths.page)
                 return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete, "")
             self._open_tracker()
@@ -118,7 +119,9 @@ class Run:
                     return self._conclude_outage(summary, time.monotonic() - began)
                 self._page.update(left="", doing="", note="writing the report")
                 with phase("writing the report", self._stream):
-                    paths = report.build(self._store.location)
+                    from memsweep.report.publish import build
+
+                    paths = build(self._store.location)
                 self._page.close(paths.page)
             except BaseException as error:  # the sweep's own run must not look as if it were still running
                 interrupted = isinstance(error, KeyboardInterrupt)
@@ -266,7 +269,7 @@ class Run:
     def _compute(self) -> RunSummary:
         """Trains and measures the trials."""
         from memsweep.config.schema.canonical import to_dict
-        from memsweep.report.early import EarlyVerdicts
+        from memsweep.report.terminal import EarlyVerdicts
         from memsweep.sweep.driver.progress_view import open_view
         from memsweep.sweep.driver.runner import run
 
@@ -343,11 +346,11 @@ class Run:
 
     def _conclude_outage(self, summary: RunSummary, seconds: float) -> Ending:
         """Ends a run whose storage failed: the report of what can be read goes to this machine."""
-        from memsweep import report
+        from memsweep.report.publish import build
 
         complaint, paths = self._tracker.finish("interrupted", patience=5.0), None
         with contextlib.suppress(StoreError):
-            paths = report.build(self._store.location, apart=True)
+            paths = build(self._store.location, apart=True)
         return self._ending(1, summary, paths, seconds, None, complaint)
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:

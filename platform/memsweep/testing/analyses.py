@@ -117,8 +117,8 @@ class AnalysisSuite:
         results, beside = self.results(), self.part().studies
         folder, text = Path(results.location) / "report", repr(results)
         if beside:
-            from memsweep.report import comparison_text
             from memsweep.report.publish import publish_comparison
+            from memsweep.report.terminal import comparison_text
 
             found = _beside(results.contents)
             folder, text = publish_comparison(found, tmp_path).parent, comparison_text(found, width=200, colour=False)

@@ -55,7 +55,7 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
         for row in own.to_dict("records"):
             needed = math.ceil(-math.log2(math.sqrt(0.01 - 1e-3) * reach_of(condition, row["horizon"], row["seed"])))
             assert row["bits"] == needed
-    text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
+    text = re.sub(r"\s+", " ", paths.text(width=200))
     assert "direct 5 6 7 8 +1.00 [+0.96, +1.04] grows" in text  # Student's interval of five seeds
     assert "exp 5 5 5 5 0.00 [−0.04, +0.04] constant" in text
     assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
@@ -100,7 +100,7 @@ def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
     paths = report.build(tmp_path)
     table = exported(paths, "formats")
     assert len(table) == len(HORIZONS) * (SEEDS - 1) * len(FORMATS)
-    text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
+    text = re.sub(r"\s+", " ", paths.text(width=200))
     assert text.count("0.1 0.4 0.8 [0.8, 2] ✗ 20 ✗") == 1  # at the longest horizon alone
     assert "0.8 [0.8, 2] ✗" in paths.page.read_text()
     assert "inconclusive" not in text
@@ -122,5 +122,5 @@ def test_a_headline_of_many_settings_names_the_fewest_and_the_most_bits_and_who_
     paths = report.build(tmp_path)
     page = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", paths.page.read_text()))
     assert "polynomial needs from 5 under direct to &gt;8 under best (no seed fits under 1 of 8)." in page
-    text = report.table_text(paths, width=200)
+    text = paths.text(width=200)
     assert "growth" not in text  # one horizon has no slope

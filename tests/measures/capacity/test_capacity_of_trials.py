@@ -212,7 +212,7 @@ def test_a_report_has_the_sizes_and_their_slope_with_the_width(tmp_path: Path) -
     for row in table.to_dict("records"):
         assert row["size"] == round(2 * row["width"] ** SLOPE)
         assert row["slope"] == pytest.approx(SLOPE, abs=0.05)
-    text = report.table_text(paths, width=200)
+    text = paths.text(width=200)
     assert "Effective state size" in text
     assert 'id="capacity"' in paths.page.read_text()
     named = verdicts_of(paths.contents)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memsweep import report
-from memsweep.report.early import EarlyVerdicts
+from memsweep.report.terminal import EarlyVerdicts
 from memsweep.sweep.store.results import Store
 from report_study import THEORY, write_study
 

@@ -44,7 +44,7 @@ def test_a_report_by_other_criteria_leaves_the_studys_own_as_it_is(tmp_path: Pat
     other = report.build(tmp_path, criteria=Criteria((0.02, 0.2), -0.3))
     assert {path: path.read_bytes() for path in own.folder.rglob("*") if path.is_file()} == before
     assert other.folder.relative_to(tmp_path).as_posix() == "judged/thresholds=0.02,0.2_slope_limit=-0.3"
-    for text in (other.page.read_text(), " ".join(report.table_text(other).split())):
+    for text in (other.page.read_text(), " ".join(other.text().split())):
         assert "at thresholds of 2 % and 20 % and a slope limit of −0.3" in text
         assert "chosen after the results were seen" in text
 

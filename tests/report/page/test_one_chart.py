@@ -23,7 +23,7 @@ from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import Gallery, figure_of, parts_of
 from memsweep.report.naming.numbers import clean
-from memsweep.report.page.compact import plain
+from memsweep.report.page.data import plain
 from memsweep.report.page.render import render
 from memsweep.report.read.study import load_study
 from memsweep.report.rows.report import tables_of

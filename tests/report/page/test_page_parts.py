@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memsweep import report
-from memsweep.report.page import data, trials
+from memsweep.report.page import data
 from memsweep.report.page.render import HERE, SCRIPTS, about
 from report_study import THEORY, write_study
 
@@ -33,7 +33,7 @@ def test_our_own_script_stays_short() -> None:
 def test_nothing_but_the_scripts_of_the_page_may_run_and_few_trials_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trials, "_BYTES", 10_000)
+    monkeypatch.setattr(data, "_TRIALS", 10_000)
     monkeypatch.setattr(data, "_POINTS", 3_000)
     write_study(tmp_path, THEORY[:3], balls=["recurrent"], name="small", horizons=(50, 100), widths=(2, 3), seeds=2)
     page = report.build(tmp_path).page.read_text()

@@ -63,7 +63,7 @@ def test_a_line_holds_what_the_tables_of_a_condition_say(tmp_path: Path) -> None
     milliseconds = 1000 * 25.0 / 2 / (SEEDS * 2500)
     assert f"{milliseconds:.2g} ms" in page
     assert not [column for column in cells if "time" in column]  # a table is the same in every run
-    text = re.sub(r"\s+", " ", report.table_text(paths, width=200))
+    text = re.sub(r"\s+", " ", paths.text(width=200))
     assert "Cells at a glance" in text
     assert "▲" in text
 

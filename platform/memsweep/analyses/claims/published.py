@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.config.schema.claims import Claim, Claims
-from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.conditions import KERNEL
 from memsweep.stability.verdict.judgement import Verdict
 

@@ -9,8 +9,7 @@ import pandas as pd
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
 from memsweep.analyses.claims.published_tables import published_export, published_tables
 from memsweep.analyses.claims.tables import claim_table, counted
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS
+from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.numbers import MOST_NAMED, joined
 from memsweep.report.rows.claims import contradicted
 from memsweep.report.rows.verdicts import SHORT_KEY

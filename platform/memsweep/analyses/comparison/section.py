@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from memsweep.analyses.comparison.compare import StudyComparison, compare_studies
 from memsweep.analyses.comparison.tables import loss_table, sentences, setting_table, verdict_table
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.rows.verdicts import SIGNS_KEY
 from memsweep.report.values.section import Section
 from memsweep.report.values.side_by_side import Compared

@@ -11,7 +11,7 @@ from memsweep.studies.wording import stopped
 if TYPE_CHECKING:
     import pandas as pd
 
-    from memsweep.report import ReportPaths
+    from memsweep.report.publish import ReportPaths
     from memsweep.studies.ending import Ending
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.measures.bits.kinds import COUNTED, FORMATS, IN_FORMATS, ROUNDINGS
-from memsweep.report.analysis.findings import of_trials
+from memsweep.report.analysis.contents import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping, group
 from memsweep.report.naming.labels import Labels

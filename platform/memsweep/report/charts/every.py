@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS
+from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.analysis.gradient_alignment import MEASURES, AlignmentRow, layer_name, varied
 from memsweep.report.analysis.losses import largest
 from memsweep.report.charts.claims import claim_charts
-from memsweep.report.charts.error import error_charts
-from memsweep.report.charts.memory import memory_charts
-from memsweep.report.charts.radius import other_charts, radius_charts
+from memsweep.report.charts.curves import error_charts, gradient_charts, memory_charts, training_charts, trial_charts
+from memsweep.report.charts.radius import all_slope_charts, other_charts, radius_charts
 from memsweep.report.charts.ranking import ranking_charts, task_charts
 from memsweep.report.charts.rates import rate_charts
 from memsweep.report.charts.search import search_sets
-from memsweep.report.charts.slopes import all_slope_charts
-from memsweep.report.charts.training import gradient_charts, training_charts
-from memsweep.report.charts.trial import trial_charts
 from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ORDERED, Chart, ChartSet, chart, over_seeds, size_words, spread_point

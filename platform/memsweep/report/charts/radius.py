@@ -1,10 +1,10 @@
-"""Charts of the stability radius against horizon and width: medians, seeds, slopes, and the guide that parts them."""
+"""Charts of the radii behind a verdict, and of their slopes."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.findings import Finding
-from memsweep.report.analysis.summary import MOVES
+from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import figure, limit, percent, show, slope_text
-from memsweep.report.values.chart import MOST_BESIDE, VERDICTS, Chart, chart
-from memsweep.stability.verdict.judgement import Verdict
+from memsweep.report.rows.verdicts import MOVES
+from memsweep.report.values.chart import MOST_BESIDE, VERDICTS, Chart, chart, rows_chart
+from memsweep.stability.verdict.judgement import Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLD
 from memsweep.stability.verdict.trend import Slope
 
@@ -267,3 +267,42 @@ def _median(values: np.ndarray) -> float:
     """The median of those that are known."""
     values = values[~np.isnan(values)]
     return float(np.median(values)) if values.size else math.nan
+
+
+_RANGES: Mapping[str, Callable[[Trends], Slope]] = {
+    "limit slope in horizon": lambda trends: trends.horizon.limit,
+    "slope in width": lambda trends: trends.along_width,
+    "slope over all horizons": lambda trends: trends.horizon.over_range,
+}
+
+
+def slope_charts(finding: Finding, title: str = "") -> Iterator[Chart]:
+    """A chart per range: a row for each threshold, and the limit below which a slope is one of instability.
+
+    Args:
+        finding: the verdict.
+        title: what tells it from others, before the range.
+    """
+    below = finding.judgement.criteria.slope_limit
+    for name, of in _RANGES.items():
+        slopes = {percent(t): of(trends) for t, trends in finding.judgement.by_threshold.items()}
+        rows = [_row(threshold, slope, below) for threshold, slope in slopes.items() if slope.available]
+        if rows:
+            words = "; ".join(f"at {row['name']}: {row['text']}" for row in rows)
+            ends = [end for row in rows for end in (row["middle"], row["low"], row["high"]) if math.isfinite(end)]
+            limits = {"x": [min([-0.5, *ends]) - 0.05, max([0.2, *ends]) + 0.05]}
+            more: dict[str, Any] = {"levels": [[below, limit(below)], [0.0, "0"]], "limits": limits}
+            more["words"] = f"{name}; below {limit(below)} the radius keeps shrinking. {words}."
+            yield rows_chart(", ".join(filter(None, [title, name])), "slope", rows, **more)
+
+
+def all_slope_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
+    """Those of all verdicts."""
+    for finding in findings:
+        yield from slope_charts(finding, ", ".join(filter(None, labels.names(finding.condition))))
+
+
+def _row(threshold: str, slope: Slope, below: float) -> dict[str, Any]:
+    tone = "unstable" if slope.high < below else "stable" if slope.low > below else "inconclusive"
+    ends = {"middle": slope.estimate, "low": slope.low, "high": slope.high}
+    return {"name": threshold, "text": slope_text(slope), "tone": tone, **ends}

@@ -1,23 +1,40 @@
-"""Pictures of charts: the one drawer for what the page's script draws from the same value."""
+"""Draws the charts of a report: each as a panel, those of one set as a gallery."""
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.transforms import ScaledTranslation
 
-from memsweep.report.figures.panels import Gallery, Panel
+from memsweep.report.analysis.contents import Contents, Finding
+from memsweep.report.charts.every import chart_sets, trial_set
+from memsweep.report.charts.radius import radius_charts
+from memsweep.report.figures.panels import (
+    FAINT,
+    MUTED,
+    PER_PICTURE,
+    Gallery,
+    LineStyle,
+    Panel,
+    category_styles,
+    log_axis,
+    ordered_styles,
+    ticks_at,
+)
 from memsweep.report.figures.rows import draw_cells, draw_rows
+from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import clean
-from memsweep.report.style import FAINT, MUTED, LineStyle, category_styles, log_axis, ordered_styles, ticks_at
+from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ORDERED, ROLES, TARGET, Chart, ChartSet, names_of
+from memsweep.report.values.section import Section
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
 
 _ROLES = {
     "the winner": LineStyle("#d55e00", "o", "-"),
@@ -289,3 +306,23 @@ def _drawable(points: Iterable[Sequence[Any]], log: str) -> Iterable[Sequence[An
         of_axes = dict(zip("xy", point[:2], strict=True))
         if all(_known(value) and (value > 0 or axis not in log) for axis, value in of_axes.items()):
             yield point
+
+
+RADIUS = "radius"
+"""Name of a comparison's picture."""
+
+
+def comparison_gallery(findings: Sequence[Finding]) -> Gallery:
+    """The radii of conditions that several studies have: a line per study."""
+    labels = Labels([finding.condition for finding in findings])
+    return gallery_of(ChartSet(RADIUS, radius_charts(findings, labels)), PER_PICTURE)
+
+
+def galleries_of(contents: Contents, sections: Sequence[Section]) -> Iterator[Gallery]:
+    """The galleries of a report, some without panels; nothing is drawn yet."""
+    return map(gallery_of, chart_sets(contents, sections))
+
+
+def trial_gallery(study: Study, identity: str) -> Gallery:
+    """The gallery of one trial."""
+    return gallery_of(trial_set(study, identity))

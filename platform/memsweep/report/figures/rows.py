@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.colors import LinearSegmentedColormap
 
+from memsweep.report.figures.panels import FAINT, INK, MUTED, log_axis
 from memsweep.report.naming.numbers import clean
-from memsweep.report.style import FAINT, INK, MUTED, log_axis
 from memsweep.report.values.chart import Chart
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.models.module.config import ModuleConfig
-from memsweep.report.read.settings import fields_of
+from memsweep.report.read.study import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
 ALWAYS = ("task", KERNEL, "model", PARAMETERIZATION)

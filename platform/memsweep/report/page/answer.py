@@ -1,24 +1,120 @@
-"""The answer of a study, in one sentence that carries its own limit, by the kind of question that the study asks."""
+"""The answer of a study in sentences that carry their own limits, by the kind of question that the study asks."""
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.contents import BALLS, Contents, Finding
+from memsweep.report.analysis.learning_rates.curves import rate_of
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.analysis.search.winners import Winner
-from memsweep.report.analysis.summary import NOT_FINISHED
 from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import figure, joined, quoted, show
-from memsweep.report.page.trained import best_rates, ranking_sentence
+from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
 from memsweep.report.rows.search import sentences
+from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, sections_of
 from memsweep.stability.verdict.judgement import Verdict
+
+_MOST_LINES = 6  # conditions that one sentence compares
+
+
+def best_rates(contents: Contents) -> str:
+    """The learning rate of the least loss of every line, and from where on it diverges; at the largest size."""
+    study, parts, lost = contents.rates[-1], [], []
+    for line, rows in study.lines.items():
+        known = [row for row in rows if math.isfinite(row.loss.middle)]
+        if known:
+            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
+        diverged = [rate_of(row) for row in rows if row.diverged]
+        if diverged:
+            lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")
+    if not parts:
+        return ""
+    where = f" on {study.memory}, {study.machine}" if len(contents.rates) > 1 else ""
+    return f"The best learning rate{where} is {joined(parts)}{f'; {joined(lost)}' if lost else ''}."
+
+
+def ranking_sentence(contents: Contents) -> str:
+    """The best of each task and those that are level with it; of a single task, how far the others are behind."""
+    labels, by_memory = contents.labels, dict[str, list[LossRow]]()
+    for row in largest(contents.losses):
+        by_memory.setdefault(labels.memory(row.condition), []).append(row)
+    if len(by_memory) >= MANY_TASKS:
+        return _counts(by_memory, labels)
+    if len(by_memory) > 1:
+        measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
+        parts = [
+            f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
+            for memory, rows in by_memory.items()
+        ]
+        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}."
+    (rows,) = by_memory.values()
+    best, *others = ranked(rows)
+    measure, said, accuracy = *_measured(best), by_accuracy(best)
+    if not others:
+        return f"The {measure} is {said}, the median over {best.seeds} seeds."
+    text = f"By {measure}, {_machines([best], labels)} is best ({said})"
+    beside = level(rows)[1:]
+    behind = [row for row in others if row not in beside][:4]
+    if beside:
+        text += f" and {_machines(beside, labels)} cannot be told from it (their seeds overlap)"
+    if behind:
+        gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
+        text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
+    return f"{text}."
+
+
+def _best(rows: Sequence[LossRow], labels: Labels) -> str:
+    """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
+    best, *others = level(rows)
+    beside = f", whose seeds overlap with those of {_machines(others, labels)}" if others else ""
+    return f"{_machines([best], labels)} ({_measured(best)[1]}){beside}"
+
+
+def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels) -> str:
+    """``lstm is best, or cannot be told from the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
+
+    A task that no model learns has no best one; it is named.
+    """
+    learned = {memory: rows for memory, rows in by_memory.items() if any(row.learned for row in rows)}
+    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows))
+    first, *others = best.most_common(MOST_NAMED // 2) or [("", 0)]
+    none = [memory for memory in by_memory if memory not in learned]
+    unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
+    if not first[1]:
+        return unlearned[0].upper() + unlearned[1:]
+    text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
+    more = [f"`{name}` on {count}" for name, count in others]
+    return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
+
+
+def _measured(row: LossRow) -> tuple[str, str]:
+    """What ranks a row, and its median."""
+    if by_accuracy(row):
+        return row.metric.replace("_", " "), _percent(row.value.middle)
+    return "test loss", figure(row.loss.middle)
+
+
+def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
+    return quoted([labels.machine(row.condition).removeprefix("rule ") for row in rows])
+
+
+def _behind(best: LossRow, row: LossRow, *, accuracy: bool) -> str:
+    if accuracy:
+        return f"({100 * (best.value.middle - row.value.middle):.1f} points)"
+    ratio = row.loss.middle / best.loss.middle if best.loss.middle > 0 else math.nan
+    return f"({figure(ratio, 2)} times the loss)" if math.isfinite(ratio) else "(diverged)"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
 
 _MOST_CELLS = 4  # cells of a search whose settings a sentence names
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS, Finding
+from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.naming.conditions import KERNEL, SIZES
 from memsweep.report.naming.labels import Labels
 from memsweep.report.naming.numbers import number
-from memsweep.report.read.settings import fields_of
+from memsweep.report.read.study import fields_of
 from memsweep.report.rows.verdicts import LETTERS, SIGNS, moving
 
 _ACROSS = 4  # machines that find room side by side

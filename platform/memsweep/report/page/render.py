@@ -13,28 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markupsafe import Markup
 
 from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import BALLS
-from memsweep.report.analysis.summary import NOT_ASKED, judged
+from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.labels import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
-from memsweep.report.page.charts import charts_of, pictured
-from memsweep.report.page.data import page_data
+from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
 from memsweep.report.page.live import Live
-from memsweep.report.page.trials import Trials
 from memsweep.report.read.study import Study, not_measured
-from memsweep.report.rows.cells import cells_mean
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
-from memsweep.report.rows.provenance import facts
-from memsweep.report.rows.report import Tables
+from memsweep.report.rows.report import Tables, cells_mean, facts
 from memsweep.report.rows.search import sentences
-from memsweep.report.rows.verdicts import moving
+from memsweep.report.rows.verdicts import NOT_ASKED, judged, moving
 from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, Rank, Section, placed
 from memsweep.report.values.side_by_side import SideBySide
@@ -211,14 +206,17 @@ def _text(path: Path) -> str:
 
 def templates() -> jinja2.Environment:
     """The templates of all pages."""
-    return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE.parent / "templates"),
+    folder = HERE.parent / "templates"
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
         autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
         finalize=lambda value: gated(value) if type(value) is str else value,  # what is no markup is foreign text
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["style"] = Markup((folder / "style.css").read_text(encoding="utf-8"))
+    return environment
 
 
 def _rules(contents: Contents) -> dict[str, str]:

@@ -1,15 +1,287 @@
-"""All tables of a report."""
+"""All tables of a report: those of conditions and trials as a whole, and those of its parts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.rows import cells, losses, provenance, search, verdicts
-from memsweep.report.values.section import Place, Section, placed, sections_of
-from memsweep.report.values.table import CSV, Table
+from memsweep.outcome import Outcome
+from memsweep.report.analysis.contents import BALLS, Contents, Finding
+from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
+from memsweep.report.naming.numbers import percent, show
+from memsweep.report.read.study import DAMAGED, MissingRow, Study, fields_of
+from memsweep.report.rows import losses, search, verdicts
+from memsweep.report.rows.verdicts import MOVES, short_verdict_cell
+from memsweep.report.values.section import Glance, Place, Section, placed, sections_of
+from memsweep.report.values.table import (
+    CSV,
+    EXPORTED,
+    NOTHING,
+    PAGE,
+    SHOWN,
+    Cell,
+    Column,
+    Table,
+    condition_columns,
+    spread_cell,
+    spread_text,
+)
+from memsweep.stability.verdict.radius import THRESHOLD
+
+_MEANS = (
+    "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
+    f"the zero predictor's loss L₀. Radius, bits: at an error of {percent(THRESHOLD)} of L₀."
+)
+_LEAST = 2
+"""Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
+
+
+@dataclass(frozen=True, eq=False)
+class CellRow:
+    """A condition with what was measured of it.
+
+    Attributes:
+        loss: at its largest size.
+        findings: by ball.
+        glances: numbers of the measures, by key; nan: not measured.
+        kinds: how many kinds of measurements there are beside the loss.
+        seconds: of training, for each step of each seed; nan: not known.
+    """
+
+    loss: LossRow
+    findings: dict[str, Finding]
+    glances: dict[str, Spread]
+    kinds: int
+    seconds: float
+
+    def radius(self, ball: str) -> Spread:
+        """At ``THRESHOLD`` and the largest size, over the seeds that fit; nan without one."""
+        if (finding := self.findings.get(ball)) is None:
+            return Spread.of([])
+        radii = finding.radii[finding.radii["valid"].astype(bool) & (finding.radii["threshold"] == THRESHOLD)]
+        longest = radii[radii["horizon"] == radii["horizon"].max()]
+        return Spread.of(longest.loc[longest["width"] == longest["width"].max(), "radius"])
+
+
+def cells_mean(sections: Sequence[Section]) -> str:
+    """What the numbers of the table are."""
+    words = (glance.words for section in sections for glance in section.glance)
+    return " ".join([_MEANS, *filter(None, words)])
+
+
+def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
+    """A line for each condition; without lines where its other tables say all that there is."""
+    rows = [*_rows(contents, glances)]
+    rows = rows if max((row.kinds for row in rows), default=0) >= _LEAST else []
+    names, labels = contents.grouping.columns, contents.labels
+    balls = [ball for ball in BALLS if any(ball in row.findings for row in rows)]
+    columns: list[Column[CellRow]] = [
+        *condition_columns(names, labels, lambda row: row.loss.condition),
+        Column("width", lambda row: row.loss.width, varies=True),
+        Column("horizon", lambda row: row.loss.horizon, varies=True),
+        Column("error", _error, cell=_error_cell, ends=True, unit="of L₀"),
+        Column("accuracy", _accuracy, cell=_accuracy_cell, ends=True, optional=True),
+        *(column for ball in balls for column in _of_ball(ball)),
+        *([Column("rule_version", _rule_version, views=EXPORTED)] if balls else []),
+        *map(_of_glance, glances),
+        # of one run on one machine: no number of the study, so no CSV file has it
+        Column("time a step", lambda row: row.seconds, _milliseconds, views=frozenset({PAGE}), optional=True),
+    ]
+    return Table("cells", "Cells at a glance", rows, columns)
+
+
+def _rows(contents: Contents, glances: Sequence[Glance]) -> Iterator[CellRow]:
+    findings = {(finding.key, finding.ball): finding for finding in contents.verdicts}
+    for row in largest(contents.trained):
+        key = tuple(row.condition.values())
+        own = {ball: finding for (of, ball), finding in findings.items() if of == key}
+        yield CellRow(
+            loss=row,
+            findings=own,
+            glances={glance.key: glance.value(row) for glance in glances},
+            kinds=bool(own) + len({glance.kind or glance.key for glance in glances if _is_measured(glance, row)}),
+            seconds=_seconds(contents, row),
+        )
+
+
+def _seconds(contents: Contents, row: LossRow) -> float:
+    """Seconds of training a step and seed, by the records; each trial of a pack has its share of the pack's time."""
+    records = [contents.measured.records[identity] for identity in row.identities]
+    times = [
+        (record["provenance"].get("phases") or {}).get("training", math.nan) / record["provenance"].get("members", 1)
+        for record in records
+    ]
+    steps = float(row.column("steps").sum())
+    return sum(times) / steps if steps else math.nan
+
+
+def _of_ball(ball: str) -> Iterator[Column[CellRow]]:
+    yield Column(
+        f"verdict when {MOVES[ball]}",
+        lambda row: str(row.findings[ball].judgement.verdict) if ball in row.findings else None,
+        cell=lambda row: short_verdict_cell(row.findings[ball]) if ball in row.findings else Cell(NOTHING),
+        key=f"verdict_{ball}",
+    )
+    yield Column(
+        f"radius when {MOVES[ball]}", lambda row: row.radius(ball), _or_nothing, key=f"radius_{ball}", ends=True
+    )
+
+
+def _rule_version(row: CellRow) -> int | None:
+    return max((finding.judgement.rule_version for finding in row.findings.values()), default=None)
+
+
+def _is_measured(glance: Glance, row: LossRow) -> bool:
+    return not math.isnan(glance.value(row).middle) if glance.is_measured is None else glance.is_measured(row)
+
+
+def _of_glance(glance: Glance) -> Column[CellRow]:
+    write = glance.cell
+    return Column(
+        glance.name,
+        lambda row: row.glances[glance.key],
+        cell=lambda row: spread_cell(row.glances[glance.key]) if write is None else write(row.loss),
+        key=glance.key,
+        ends=True,
+        optional=glance.optional,
+        unit=glance.unit,
+    )
+
+
+def _error(row: CellRow) -> Spread:
+    zero, loss = row.loss.zero_loss, row.loss.loss
+    return Spread(loss.middle / zero, loss.low / zero, loss.high / zero) if zero > 0 else Spread.of([])
+
+
+def _error_cell(row: CellRow) -> Cell:
+    return spread_cell(_error(row), percent)
+
+
+def _accuracy(row: CellRow) -> Spread:
+    return row.loss.value if by_accuracy(row.loss) else Spread.of([])
+
+
+def _accuracy_cell(row: CellRow) -> Cell:
+    return Cell(_or_nothing(_accuracy(row)))
+
+
+def _or_nothing(spread: Spread) -> str:
+    return NOTHING if math.isnan(spread.middle) else spread_text(spread, 2)
+
+
+def _milliseconds(seconds: float) -> str:
+    return NOTHING if math.isnan(seconds) else f"{1000 * seconds:.2g} ms"
+
+
+_ROUNDED = "to 1e-6 relative, except for replicas whose training amplifies roundings"
+
+
+def facts(study: Study) -> dict[str, str]:
+    """Name -> value of the facts about all trials; values that differ between trials are all listed."""
+    sources = [record["provenance"] for record in study.records.values()]
+    found = {"study": study.name, "protocol": study.protocol}
+    for name in ("code_revision", "code_fingerprint", "host", "device"):
+        found[name.replace("_", " ")] = _joined(source.get(name) for source in sources)
+    found["versions"] = _joined(f"{name} {one}" for s in sources for name, one in (s.get("versions") or {}).items())
+    found["equality"] = equality(study.records)
+    finished = sorted(str(source["finished"]) for source in sources if source.get("finished"))
+    found["finished"] = " to ".join(dict.fromkeys([*finished[:1], *finished[-1:]]))
+    packs = {
+        source.get("pack"): float(source.get("seconds") or 0.0) for source in sources
+    }  # all members carry its time
+    found["computing time"] = f"{sum(packs.values()):.0f} s over {len(sources)} trials" if finished else ""
+    return {name: value for name, value in found.items() if value}
+
+
+def _joined(values: Iterable[Any]) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in values if value))
+
+
+def equality(records: Mapping[str, Mapping[str, Any]]) -> str:
+    """How equal these results are to those of the same trials when they are recomputed, here or elsewhere.
+
+    One class of processor and one set of versions give equal bits. Other classes round otherwise, to 1e-6 at most,
+    except where training is chaotic: there a replica's first rounding grows until it is another fit.
+    """
+    classes = _classes(record["provenance"] for record in records.values())
+    if not classes:
+        return ""
+    if len(classes) == 1:
+        (name,) = classes
+        return f"bit for bit: all {len(records)} results come from one class of processor and versions ({name})"
+    listed = "; ".join(f"{name}: {number}" for name, number in classes.most_common())
+    return f"{_ROUNDED}; the results come from {len(classes)} classes of processor and versions ({listed})"
+
+
+def _classes(sources: Iterable[Mapping[str, Any]]) -> Counter[str]:
+    """How many results come from each class of processor, versions and kernels."""
+    named = [(_class(source), str(source.get("kernel_build") or "")) for source in sources]
+    builds: dict[str, set[str]] = defaultdict(set)
+    for name, build in named:
+        builds[name] |= {build} - {""}
+    # a trial that no kernel computed is of the class of the trials beside it
+    return Counter(f"{name}, kernels {build}" if build and len(builds[name]) > 1 else name for name, build in named)
+
+
+def _class(source: Mapping[str, Any]) -> str:
+    """The processor and versions that decide a result's last bits."""
+    processor, versions = source["processor"], source["versions"]
+    names = [str(processor.get("model")), f"torch's {processor.get('torch')}", str(processor.get("instructions"))]
+    return ", ".join(
+        [*names, *(f"{name} {versions[name]}" for name in ("torch", "numpy", "scipy") if name in versions)]
+    )
+
+
+def unusual_table(study: Study) -> Table[tuple[str, str]]:
+    """The stored trials with seeds that diverged or stopped early, and how many of them did."""
+    replicas, settings = study.tables["replicas"], _settings(study)
+    rows = []
+    for identity, outcomes in replicas.groupby("identity", sort=False)["outcome"]:
+        others = outcomes[outcomes != Outcome.DONE].value_counts()
+        seeds = ", ".join(f"{count} of {len(outcomes)} seeds {_words(name)}" for name, count in others.items())
+        rows += [(str(identity), seeds)] if seeds else []
+    columns: list[Column[tuple[str, str]]] = [
+        Column("trial", lambda row: row[0], views=SHOWN, style="id"),
+        Column("seeds", lambda row: row[1], views=SHOWN, style=""),
+        Column("settings", lambda row: settings[row[0]], views=SHOWN, style=""),
+    ]
+    return Table("unusual", "Trials that ended unusually", rows, columns)
+
+
+def missing_table(study: Study) -> Table[MissingRow]:
+    """The planned trials without a result, and the fields in which they differ from the other trials."""
+    settings = _settings(study)
+    columns: list[Column[MissingRow]] = [
+        Column("trial", lambda row: row.identity, views=SHOWN, style="id"),
+        Column("outcome", lambda row: row.outcome, cell=lambda row: Cell(_words(row.outcome), "bad"), views=SHOWN),
+        Column("settings", lambda row: settings[row.identity] or "the only such trial", views=SHOWN, style=""),
+        Column("meaning and next step", lambda row: row.reason, cell=_reason, views=SHOWN, style="reasons"),
+    ]
+    return Table("missing", "Trials without a result", study.missing, columns)
+
+
+def _reason(row: MissingRow) -> Cell:
+    heading = "fault" if row.outcome == DAMAGED else "traceback"
+    return Cell(row.reason, detail=(heading, row.traceback) if row.traceback else None)
+
+
+def _words(name: object) -> str:
+    return str(name).replace("_", " ")
+
+
+def _settings(study: Study) -> dict[str, str]:
+    """identity -> the fields in which the planned trials differ: ``task.horizon 400, model.width 8``."""
+    configs = {identity: fields_of(record["config"]) for identity, record in study.records.items()}
+    configs |= {row.identity: fields_of(row.config) for row in study.missing}
+    names = dict.fromkeys(name for config in configs.values() for name in config)
+    varied = [name for name in names if len({str(config.get(name)) for config in configs.values()}) > 1]
+    return {
+        identity: ", ".join(f"{name} {show(config[name])}" for name in varied if name in config)
+        for identity, config in configs.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -54,7 +326,7 @@ def tables_of(contents: Contents) -> Tables:
     loss_table = losses.loss_table(contents.losses, names, labels)
     alignment = losses.alignment_table(contents.alignment, names, labels)
     sections = sections_of(contents)
-    cell_table = cells.cell_table(contents, [glance for section in sections for glance in section.glance])
+    cells = cell_table(contents, [glance for section in sections for glance in section.glance])
     searched = contents.searched
     winners = search.winner_table(searched) if searched is not None else None
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
@@ -63,7 +335,7 @@ def tables_of(contents: Contents) -> Tables:
         across,
         slopes,
         *_of(sections, Place.MEASURED),
-        cell_table,
+        cells,
         *_of(sections, Place.COMPARED),
         loss_table,
         *_of(sections, Place.TRAINED),
@@ -79,10 +351,10 @@ def tables_of(contents: Contents) -> Tables:
         across=across,
         alignment=alignment,
         sections=tuple(sections),
-        cells=cell_table,
+        cells=cells,
         winners=winners,
-        missing=provenance.missing_table(contents.study),
-        unusual=provenance.unusual_table(contents.measured),
+        missing=missing_table(contents.study),
+        unusual=unusual_table(contents.measured),
         exported=(
             verdict_table,
             *(table for table in optional if table.rows),

@@ -1,4 +1,4 @@
-"""Verdicts and their slopes as tables."""
+"""Verdicts and their slopes as tables, and the words that every view of them shares."""
 
 from __future__ import annotations
 
@@ -9,14 +9,39 @@ from dataclasses import dataclass
 import pandas as pd
 
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK
-from memsweep.report.analysis.findings import BALLS, Finding
-from memsweep.report.analysis.summary import MOVES
+from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import number, percent, slope_text
+from memsweep.report.naming.numbers import joined, limit, number, percent, slope_text
 from memsweep.report.read.study import Study
 from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
-from memsweep.stability.verdict.judgement import Trends
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Trends
 from memsweep.stability.verdict.trend import Trend
+
+MOVES = {
+    "recurrent": "the recurrent weights move",
+    "weights": "all weights but the biases move",
+    "all": "all weights move",
+}
+NOT_FINISHED = "No verdict yet: no trial of this study has finished."
+NOT_ASKED = "No verdict: this study asks no question of stability."
+CHOSEN_LATER = "chosen after the results were seen, so that the error rates of the rule do not hold for these verdicts"
+
+
+def judged(criteria: Criteria) -> str:
+    """The sentence that goes with verdicts of another rule than the usual one; empty for the usual one."""
+    if criteria == DEFAULT:
+        return ""
+    return (
+        f"Judged again from the stored results, at thresholds of {_listed(criteria.thresholds)} and a slope "
+        f"limit of {limit(criteria.slope_limit)} (the rule: "
+        f"{_listed(DEFAULT.thresholds)} and {limit(DEFAULT.slope_limit)}): {CHOSEN_LATER}. Worst pushes were "
+        f"searched most thoroughly near {_listed((min(DEFAULT.thresholds), max(DEFAULT.thresholds)))}."
+    )
+
+
+def _listed(thresholds: Sequence[float]) -> str:
+    return joined([percent(threshold) for threshold in thresholds])
+
 
 MANY = 12
 """Verdicts of one ball that can be read as a plain list."""

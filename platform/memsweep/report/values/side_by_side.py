@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from memsweep import registry
 from memsweep.errors import MemsweepError
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.contents import Contents, Finding, judge
 from memsweep.report.values.analysis import loaded
 from memsweep.report.values.section import Section
 from memsweep.report.values.table import Table
+from memsweep.stability.verdict.judgement import DEFAULT, Criteria
+from memsweep.sweep.store.filesystem import Location
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,22 @@ def side_by_side(contents: Mapping[str, Contents]) -> SideBySide:
     registry.find_in(registry.ANALYSES)
     parts = (registry.get(registry.ANALYSIS, name) for name in registry.names(registry.ANALYSIS))
     return SideBySide(letters, [loaded(part.studies)(contents, letters) for part in parts if part.studies])
+
+
+def compare(studies: Mapping[str, Location | Path | str | Contents], criteria: Criteria = DEFAULT) -> SideBySide:
+    """Compare stored studies, by all analyses that compare studies; trains and writes nothing.
+
+    Args:
+        studies: name -> the study's folder, or the study as ``judge`` gave it; the first is the reference.
+        criteria: of all verdicts, as of ``judge``; they do not change what was judged before.
+
+    Raises:
+        MemsweepError: there are fewer than two studies, or they were judged by different criteria.
+        StoreError: as of ``judge``.
+    """
+    return side_by_side(
+        {name: each if isinstance(each, Contents) else judge(each, criteria) for name, each in studies.items()}
+    )
 
 
 def _letters(count: int) -> list[str]:
