@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pyarrow as pa
@@ -28,9 +29,11 @@ from memsweep.report.read.study import Study, load_study, typed, with_settings
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
-from memsweep.report.values.side_by_side import SideBySide
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
+
+if TYPE_CHECKING:
+    from memsweep.report.values.side_by_side import SideBySide
 
 JUDGED = "judged"
 """The folder of reports by other criteria."""

@@ -9,7 +9,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.cells import cell_len
@@ -27,7 +27,6 @@ from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
-from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import (
     BOUND,
     LETTERS,
@@ -40,10 +39,12 @@ from memsweep.report.rows.verdicts import (
     reasons,
 )
 from memsweep.report.values.section import Place, Section, placed
-from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import TERMINAL, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.sweep.store.results import Store
+
+if TYPE_CHECKING:
+    from memsweep.report.values.side_by_side import SideBySide
 
 _Part = Grid | Text | str
 _WIDEST, _PLAIN = 120, 110
@@ -94,8 +95,8 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if sentence := judged(contents.criteria):
         yield from (sentence, "")
-    if contents.searched is not None and tables.winners is not None:
-        yield from sentences(contents.searched)
+    if tables.winners is not None:
+        yield from tables.searched
         if tables.across.rows and len(tables.winners.rows) > _MOST_WINNERS:
             yield f"The settings of {len(tables.winners.rows)} winners are in winners.csv of the report."
         elif tables.winners.rows:

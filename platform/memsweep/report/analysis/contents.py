@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,6 @@ from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
-from memsweep.report.analysis.search.searched import Searched, read_searched, scan_of, winners_part
 from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping, planned_replicas
 from memsweep.report.naming.labels import Labels
 from memsweep.report.read.study import Study, fields_of, load_study, trial_table
@@ -29,6 +28,9 @@ from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Judgement, V
 from memsweep.stability.verdict.radius import stability_radii
 from memsweep.stability.verdict.trend import Slope
 from memsweep.sweep.store.filesystem import Location
+
+if TYPE_CHECKING:
+    from memsweep.report.analysis.search.searched import Searched
 
 BALLS = ("recurrent", "weights", "all")
 _SIZE = ("width", "horizon", "seed")
@@ -266,8 +268,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         planned: conditions are told apart, and named, by the whole plan, not by what has finished of it; of a search,
             whose trials are not planned, by what has finished.
     """
-    searched = read_searched(study, study.search) if study.search is not None else None
-    measured = winners_part(study, searched) if searched is not None else study
+    searched, measured, scan = _of_search(study)
     ignored = searched.ignored if searched is not None else ()
     planned = planned and searched is None
     known = {name: {"config": config} for name, config in study.rows.items()} if planned else measured.records
@@ -277,7 +278,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
     rates = rate_studies(trained, labels)
-    scan = _scan(study, searched) if searched is not None else []
     grid = searched is not None and searched.history.algorithm == GRID
     return Contents(
         study=study,
@@ -324,12 +324,21 @@ def _measured(study: Study, grouping: Grouping) -> set[Key]:
     return found
 
 
-def _scan(study: Study, searched: Searched) -> list[LossRow]:
-    """All suggestions of a search over the learning rate alone, on the seeds of the search."""
+def _of_search(study: Study) -> tuple[Searched | None, Study, Sequence[LossRow]]:
+    """The search, the part of the study that its winners are, and all suggestions of one over the learning rate alone.
+
+    The losses of suggestions are those on the seeds of the search. A study that searches nothing is measured whole.
+    """
+    if study.search is None:
+        return None, study, ()
+    from memsweep.report.analysis.search.searched import read_searched, scan_of, winners_part
+
+    searched = read_searched(study, study.search)
     scan = scan_of(study, searched)
-    if scan is None:
-        return []
-    return loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH))
+    losses = (
+        loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH)) if scan is not None else ()
+    )
+    return searched, winners_part(study, searched), losses
 
 
 def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.cells import is_number
+from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
 
 ALL = "all"

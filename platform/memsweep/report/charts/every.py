@@ -13,7 +13,6 @@ from memsweep.report.charts.curves import error_charts, gradient_charts, memory_
 from memsweep.report.charts.radius import all_slope_charts, other_charts, radius_charts
 from memsweep.report.charts.ranking import ranking_charts, task_charts
 from memsweep.report.charts.rates import rate_charts
-from memsweep.report.charts.search import search_sets
 from memsweep.report.naming.labels import field_name, masked
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ORDERED, Chart, ChartSet, chart, over_seeds, size_words, spread_point
@@ -43,6 +42,8 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
     yield ChartSet("alignment", _alignment(contents))
     yield ChartSet("claims", claim_charts(contents.compared), columns=1, chosen=True)
     if contents.searched is not None:
+        from memsweep.report.charts.search import search_sets
+
         yield from search_sets(contents.study, contents.searched)
 
 

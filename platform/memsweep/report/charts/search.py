@@ -11,7 +11,8 @@ import pandas as pd
 from memsweep.config.schema.search import NONE, PBT
 from memsweep.report.analysis.search.searched import Searched, on_front
 from memsweep.report.analysis.search.winners import Winner, last_row
-from memsweep.report.naming.cells import is_number, last, settings_text
+from memsweep.report.naming.cells import last, settings_text
+from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import MOST_BESIDE, ORDERED, ROLES, Chart, ChartSet, chart, over_seeds, wide
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState

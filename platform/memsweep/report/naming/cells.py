@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.config.schema.canonical import flatten
-from memsweep.report.naming.numbers import show
+from memsweep.report.naming.numbers import is_number, show
 
 ALONE = "the study"
 """Name of the only cell of a study without a grid."""
@@ -88,11 +88,6 @@ def _told_apart(configs: Sequence[Mapping[str, Any]], axes: Sequence[str]) -> in
 def last(path: str) -> str:
     """``learning_rate`` of ``training.learning_rate``, as words."""
     return path.rpartition(".")[2].replace("_", " ")
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value has a place on a numeric axis."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def settings_text(values: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from memsweep.redaction import without_secrets
@@ -24,6 +24,11 @@ def number(value: float, digits: int = 2) -> str:
     if float(text) == 0:
         text = text[1:]  # neither +0.00 nor -0.00: rounding has left no sign to tell
     return text.replace("-", "−")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value has a place on a numeric axis."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def limit(value: float) -> str:
@@ -117,3 +122,8 @@ def quoted(names: Sequence[str]) -> str:
 def clean(text: str) -> str:
     """Text without secrets and without characters that no XML file may hold and that a terminal would obey."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in without_secrets(text))
+
+
+def as_sentences(clauses: Iterable[str]) -> str:
+    """Each clause with a capital and a full stop."""
+    return " ".join(f"{clause[:1].upper()}{clause[1:]}." for clause in clauses)

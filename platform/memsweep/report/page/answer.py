@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
-from memsweep.report.analysis.search.winners import Winner
-from memsweep.report.naming.cells import is_number, last, settings_text
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
 from memsweep.report.naming.labels import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted, show
-from memsweep.report.rows.search import sentences
+from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, sections_of
 from memsweep.stability.verdict.judgement import Verdict
@@ -116,8 +113,6 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-_MOST_CELLS = 4  # cells of a search whose settings a sentence names
-_TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 STABLE_MEANS = (
     "how far the trained weights may move before the error passes a limit (the radius) does not keep shrinking as the "
@@ -155,8 +150,9 @@ class StudyAnswer:
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it."""
     claims, decide = tuple(_said(contents, Rank.TESTED)), _decide(contents)
-    if not _tunes_many(contents) and (found := _search(contents)):
-        return StudyAnswer(Kind.SEARCH, found, (*_gaps(contents), *claims), decide)
+    found, gaps = _of_search(contents)
+    if found:
+        return StudyAnswer(Kind.SEARCH, found, (*gaps, *claims), decide)
     if contents.verdicts:
         stable = _stability(contents.verdicts, contents.labels)
         if claims:
@@ -170,7 +166,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if contents.losses:
         said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
         first, *more = said
-        return StudyAnswer(Kind.LOSSES, first, (*more, *_gaps(contents), *claims))
+        return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims))
     return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
 
@@ -182,6 +178,21 @@ def first_ball(findings: Iterable[Finding]) -> str:
 def _said(contents: Contents, rank: Rank) -> list[str]:
     """The sentences that measures and analyses have for this place of the answer."""
     return [sentence for section in sections_of(contents) if section.rank is rank for sentence in section.answer]
+
+
+def _of_search(contents: Contents) -> tuple[str, Sequence[str]]:
+    """The answer of a search, and how optimistic it was, or may be; both empty without a search.
+
+    Where it tunes many models, each at one size, what they reach is the answer, and not their settings.
+    """
+    searched = contents.searched
+    if searched is None:
+        return "", ()
+    from memsweep.report.rows import search
+
+    losses = not contents.verdicts and contents.losses
+    found = "" if losses and search.tunes_many(searched) else search.answer(searched)
+    return found, search.sentences(searched)[3:]
 
 
 def _decide(contents: Contents) -> str:
@@ -212,7 +223,7 @@ def _stability(findings: Sequence[Finding], labels: Labels) -> str:
         if doubt:
             clause += f" (undecided under {quoted(sorted(doubt, key=[*own].index))} once more weights move)"
         clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
-    return _sentences(f"{joined(_short(names))} {clause}" for clause, names in clauses.items())
+    return as_sentences(f"{joined(_short(names))} {clause}" for clause, names in clauses.items())
 
 
 def _is(finding: Finding, labels: Labels, memory: str, ball: str) -> bool:
@@ -256,94 +267,3 @@ def _noun(findings: Sequence[Finding], labels: Labels) -> str:
     """What the names of the machines are; empty where they are of several kinds."""
     same = all(labels.machine(f.condition) == str(f.condition.get(PARAMETERIZATION)) for f in findings)
     return "parameterization" if same else ""
-
-
-def _sentences(clauses: Iterable[str]) -> str:
-    return " ".join(f"{clause[:1].upper()}{clause[1:]}." for clause in clauses)
-
-
-# --- search
-
-
-def _tunes_many(contents: Contents) -> bool:
-    """Whether a search tunes many models, each at one size, so that what they reach is the answer."""
-    searched = contents.searched
-    if searched is None or contents.verdicts or not contents.losses:
-        return False
-    shades = [searched.cells.shade(winner.cell) for winner in searched.winners if winner.rank == 1]
-    return len(shades) > _MOST_CELLS and not all(map(is_number, shades))
-
-
-def _search(contents: Contents) -> str:
-    """What was asked of the searched fields: their best values, and whether they move with the size.
-
-    Empty without a search or without a winner.
-    """
-    searched = contents.searched
-    if searched is None:
-        return ""
-    first = [winner for winner in searched.winners if winner.rank == 1]
-    if not first:
-        return ""
-    numeric = [
-        field
-        for field in searched.history.space
-        if all(is_number(winner.member.suggestion.values.get(field)) for winner in first)
-    ]
-    sizes = {searched.cells.shade(winner.cell) for winner in first}
-    if numeric and len(sizes) > 1 and all(map(is_number, sizes)):
-        return _sentences(_moves(contents, first, field) for field in numeric[:2])
-    if len(first) == 1:
-        (winner,) = first
-        settings = settings_text(winner.member.suggestion.values)
-        values = [f"{last(one.objective)} {figure(_known(one.values))}" for one in winner.worth]
-        count = len(searched.history.suggestions)
-        seeds = winner.worth[0].seeds
-        return f"The best of {count} suggestions is {settings}, with {joined(values)}" + (
-            f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
-        )
-    named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
-    more = f" and {len(named) - _MOST_CELLS} more cells" if len(named) > _MOST_CELLS else ""
-    return f"The best settings are {joined(named[:_MOST_CELLS])}{more}."
-
-
-def _known(values: object) -> float:
-    confirmed = float(getattr(values, "confirmed", math.nan))
-    return float(getattr(values, "search", math.nan)) if math.isnan(confirmed) else confirmed
-
-
-def _moves(contents: Contents, first: Sequence[Winner], field: str) -> str:
-    """``from width 4 to 16 the best learning rate falls 19-fold under direct (0.024 to 0.0013)``."""
-    searched = contents.searched
-    assert searched is not None
-    cells = searched.cells
-    lines: dict[str, list[Winner]] = {}
-    for winner in sorted(first, key=lambda winner: float(cells.shade(winner.cell))):
-        lines.setdefault(cells.picture(winner.cell), []).append(winner)
-    moving, staying = [], []
-    for line, winners in lines.items():
-        values = [float(winner.member.suggestion.values[field]) for winner in winners]
-        ratio = values[-1] / values[0] if values[0] > 0 else math.nan
-        (low, high), (last_low, last_high) = (searched.basin(winners[place], field) for place in (0, -1))
-        apart = last_high < low or high < last_low
-        if not apart or not (ratio <= 1 / _TRANSFERS or ratio >= _TRANSFERS):
-            staying.append(line)
-            continue
-        verb, times = ("falls", 1 / ratio) if ratio < 1 else ("rises", ratio)
-        under = f" under `{line}`" if len(lines) > 1 else ""
-        moving.append(f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})")
-    parts = [joined(moving)] if moving else []
-    if staying:
-        under = f" under {quoted(staying)}" if len(lines) > 1 else ""
-        parts.append(
-            f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values are as good"
-        )
-    between = sorted({float(cells.shade(winner.cell)) for winner in first})
-    size = last(cells.hue)
-    text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "
-    return text + ", and ".join(parts)
-
-
-def _gaps(contents: Contents) -> tuple[str, ...]:
-    """How optimistic the search was; that it may be, where no winner was retrained."""
-    return tuple(sentences(contents.searched)[3:]) if contents.searched is not None else ()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
@@ -24,15 +24,12 @@ from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
-from memsweep.report.page.live import Live
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
-from memsweep.report.rows.search import sentences
 from memsweep.report.rows.verdicts import NOT_ASKED, judged, moving
 from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, Rank, Section, placed
-from memsweep.report.values.side_by_side import SideBySide
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -44,6 +41,10 @@ from memsweep.stability.verdict.judgement import (
 )
 from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.trend import LONG_RANGE
+
+if TYPE_CHECKING:
+    from memsweep.report.page.live import Live
+    from memsweep.report.values.side_by_side import SideBySide
 
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
@@ -83,7 +84,7 @@ def render(
         tables=tables,
         answer=answer,
         kind=str(answer.kind),
-        meaning=_meaning(answer.kind, contents, tables.sections, asked=any(grid.ball for grid in shown)),
+        meaning=_meaning(answer.kind, tables, asked=any(grid.ball for grid in shown)),
         live=live,
         grids=shown,
         picture=_static(answer.kind, contents, pictures),
@@ -116,7 +117,6 @@ def render(
         rates=bool(contents.rates),
         scanned=bool(contents.scanned),
         searched=searched,
-        sentences=sentences(searched) if searched is not None else [],
         rule=_rule(contents.criteria),
         judged=judged(contents.criteria),
         formats=joined([form.upper() for form in formats]),
@@ -149,15 +149,15 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(kind: Kind | str, contents: Contents, sections: Sequence[Section], *, asked: bool) -> tuple[str, str]:
+def _meaning(kind: Kind | str, tables: Tables, *, asked: bool) -> tuple[str, str]:
     """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
-    if kind is Kind.SEARCH and contents.searched is not None:
-        return "What was searched:", sentences(contents.searched)[0].removeprefix("Searched ")
+    if kind is Kind.SEARCH:
+        return "What was searched:", tables.searched[0].removeprefix("Searched ")
     if kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
     if not isinstance(kind, Kind):
-        return next(section.meaning for section in sections if section.anchor == kind)
-    said = [section.meaning for section in sections if section.meaning[0]]
+        return next(section.meaning for section in tables.sections if section.anchor == kind)
+    said = [section.meaning for section in tables.sections if section.meaning[0]]
     if kind is Kind.CLAIMS and said:
         return said[0]
     if asked:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,15 +21,16 @@ from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
-from memsweep.search.history import SearchHistory
-from memsweep.search.history import read as read_search
-from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.planning.plan_file import StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
 from memsweep.sweep.store.versions import OtherSchemaError
+
+if TYPE_CHECKING:
+    from memsweep.search.history import SearchHistory
 
 _SEEDS = ("training.first_seed", "training.seeds")
 
@@ -309,7 +310,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         left_out=len(stored) - len(chosen),
         claims=plan.claims,
         protocol=plan.protocol,
-        search=read_search(place, plan),
+        search=_search(place, plan) if plan.search is not None else None,
         command=str(plan.provenance.get("command") or ""),
         source=str(plan.provenance.get("source") or ""),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
@@ -317,6 +318,12 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         absent=known.absent(whole),
         runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
     )
+
+
+def _search(place: Location, plan: StoredPlan) -> SearchHistory | None:
+    from memsweep.search.history import read
+
+    return read(place, plan)
 
 
 def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | str:

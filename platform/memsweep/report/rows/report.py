@@ -13,7 +13,7 @@ from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
 from memsweep.report.naming.numbers import percent, show
 from memsweep.report.read.study import DAMAGED, MissingRow, Study, fields_of
-from memsweep.report.rows import losses, search, verdicts
+from memsweep.report.rows import losses, verdicts
 from memsweep.report.rows.verdicts import MOVES, short_verdict_cell
 from memsweep.report.values.section import Glance, Place, Section, placed, sections_of
 from memsweep.report.values.table import (
@@ -290,7 +290,8 @@ class Tables:
 
     Attributes:
         overviews: one per ball.
-        winners: None for a study that searches nothing.
+        searched: the search as sentences; none of a study that searches nothing.
+        winners: of a search.
         ranking: the losses at the largest sizes, the best first.
         across: the same with a row for each model and a column for each task; without rows where there are few.
         sections: of the measures that were asked for, and of the analyses that have something to say.
@@ -307,6 +308,7 @@ class Tables:
     alignment: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
+    searched: Sequence[str]
     winners: Table[Any] | None
     missing: Table[Any]
     unusual: Table[Any]
@@ -327,8 +329,7 @@ def tables_of(contents: Contents) -> Tables:
     alignment = losses.alignment_table(contents.alignment, names, labels)
     sections = sections_of(contents)
     cells = cell_table(contents, [glance for section in sections for glance in section.glance])
-    searched = contents.searched
-    winners = search.winner_table(searched) if searched is not None else None
+    searched, of_search = _of_search(contents)
     several = max((sum(f.ball == ball for f in judged) for ball in {f.ball for f in judged}), default=0)
     across = losses.across_table(contents.losses, labels)
     optional: tuple[Table[Any], ...] = (
@@ -352,16 +353,27 @@ def tables_of(contents: Contents) -> Tables:
         alignment=alignment,
         sections=tuple(sections),
         cells=cells,
-        winners=winners,
+        searched=searched,
+        winners=of_search[-1] if of_search else None,
         missing=missing_table(contents.study),
         unusual=unusual_table(contents.measured),
         exported=(
             verdict_table,
             *(table for table in optional if table.rows),
-            *((search.suggestion_table(searched), winners) if searched is not None and winners is not None else ()),
+            *of_search,
             *_of(sections, Place.FIRST),
         ),
     )
+
+
+def _of_search(contents: Contents) -> tuple[Sequence[str], Sequence[Table[Any]]]:
+    """The sentences and the tables of a search, that of the winners last; none of a study that searches nothing."""
+    searched = contents.searched
+    if searched is None:
+        return (), ()
+    from memsweep.report.rows import search
+
+    return search.sentences(searched), (search.suggestion_table(searched), search.winner_table(searched))
 
 
 def _of(sections: Sequence[Section], place: Place) -> list[Table[Any]]:
