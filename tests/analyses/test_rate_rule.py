@@ -17,9 +17,9 @@ from memsweep.analyses.rates.section import tried
 from memsweep.config.schema.search import LOG_UNIFORM, Domain
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.learning_rates.curves import RATE
-from memsweep.report.by_trial import verdicts_of
 from memsweep.report.naming.numbers import with_interval
 from memsweep.report.page.answer import answer_of
+from memsweep.report.publish import verdicts_of
 from memsweep.report.read.study import load_study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState

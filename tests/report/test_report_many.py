@@ -12,8 +12,7 @@ import pytest
 from memsweep import registry, report
 from memsweep.report.analysis.bounds import EXPLANATIONS
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
-from memsweep.report.naming.conditions import Grouping, find_grouping
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Grouping, Labels, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import reasons, short_verdict_cell, verdict_table

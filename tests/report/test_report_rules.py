@@ -25,8 +25,7 @@ from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import read_searched, scan_of
 from memsweep.report.charts.every import chart_sets
 from memsweep.report.figures.charts import gallery_of
-from memsweep.report.naming.conditions import find_grouping
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import alignment_table
 from memsweep.report.values.chart import Chart, ChartSet, names_of

@@ -15,8 +15,7 @@ from memsweep import report
 from memsweep.config.schema.canonical import to_dict
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.charts.curves import gradient_charts, training_charts
-from memsweep.report.naming.conditions import find_grouping
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import loss_table
 from memsweep.report.values.chart import names_of

@@ -113,8 +113,7 @@ def _status(store: Store) -> StatusDocument:
 
 def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
-    from memsweep.report.by_trial import verdicts_of
-    from memsweep.report.publish import build
+    from memsweep.report.publish import build, verdicts_of
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 

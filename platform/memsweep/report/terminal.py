@@ -21,8 +21,7 @@ from memsweep.config.schema.objective import objectives
 from memsweep.errors import StoreError
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
-from memsweep.report.naming.conditions import find_grouping, planned_replicas
-from memsweep.report.naming.labels import Labels, field_name
+from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline

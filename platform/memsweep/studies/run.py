@@ -355,7 +355,7 @@ class Run:
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
-        from memsweep.report.by_trial import verdicts_of
+        from memsweep.report.publish import verdicts_of
 
         trials, tracker = self._trials, self._tracker
         ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})

@@ -137,7 +137,7 @@ class AnalysisSuite:
             self._metrics(section, results.contents)
 
     def _metrics(self, section: Section, contents: Contents) -> None:
-        from memsweep.report.by_trial import verdicts_of
+        from memsweep.report.publish import verdicts_of
 
         metrics = verdicts_of(contents)
         for identity, numbers in section.metrics.items():

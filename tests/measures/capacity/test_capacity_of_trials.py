@@ -20,7 +20,7 @@ from memsweep.measures.capacity.maps import capacity_of, lowest
 from memsweep.measures.capacity.moved import pushed_weights, rounded_weights, worst_push
 from memsweep.measures.capacity.sizes import sizes_of
 from memsweep.models.base import Signature
-from memsweep.report.by_trial import verdicts_of
+from memsweep.report.publish import verdicts_of
 from memsweep.report.rows.report import tables_of
 from memsweep.report.values.table import TERMINAL
 from memsweep.stability.block import steps_of

@@ -14,7 +14,7 @@ from test_page_browser import open_page
 
 from memsweep import report
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.rows.losses import LONGER, across_means, across_table
 from report_study import Condition, write_study
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from memsweep.analyses.claims.published import ClaimedVerdict, counted
 from memsweep.report.analysis.contents import BALLS, Finding
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.rows.verdicts import moving, short_verdict_cell, verdict_columns
 from memsweep.report.values.table import CSV, EXPORTED, NOTHING, SHOWN, Cell, Column, Table
 

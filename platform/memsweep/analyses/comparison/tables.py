@@ -9,7 +9,7 @@ from typing import Any
 from memsweep.analyses.comparison.compare import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
 from memsweep.report.rows.verdicts import BOUND, SIGNS, moving
 from memsweep.report.values.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from memsweep.analyses.growth.slopes import MOVED, GrowthRow, growing, growth_rows
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import joined, show, slope_text
 from memsweep.report.values.section import Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import CSV, EXPORTED, SHOWN, TERMINAL, Column, Table, condition_columns

@@ -20,7 +20,7 @@ import pandas as pd
 
 from memsweep.report.analysis.learning_rates.curves import RATE, RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow
-from memsweep.report.naming.labels import masked
+from memsweep.report.naming.conditions import masked
 from memsweep.stability.verdict.trend import mean_interval
 
 TRAINS = 0.5

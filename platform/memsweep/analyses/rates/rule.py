@@ -25,7 +25,7 @@ import numpy as np
 from memsweep.outcome import Outcome
 from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.labels import masked
+from memsweep.report.naming.conditions import masked
 from memsweep.stability.verdict.trend import Slope, mean_interval, over_seeds
 
 AXES = ("width", "horizon")

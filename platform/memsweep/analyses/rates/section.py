@@ -13,7 +13,7 @@ from memsweep.config.schema.search import NONE
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import LossRow
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import joined, with_interval
 from memsweep.report.values.section import Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import CSV, PAGE, TERMINAL

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from memsweep.measures.bits.needed import BitsRow
 from memsweep.measures.bits.tables import ROUNDED, bits_text
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, joined
 
 

@@ -15,8 +15,7 @@ import pandas as pd
 from memsweep.measures.bits.kinds import COUNTED, FORMATS, IN_FORMATS, ROUNDINGS
 from memsweep.report.analysis.contents import of_trials
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.conditions import Grouping, group
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Grouping, Labels, group
 from memsweep.report.read.study import Study
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Criteria
 from memsweep.stability.verdict.radius import THRESHOLD, VALID_ERROR, stability_radii

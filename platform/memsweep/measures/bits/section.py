@@ -11,7 +11,7 @@ from memsweep.measures.bits.needed import BitsRow, FormatsRow, bits_of, bits_pan
 from memsweep.measures.bits.tables import BITS_MEAN, FORMATS_MEAN, ROUNDED, bits_table, bits_text, formats_table
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.values.chart import Chart, chart, spread_point
 from memsweep.report.values.section import Glance, Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import NOTHING, PAGE, Cell, spread_cell

@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.measures.bits.kinds import FORMATS
 from memsweep.measures.bits.needed import BitsRow, FormatsRow
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.values.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT

@@ -11,7 +11,7 @@ import pandas as pd
 from memsweep.measures.capacity.sizes import TOLERANCES, SizeRow, size_rows
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.values.section import Glance, Section, slope_metrics
 from memsweep.report.values.table import SHOWN, Cell, Column, Table, condition_columns, spread_cell

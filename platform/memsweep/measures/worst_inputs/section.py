@@ -13,8 +13,7 @@ import pandas as pd
 
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.conditions import Grouping, group
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Grouping, Labels, group
 from memsweep.report.naming.numbers import figure, show
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import Chart, chart, size_words, spread_point

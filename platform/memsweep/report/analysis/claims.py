@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.claims import Comparison, at_path
 from memsweep.errors import MemsweepError
-from memsweep.report.naming.labels import field_name
+from memsweep.report.naming.conditions import field_name
 from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
 from memsweep.stability.comparison.paired import CorrectedTest, combine, correct, paired_test, support_text
 

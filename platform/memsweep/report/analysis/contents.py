@@ -19,8 +19,15 @@ from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
-from memsweep.report.naming.conditions import ALWAYS, KERNEL, OF_A_SEARCH, Grouping, find_grouping, planned_replicas
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import (
+    ALWAYS,
+    KERNEL,
+    OF_A_SEARCH,
+    Grouping,
+    Labels,
+    find_grouping,
+    planned_replicas,
+)
 from memsweep.report.read.study import Study, fields_of, load_study, trial_table
 from memsweep.stability.verdict import rule
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound

@@ -11,7 +11,7 @@ import pandas as pd
 
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.analysis.losses import LossRow, largest
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.read.study import Study
 from memsweep.report.rows.verdicts import MOVES

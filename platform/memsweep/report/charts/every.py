@@ -13,7 +13,7 @@ from memsweep.report.charts.curves import error_charts, gradient_charts, memory_
 from memsweep.report.charts.radius import all_slope_charts, other_charts, radius_charts
 from memsweep.report.charts.ranking import ranking_charts, task_charts
 from memsweep.report.charts.rates import rate_charts
-from memsweep.report.naming.labels import field_name, masked
+from memsweep.report.naming.conditions import field_name, masked
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ORDERED, Chart, ChartSet, chart, over_seeds, size_words, spread_point
 from memsweep.report.values.section import Section

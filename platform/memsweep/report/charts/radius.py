@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.report.analysis.contents import Finding
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, limit, percent, show, slope_text
 from memsweep.report.rows.verdicts import MOVES
 from memsweep.report.values.chart import MOST_BESIDE, VERDICTS, Chart, chart, rows_chart

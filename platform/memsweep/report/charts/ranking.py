@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, ranked
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure
 from memsweep.report.values.chart import Chart, cells_chart, rows_chart, wide
 

@@ -26,7 +26,7 @@ from memsweep.report.figures.panels import (
     ticks_at,
 )
 from memsweep.report.figures.rows import draw_cells, draw_rows
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ORDERED, ROLES, TARGET, Chart, ChartSet, names_of

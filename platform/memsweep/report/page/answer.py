@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
-from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, sections_of

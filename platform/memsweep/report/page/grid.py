@@ -11,8 +11,7 @@ from typing import Any
 
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
-from memsweep.report.naming.conditions import KERNEL, SIZES
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import KERNEL, SIZES, Labels
 from memsweep.report.naming.numbers import number
 from memsweep.report.read.study import fields_of
 from memsweep.report.rows.verdicts import LETTERS, SIGNS, moving

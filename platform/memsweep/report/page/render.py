@@ -19,7 +19,7 @@ from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
-from memsweep.report.naming.labels import field_name
+from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured

@@ -18,8 +18,7 @@ from memsweep.report.analysis.losses import (
     longest_level,
     ranked,
 )
-from memsweep.report.naming.conditions import KERNEL
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import KERNEL, Labels
 from memsweep.report.naming.numbers import figure, joined, percent, show
 from memsweep.report.values.table import (
     ALL,

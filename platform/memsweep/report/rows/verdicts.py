@@ -10,7 +10,7 @@ import pandas as pd
 
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK
 from memsweep.report.analysis.contents import BALLS, Finding
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import joined, limit, number, percent, slope_text
 from memsweep.report.read.study import Study
 from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import pandas as pd
 
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, interval, number, show, slope_text
 from memsweep.stability.verdict.trend import Slope
 

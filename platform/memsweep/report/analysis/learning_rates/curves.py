@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.losses import LossRow
-from memsweep.report.naming.conditions import PARAMETERIZATION
-from memsweep.report.naming.labels import BETWEEN, Labels, masked
+from memsweep.report.naming.conditions import BETWEEN, PARAMETERIZATION, Labels, masked
 from memsweep.report.naming.numbers import show
 
 RATE = "training.learning_rate"
