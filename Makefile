@@ -140,7 +140,7 @@ format: env ## format the code and repair lint errors that can be repaired
 
 ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@if [ ! -f $(DB) ]; then echo "There is no $(DB) yet: run 'make sweep' first, or name another folder with RESULTS=." >&2; exit 2; fi
-	@$(PY) -c 'import sys; from memsweep.sweep.tracking import moved, uri; moved.mend(uri.default_uri(sys.argv[1]), sys.argv[1])' "$(RESULTS)"
+	@$(PY) -c 'import sys; from memsweep.sweep.tracking import uri; uri.mend(uri.default_uri(sys.argv[1]), sys.argv[1])' "$(RESULTS)"
 	@echo "MLflow UI: http://127.0.0.1:$(PORT) (Ctrl-C ends it)"
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1

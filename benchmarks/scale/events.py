@@ -14,6 +14,7 @@ from benchmarks.studies import noop
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.driver.progress import Snapshot
+from memsweep.sweep.driver.runner import hand_out
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, pack_of
@@ -96,7 +97,7 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
             journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
             before = resident()
             course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)
-            course.run(backend)
+            hand_out(course, backend)
             course.ended(interrupted=False)
             grown = resident() - before
     trials, wall, process, main = watch.steady()

@@ -29,7 +29,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking.run_content import SHOWN
-from memsweep.sweep.worker import crash_report
+from memsweep.sweep.worker.job import take_report
 
 MEMBERS = 25
 """Trials of a pack."""
@@ -97,7 +97,7 @@ class _Count:
 
     def _begin(self, journal: Journal) -> None:
         for pack in self._plan.packs:
-            crash_report.pop(self._store, pack.identity)
+            take_report(self._store, pack.identity)
             journal.note([trial.identity for trial in pack.trials], State.RUNNING)
             journal.flush()
         read_statuses(self._store.location)

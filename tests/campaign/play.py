@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.worker.failure import TimeLimitError
+from memsweep.sweep.worker.limits import TimeLimitError
 from tests.campaign.bench import Bench
 from tests.campaign.expected import Reference, References, difference, failed_once
 from tests.campaign.faults import KINDS

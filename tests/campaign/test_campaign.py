@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.sweep.store.journal import GIVE_UP_AFTER, Journal, State, TrialStatus
-from memsweep.sweep.worker.failure import TimeLimitError
-from memsweep.sweep.worker.time_limit import time_limit
+from memsweep.sweep.worker.limits import TimeLimitError, time_limit
 from paths import ROOT
 from tests.campaign import ledger, play
 from tests.campaign.bench import Bench

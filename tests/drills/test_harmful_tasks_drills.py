@@ -16,9 +16,9 @@ from harmful_work import HUNGRY, RAISED, Site, healthy, job_of, members, poisone
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.planning.identity import identity
-from memsweep.sweep.worker import crash_report
 from memsweep.sweep.worker.execute import PackReport
 from memsweep.sweep.worker.failure import TIME_LIMIT
+from memsweep.sweep.worker.job import take_report
 from paths import python_path
 from processes import carriers_of, wait_for
 from tally import Tally
@@ -66,7 +66,7 @@ def test_a_worker_that_hangs_tells_the_store_and_ends(site: Site, poison: str, i
     assert (name, failure["cause"], failure["outcome"]) == (sick, TIME_LIMIT, "failed")
     assert f"in {'native' if poison == 'native' else '<lambda>'}" in failure["traceback"]
     assert site.store.identities() == {first}
-    said = crash_report.pop(site.store, job_of(site, members(poison)).pack)
+    said = take_report(site.store, job_of(site, members(poison)).pack)
     if inline:
         assert said is None
         assert ended.stderr.startswith("memsweep: TimeLimitError: the time limit of this trial, 3 s, was exceeded")

@@ -14,7 +14,7 @@ from memsweep.studies.locations import LostResultsError, Place, join_cluster, na
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.worker.job_environment import in_job, job_name
+from memsweep.sweep.worker.provenance import in_job, job_name
 from plain_shell import SECRET, clear_settings, small_workspace
 
 JOB = json.dumps({"metadata": {"job_submission_id": "memsweep-small-1"}, "runtime_env": {}})

@@ -8,7 +8,7 @@ import sys
 import torch
 
 from engine import trial
-from memsweep.sweep.worker.processor import processor
+from memsweep.sweep.worker.provenance import processor
 from memsweep.trial import run_trial
 
 TRAINING = {"seeds": 2, "steps": 200, "batch_size": 64, "validation_size": 128, "validate_every": 20}

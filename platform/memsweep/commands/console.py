@@ -42,7 +42,7 @@ def trust_of(args: argparse.Namespace) -> Trust:
 
     Without it, on a terminal, they are asked.
     """
-    from memsweep.sweep.worker.job_environment import in_job, job_metadata
+    from memsweep.sweep.worker.provenance import in_job, job_metadata
 
     at_a_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     ask = _trusts if at_a_terminal and not args.json and not in_job() else None
@@ -82,7 +82,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         probed: a measurement was asked for.
         inline: without --ray and --inline, the sweep runs in the process of its command.
     """
-    from memsweep.sweep.driver.progress_view import duration
+    from memsweep.sweep.driver.progress import duration
 
     gib, mib, kib = 2**30, 2**20, 2**10
     alone = f"{duration(made.work)} of one pack after the other"
@@ -149,7 +149,7 @@ def print_ending(ending: Ending, results: Location) -> None:
 
 
 def _print_results(ending: Ending, paths: ReportPaths) -> None:
-    from memsweep.sweep.driver.progress_view import duration
+    from memsweep.sweep.driver.progress import duration
 
     summary = ending.summary
     of_them = f", {ending.reused} of them reused" if ending.reused else ""

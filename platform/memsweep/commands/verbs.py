@@ -17,8 +17,7 @@ from memsweep.studies.extension import added, more_steps
 from memsweep.studies.locations import Place, find_study, names_folder, plan_to_run, shown_page
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
-from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses

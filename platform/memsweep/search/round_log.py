@@ -16,10 +16,9 @@ from typing import Any
 from memsweep.errors import StoreError
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionState
 from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.form import Form, require
 from memsweep.sweep.store.record import MEND, from_json, of_form, sealed, to_json
 from memsweep.sweep.store.retry import through_outages
-from memsweep.sweep.store.shape import require
-from memsweep.sweep.store.versions import Form
 
 FOLDER = "search"
 _FORM = Form[dict[str, Any]](4)

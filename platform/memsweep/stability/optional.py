@@ -87,7 +87,7 @@ class Measure(ABC):
         columns: name -> type (``string``, ``int64``, ``float64``, ``bool``) of its columns, beside those that each
             table has: the trial's identity, horizon and width, and the seed.
         grows: columns whose growth with width and horizon is reported -> what each of them is, in words.
-        version, migrations: of the table, as of ``memsweep.sweep.store.versions.Form``.
+        version, migrations: of the table, as of ``memsweep.sweep.store.form.Form``.
         curves: names, in the column ``ball``, of its rows where its table is ``CURVES``; it has no other columns then.
         answering: those of them that answer a study: the loss of such a condition is no answer of its own.
         is_flat: the fields of its Config stand in the section itself, and not below its name.

@@ -24,8 +24,7 @@ from memsweep.studies.results import Results
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.studies.wording import failures, stopped
-from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.trust.gate import Trust

@@ -11,9 +11,8 @@ from memsweep import __version__
 from memsweep.redaction import redacted
 from memsweep.report.formats import PAGE, REPORT
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.shape import mismatch
-from memsweep.sweep.tracking.moved import is_here
-from memsweep.sweep.tracking.uri import default_uri, is_whole, tracking_uri
+from memsweep.sweep.store.form import mismatch
+from memsweep.sweep.tracking.uri import default_uri, is_here, is_whole, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.report.publish import ReportPaths

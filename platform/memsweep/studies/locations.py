@@ -14,8 +14,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.search.domains import domain_to_plain
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.redaction import redacted
-from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.results import Store, folder_name
@@ -72,7 +71,7 @@ def shown_page(results: Location, *, wanted: bool) -> ShownPage:
         results: the folder of all studies.
         wanted: whether there is a page.
     """
-    from memsweep.sweep.worker.job_environment import in_job
+    from memsweep.sweep.worker.provenance import in_job
 
     batch = in_job() or "SLURM_JOB_ID" in os.environ
     return ShownPage(wanted and not batch, wanted and (batch or results.local is None))
@@ -90,7 +89,7 @@ def join_cluster(launch: Launch) -> Launch:
         AddressError: what was given is the address of something else.
     """
     from memsweep.sweep.ray.session import cluster_of
-    from memsweep.sweep.worker.job_environment import in_job
+    from memsweep.sweep.worker.provenance import in_job
 
     if launch.inline:
         return launch
@@ -110,7 +109,7 @@ def refuse_lost(place: Place) -> None:
         MemsweepError: the cluster cannot be joined.
     """
     from memsweep.sweep.ray.session import count_nodes
-    from memsweep.sweep.worker.job_environment import in_job, job_name
+    from memsweep.sweep.worker.provenance import in_job, job_name
 
     folder, launch = place.results.local, place.launch
     if folder is None:

@@ -18,8 +18,7 @@ from memsweep.errors import ConfigError, MemsweepError
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
-from memsweep.sweep.planning.reuse import find_reusable
-from memsweep.sweep.planning.trained import with_stored_training
+from memsweep.sweep.planning.reuse import find_reusable, with_stored_training
 from memsweep.sweep.store.results import Store
 from memsweep.trust.gate import NONE, Trust
 

@@ -18,8 +18,7 @@ from memsweep.errors import counted, listed, printable
 from memsweep.studies.locations import store_of
 from memsweep.studies.wording import only_measured
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.planning.reuse import Reuse, by_reason, examples, find_reusable, reasons
-from memsweep.sweep.planning.trained import with_stored_training
+from memsweep.sweep.planning.reuse import Reuse, by_reason, examples, find_reusable, reasons, with_stored_training
 
 if TYPE_CHECKING:
     import pandas as pd

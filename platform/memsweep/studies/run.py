@@ -18,7 +18,7 @@ from memsweep.studies.extension import refuse_to_drop
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
 from memsweep.studies.wording import differences, typed
-from memsweep.sweep.driver.progress_view import phase, write_line
+from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
     from memsweep.report.publish import ReportPaths
     from memsweep.report.terminal import EarlyVerdicts
-    from memsweep.sweep.driver.progress import Snapshot
-    from memsweep.sweep.driver.progress_view import View
+    from memsweep.sweep.driver.progress import Snapshot, View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
@@ -68,8 +67,7 @@ class Run:
             MemsweepError: the results cannot be written, or the resources are missing; nothing has been started.
             KeyboardInterrupt: Ctrl-C came before trials ran, or after.
         """
-        from memsweep.sweep.signals import terminate_like_ctrl_c
-        from memsweep.sweep.stopping import announced
+        from memsweep.sweep.signals import announced, terminate_like_ctrl_c
         from memsweep.sweep.store.lease import hold_lease
 
         with phase("checking the study and this machine", self._stream):
@@ -142,7 +140,7 @@ class Run:
     def _check(self) -> None:
         """Refuses what cannot run here, before anything of the study is written."""
         from memsweep.sweep.planning.resources import slots, this_machine
-        from memsweep.sweep.store.write_check import check_writable
+        from memsweep.sweep.store.unwritable import check_writable
         from memsweep.sweep.tracking.uri import tracking_uri
 
         launch = join_cluster(self._place.launch)
@@ -270,7 +268,7 @@ class Run:
         """Trains and measures the trials."""
         from memsweep.config.schema.canonical import to_dict
         from memsweep.report.terminal import EarlyVerdicts
-        from memsweep.sweep.driver.progress_view import open_view
+        from memsweep.sweep.driver.progress import open_view
         from memsweep.sweep.driver.runner import run
 
         store, plan = self._store, self._trials.plan
@@ -306,7 +304,7 @@ class Run:
 
     def _on_progress(self, snapshot: Snapshot) -> None:
         """The run has got further: called in its thread, about once a second per running pack."""
-        from memsweep.sweep.driver.progress_view import time_left
+        from memsweep.sweep.driver.progress import time_left
 
         self._view.update(snapshot)
         self._page.update(

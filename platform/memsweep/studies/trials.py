@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.studies.extension import with_kept_states
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
-from memsweep.sweep.planning.reuse import Reuse, find_reusable
-from memsweep.sweep.planning.trained import with_stored_training
+from memsweep.sweep.planning.reuse import Reuse, find_reusable, with_stored_training
 from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import Exit
-from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import Limits
+from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.plan import Plan

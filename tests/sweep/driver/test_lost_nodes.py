@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memsweep.sweep.backend import Events
 from memsweep.sweep.driver import scheduler
+from memsweep.sweep.driver.runner import hand_out
 from memsweep.sweep.store.journal import Journal
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, execute_pack
@@ -41,7 +42,7 @@ def run(folder: Path, losses: int) -> tuple[scheduler.PackScheduler, Spot, Journ
     store, spot = Store(folder), Spot(losses)
     journal = Journal(store.location, {})
     ran = scheduler.PackScheduler(plan, ROOT, store, journal, lambda snapshot: None, lambda name: None)
-    ran.run(spot)
+    hand_out(ran, spot)
     return ran, spot, journal
 
 

@@ -13,11 +13,11 @@ from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.driver.storage_outage import StorageOutage, take_over
 from memsweep.sweep.planning.plan import Plan
-from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder
 from memsweep.sweep.store.filesystem import STAGING
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import VARIABLE, retry_seconds
 from memsweep.sweep.store.tables import names as table_names
+from memsweep.sweep.store.unwritable import UnstoredResult, fallback_folder
 from memsweep.sweep.worker.execute import PackReport
 from paths import python_path
 from runner_work import OBSTACLE, obstruct, obstructed, planned, tiny

@@ -20,7 +20,7 @@ from memsweep.sweep.estimate.estimate import modelled_work, waves
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker import job_environment
+from memsweep.sweep.worker import provenance
 from paths import ROOT
 from sweeping import BASE, memsweep, sweep
 
@@ -65,7 +65,7 @@ def test_what_asks_for_ray_gets_it(
     assert ("--inline" in found.text) == (why != "of work")
 
 
-@pytest.mark.parametrize("name", ["RAY_ADDRESS", job_environment._JOB])
+@pytest.mark.parametrize("name", ["RAY_ADDRESS", provenance._JOB])
 def test_a_cluster_that_the_environment_names_keeps_ray(
     placed: Callable[..., Placement], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -6,12 +6,14 @@ import io
 
 import pytest
 
-from memsweep.sweep.driver import progress_view
-from memsweep.sweep.driver.progress import LONG, Snapshot, WorkCounter
-from memsweep.sweep.driver.progress_view import (
+from memsweep.sweep.driver import progress
+from memsweep.sweep.driver.progress import (
+    LONG,
     PLAIN_INTERVAL,
     LiveView,
     PlainView,
+    Snapshot,
+    WorkCounter,
     describe,
     duration,
     open_view,
@@ -125,7 +127,7 @@ def test_a_phase_stands_on_a_terminal_while_it_lasts_and_in_a_log_if_it_was_long
     with phase("planning", plain):
         pass
     assert plain.getvalue() == ""
-    monkeypatch.setattr(progress_view, "SHORT", 0.0)
+    monkeypatch.setattr(progress, "SHORT", 0.0)
     with phase("planning", plain):
         pass
     assert plain.getvalue() == "planning: 0 s\n"

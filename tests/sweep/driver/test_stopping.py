@@ -11,8 +11,7 @@ import weakref
 
 import pytest
 
-from memsweep.sweep.signals import interrupts_held, terminate_like_ctrl_c
-from memsweep.sweep.stopping import announced
+from memsweep.sweep.signals import announced, interrupts_held, terminate_like_ctrl_c
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

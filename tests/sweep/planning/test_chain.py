@@ -17,9 +17,8 @@ from memsweep.config.schema.chain import chain_value, predecessor, resolve_chain
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
-from memsweep.sweep.driver.inline import InlineBackend
 from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.runner import RunSummary, run
+from memsweep.sweep.driver.runner import InlineBackend, RunSummary, hand_out, run
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.identity import identity, pack_identity
 from memsweep.sweep.planning.plan import Plan, identified, make_plan
@@ -334,7 +333,7 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
 
     journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
     course = PackScheduler(plan, ROOT, store, journal, lambda snapshot: notes.append(snapshot.note), lambda name: None)
-    course.run(TwoAtOnce(hungry))
+    hand_out(course, TwoAtOnce(hungry))
     assert tries == [[2, 3, 4], [3, 4]]
     assert list(course.results) == [trial.identity for trial in plan.trials]
     assert not course.failures

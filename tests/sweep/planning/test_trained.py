@@ -22,7 +22,7 @@ from memsweep.sweep.estimate.estimate import Wave, estimate
 from memsweep.sweep.planning.fingerprint import code_closure
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.planning.plan import PlannedTrial, identified, make_plan
-from memsweep.sweep.planning.trained import TRAINED_BY, stored_training, stored_weights, with_stored_training
+from memsweep.sweep.planning.reuse import TRAINED_BY, stored_training, stored_weights, with_stored_training
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names

@@ -14,7 +14,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.write_check import check_writable
+from memsweep.sweep.store.unwritable import check_writable
 from processes import no_hang
 from s3_server import STRANGER, S3Server
 

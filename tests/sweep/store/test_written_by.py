@@ -25,8 +25,7 @@ from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
-from memsweep.sweep.tracking.moved import mend
-from memsweep.sweep.tracking.uri import default_uri
+from memsweep.sweep.tracking.uri import default_uri, mend
 from paths import ROOT
 from sweeping import ready, sweep
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.tracking.moved import is_here
+from memsweep.sweep.tracking.uri import is_here
 from sweeping import BASE, client_of, ready, runs_of, snapshot
 
 

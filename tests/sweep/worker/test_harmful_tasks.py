@@ -22,10 +22,9 @@ from harmful_work import HUNGRY, RAISED, Site, healthy, job_of, poisoned, same_b
 from memsweep import registry
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.worker.execute import PackReport, execute_pack
-from memsweep.sweep.worker.failure import TIME_LIMIT, TimeLimitError
+from memsweep.sweep.worker.failure import TIME_LIMIT
 from memsweep.sweep.worker.isolation import isolated
-from memsweep.sweep.worker.memory import forget_peak, memory_limit, peak_memory
-from memsweep.sweep.worker.time_limit import time_limit
+from memsweep.sweep.worker.limits import TimeLimitError, forget_peak, memory_limit, peak_memory, time_limit
 from paths import python_path
 
 
@@ -110,8 +109,8 @@ def test_python_that_never_ends_is_ended_at_its_limit(site: Site) -> None:
 
 _PROFILED = """
 import cProfile
-from memsweep.sweep.worker.failure import TimeLimitError
-from memsweep.sweep.worker.time_limit import time_limit
+from memsweep.sweep.worker.limits import TimeLimitError
+from memsweep.sweep.worker.limits import time_limit
 try:
     with time_limit(0.05, 1, lambda error, stack: None):
         while True:
@@ -178,7 +177,7 @@ def test_the_peak_of_memory_is_measured_and_forgotten() -> None:
 GREEDY = """
 import numpy as np, torch
 from memsweep.sweep.worker.failure import failure_of, is_memory
-from memsweep.sweep.worker.memory import forget_peak, memory_limit
+from memsweep.sweep.worker.limits import forget_peak, memory_limit
 for ask in (
     lambda: torch.ones(2**28, dtype=torch.float64),
     lambda: np.ones(2**28),

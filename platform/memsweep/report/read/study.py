@@ -23,11 +23,11 @@ from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.sweep.planning.plan_file import StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
+from memsweep.sweep.store.form import OtherSchemaError
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
-from memsweep.sweep.store.versions import OtherSchemaError
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, one_of
 from memsweep.report.read.study import fields_of
-from memsweep.sweep.planning.trained import stored_weights
+from memsweep.sweep.planning.reuse import stored_weights
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 

@@ -1,7 +1,13 @@
-"""Where packs run; imports nothing of what runs them."""
+"""Where packs run, and how much one run may do; imports nothing of what runs them."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -17,3 +23,90 @@ class Launch:
 
     inline: bool | None = None
     address: str | None = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much one run may do; None for no limit. They belong to the run, never to the study.
+
+    Attributes:
+        hours: wall-clock hours, the start of Ray included.
+        trials: trials that get a result.
+        failures: trials that fail for good.
+    """
+
+    hours: float | None = None
+    trials: int | None = None
+    failures: int | None = None
+
+
+class ActiveLimits:
+    """The limits of a run that has started.
+
+    Args:
+        limits: what it may do.
+        clock: monotonic seconds.
+
+    Attributes:
+        reached: the limit that ended the run, in words; empty while none has.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reached = ""
+        self._limits, self._clock = limits, clock
+        self._end = None if limits.hours is None else clock() + 3600.0 * limits.hours
+
+    def room(self, results: int) -> int | None:
+        """How many more trials may get a result; None for any number."""
+        return None if self._limits.trials is None else max(0, self._limits.trials - results)
+
+    def over(self, results: int, failures: int) -> bool:
+        """Whether no more may be started after so many results and failures; ``reached`` then says why."""
+        limits = self._limits
+        if self._end is not None and self._clock() >= self._end:
+            self.reached = self.reached or _hours(limits.hours or 0.0)
+        elif limits.trials is not None and results >= limits.trials:
+            self.reached = self.reached or f"--max-trials {limits.trials}: so many trials got a result in this run"
+        elif limits.failures is not None and failures >= limits.failures:
+            self.reached = self.reached or f"--max-failures {limits.failures}: {failures} failed for good in this run"
+        return bool(self.reached)
+
+    def stop(self) -> None:
+        """Stops the run, as Ctrl-C would; to be called inside ``watch``.
+
+        Raises:
+            KeyboardInterrupt: at once in a thread other than the main one; else in the main thread, by a signal.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise KeyboardInterrupt
+        _signal()
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Stops the body in the main thread when the hours are over, as Ctrl-C would.
+
+        In another thread only ``over`` reports it. SIGTERM must be handled (``terminate_like_ctrl_c``).
+        """
+        if self._end is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        timer = threading.Timer(min(max(0.0, self._end - self._clock()), threading.TIMEOUT_MAX), self._out_of_time)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()  # so that its signal comes while the handler is installed
+
+    def _out_of_time(self) -> None:
+        self.reached = self.reached or _hours(self._limits.hours or 0.0)
+        _signal()
+
+
+def _signal() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
+
+
+def _hours(hours: float) -> str:
+    return f"--max-hours {hours:g}: the time of this run is over"

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from memsweep import registry
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import listed
-from memsweep.sweep.driver.progress_view import duration
+from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.estimate.estimate import Wave, modelled_work
 from memsweep.sweep.planning.cost import is_known
 from memsweep.sweep.planning.fingerprint import named_code, parts
-from memsweep.sweep.worker.job_environment import in_job
+from memsweep.sweep.worker.provenance import in_job
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig

@@ -1,35 +1,84 @@
-"""Runs a plan, and the plans that follow it, on Ray or inline, until nothing is left or the run is stopped."""
+"""Runs a plan, and the plans that follow it, on Ray or in this process, until nothing is left or the run is stopped."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
-from memsweep.sweep.backend import Backend, ClusterLost, Work
-from memsweep.sweep.driver.inline import InlineBackend
-from memsweep.sweep.driver.launch import Launch
-from memsweep.sweep.driver.limits import ActiveLimits, Limits
+from memsweep.sweep.backend import Backend, ClusterLost, Events, Work
+from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
-from memsweep.sweep.driver.result_listener import OnResult, listen
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.planning.resources import slots, this_machine
-from memsweep.sweep.signals import terminate_like_ctrl_c
+from memsweep.sweep.signals import sigint_restored, terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, read_statuses, recovered_statuses
 from memsweep.sweep.store.results import Store, folder_name
-from memsweep.sweep.worker.execute import Failure, execute_pack
+from memsweep.sweep.worker.execute import Failure, PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import fitted
-from memsweep.sweep.worker.timing import Profile
+from memsweep.sweep.worker.timing import Profile, throttled
 
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import Plan
+
+
+class InlineBackend:
+    """Runs each job by a plain call, so a debugger sees every line. Imports no Ray."""
+
+    slots = 1
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
+        for job in jobs:
+            if not events.may_start():
+                return
+            events.started(job)
+            report = self._work(replace(job, inline=True), throttled(partial(events.advanced, job)))
+            events.finished(job, report)
+
+
+OnResult = Callable[[str], None]
+
+
+@contextmanager
+def listen(on_result: OnResult) -> Iterator[Callable[[str], None]]:
+    """Yields a function that takes an identity and returns at once; a thread calls ``on_result`` with it.
+
+    Calls come in the order of the identities, in one thread. At the end all have been made; then the first error that
+    a call raised is raised, unless the body raised its own; but a ``StorageError`` of a call is passed over.
+    """
+    waiting: SimpleQueue[str | None] = SimpleQueue()
+    errors: list[Exception] = []
+
+    def deliver() -> None:
+        while (name := waiting.get()) is not None:
+            try:
+                on_result(name)
+            except StorageError:  # the result is stored; whatever shows results is brought up to date from there
+                continue
+            except Exception as error:  # it is raised at the end; the other results come first
+                errors.append(error)
+
+    thread = Thread(target=deliver, name="results", daemon=True)
+    thread.start()
+    try:
+        yield waiting.put
+    finally:
+        waiting.put(None)
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 @dataclass(frozen=True)
@@ -155,10 +204,21 @@ def _with_packs(plan: Plan, next_plan: NextPlan) -> Plan:
     return plan
 
 
+def hand_out(scheduler: PackScheduler, backend: Backend) -> None:
+    """Runs what waits, batch by batch.
+
+    Raises:
+        KeyboardInterrupt: the run was stopped, or a limit was reached and something is left.
+    """
+    for jobs, at_once in scheduler.batches(backend.slots):
+        with sigint_restored():
+            backend.run(jobs, at_once, scheduler)
+
+
 def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:
     following: Plan | None
     while True:
-        scheduler.run(backend)
+        hand_out(scheduler, backend)
         following = next_plan(RunSummary(dict(scheduler.results), dict(scheduler.failures)))
         if following is None:
             return

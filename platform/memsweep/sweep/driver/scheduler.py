@@ -1,4 +1,4 @@
-"""The course of a run: what it runs again and again, and what became of every trial."""
+"""The course of a run: what runs when and again, and what became of every trial."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
-from memsweep.sweep.backend import Backend
-from memsweep.sweep.driver.limits import ActiveLimits, Limits, sigint_restored
+from memsweep.sweep.driver.launch import ActiveLimits, Limits
 from memsweep.sweep.driver.progress import Snapshot, WorkCounter
 from memsweep.sweep.driver.storage_outage import StorageOutage
 from memsweep.sweep.planning.chain_values import never_reached
@@ -24,9 +23,10 @@ from memsweep.sweep.planning.resources import threads
 from memsweep.sweep.store.journal import Journal, State
 from memsweep.sweep.store.record import now
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker import crash_report, provenance
+from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
 from memsweep.sweep.worker.failure import NODE_LOST
+from memsweep.sweep.worker.job import take_report
 from memsweep.sweep.worker.timing import Phases
 
 if TYPE_CHECKING:
@@ -49,8 +49,12 @@ _NO_REPORT: Failure = {
 }
 
 
+Batch = tuple[list[PackJob], int]
+"""Jobs, and how many of them may run at once."""
+
+
 class PackScheduler:
-    """Runs a plan on a backend, and retries what failed; receives the backend's ``memsweep.sweep.backend.Events``.
+    """Gives out the packs of a plan, again where they failed; receives a backend's ``memsweep.sweep.backend.Events``.
 
     Args:
         plan: what to run.
@@ -118,17 +122,20 @@ class PackScheduler:
             failed = failures[name]["outcome"] if name in ended and name in failures else State.QUEUED
             self._journal.note([name], State(outcomes.get(name, failed)))
 
-    def run(self, backend: Backend) -> None:
-        """Runs the packs that wait, as many of their trials as may get a result.
+    def batches(self, slots: int) -> Iterator[Batch]:
+        """What is to run on a backend, batch by batch, as many of the trials that wait as may get a result.
+
+        Args:
+            slots: jobs that the backend can run at once.
 
         Raises:
-            KeyboardInterrupt: the run was stopped, or a limit was reached and something is left; ``results`` and
-                ``failures`` hold what had ended.
+            KeyboardInterrupt: a limit was reached and something is left; ``results`` and ``failures`` hold what had
+                ended.
         """
         self._show()
         while self._waiting:
             self._stop_if_over()
-            self._run_jobs(backend, self._take_allowed())
+            yield from self._tried(slots, self._take_allowed())
 
     def _take_allowed(self) -> list[PackJob]:
         """Takes the jobs that may run now from those that wait; cuts the last one where a limit requires it."""
@@ -149,37 +156,36 @@ class PackScheduler:
         if self._limits.over(len(self.results), len(self.failures)):
             raise KeyboardInterrupt
 
-    def _run_jobs(self, backend: Backend, jobs: list[PackJob]) -> None:
-        """Runs all packs; retries the failed ones where another try can help; then retries suspects one at a time.
+    def _tried(self, slots: int, jobs: list[PackJob]) -> Iterator[Batch]:
+        """All packs; then the failed ones where another try can help; then suspects one at a time.
 
         A pack whose worker died continues from its checkpoint. Each member of a pack that failed runs alone, so that
         only the culprit fails; so does each member of a pack whose worker dies again. The missing trials of a chain
         stay together: they need one another's results, and never shared a program.
         """
-        self._beside_others = backend.slots > 1
-        self._submit(backend, jobs, backend.slots)
+        self._beside_others = slots > 1
+        yield from self._submitted(jobs, slots)
         while self._retry:
             self._stop_if_over()
             jobs, self._retry = self._retry, []
-            self._rerun(backend, jobs, backend.slots, "after a failure")
+            yield from self._again(jobs, slots, "after a failure")
         self._beside_others = False
         while self._retry_alone or self._retry:
             self._stop_if_over()
             jobs, self._retry_alone, self._retry = [*self._retry_alone, *self._retry], [], []
-            self._rerun(backend, jobs, 1, "one at a time, after a failure")
+            yield from self._again(jobs, 1, "one at a time, after a failure")
 
-    def _rerun(self, backend: Backend, jobs: list[PackJob], at_once: int, how: str) -> None:
+    def _again(self, jobs: list[PackJob], at_once: int, how: str) -> Iterator[Batch]:
         count = sum(len(job.members) for job in jobs)
         self._work.note = f"{count} trial{'s' if count > 1 else ''} again, {how}"
-        self._submit(backend, jobs, at_once)
+        yield from self._submitted(jobs, at_once)
         self._work.note = ""
         self._show()
 
-    def _submit(self, backend: Backend, jobs: list[PackJob], at_once: int) -> None:
+    def _submitted(self, jobs: list[PackJob], at_once: int) -> Iterator[Batch]:
         while jobs:
             self._unstarted = {job.pack: job for job in jobs}
-            with sigint_restored():
-                backend.run(jobs, at_once, self)
+            yield jobs, at_once
             self._wait_for_storage()
             jobs, self._postponed = [*self._unstarted.values(), *self._postponed], []
 
@@ -210,7 +216,7 @@ class PackScheduler:
         self._unstarted.pop(job.pack, None)
         self._work.started(job.pack, sum(self._cost[name] for name, _ in job.members))
         try:
-            crash_report.pop(self._store, job.pack)  # of an earlier driver's worker
+            take_report(self._store, job.pack)  # of an earlier driver's worker
         except StorageError as error:
             self.outage.add(error.cause)
         self._journal.note((name for name, _ in job.members if name not in self.results), State.RUNNING)
@@ -271,7 +277,7 @@ class PackScheduler:
         self._show()
 
     def _worker_died(self, job: PackJob, failure: Failure) -> None:
-        if (report := crash_report.pop(self._store, job.pack)) is not None:  # it ended itself, and left the cause
+        if (report := take_report(self._store, job.pack)) is not None:  # it ended itself, and left the cause
             with contextlib.suppress(ValueError, KeyError, TypeError):  # a report that was cut off
                 self.finished(job, PackReport.from_json(report))
                 return

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memsweep.errors import StorageError, StoreError
-from memsweep.sweep.store.fallback import UnstoredResult, fallback_folder
 from memsweep.sweep.store.filesystem import at_once
 from memsweep.sweep.store.results import CHECKPOINTS, STATES, Store
 from memsweep.sweep.store.retry import retry_seconds, warn
-from memsweep.sweep.store.write_check import FREE_BYTES, check_writable
+from memsweep.sweep.store.unwritable import FREE_BYTES, UnstoredResult, check_writable, fallback_folder
 
 _INTERVAL = 5.0  # seconds between two attempts
 

@@ -27,7 +27,7 @@ from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
 from memsweep.sweep.store.weights import WEIGHTS
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import shortened
-from memsweep.sweep.worker.memory import forget_peak, peak_memory
+from memsweep.sweep.worker.limits import forget_peak, peak_memory
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

@@ -20,9 +20,8 @@ from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.form import Form, OtherSchemaError, require
 from memsweep.sweep.store.record import MEND, from_json, of_form, require_config, sealed, to_json
-from memsweep.sweep.store.shape import require
-from memsweep.sweep.store.versions import Form, OtherSchemaError
 
 if TYPE_CHECKING:
     from memsweep.config.schema.claims import Claims

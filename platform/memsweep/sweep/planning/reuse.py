@@ -1,4 +1,4 @@
-"""Which trials of a study have a result to reuse, and why the others have none: never computed, other code, damaged."""
+"""What need not be computed: stored results, and stored trainings of trials that are measured anew."""
 
 from __future__ import annotations
 
@@ -13,12 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.errors import ConfigError, StoreError
-from memsweep.sweep.planning.identity import identifying, identity_of
+from memsweep.outcome import Outcome
+from memsweep.sweep.planning.identity import identifying, identity_of, training_of
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
+from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, in_training
+from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, from_safetensors
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from torch import Tensor
+
     from memsweep.config.schema.trial import TrialConfig
+    from memsweep.learning.state.trained import Trained
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.record import Record
@@ -243,3 +250,125 @@ _PARTS = {
     "kernels": Why.KERNELS,
 }
 """The parts of an identity besides config and versions -> why a result with another value of it is not reused."""
+
+
+TRAINED_BY = "trained_by"
+"""In the provenance of a result whose weights were not trained for it: the folder and the trial that hold them."""
+
+
+def with_stored_training(
+    trials: Iterable[PlannedTrial], stored: Iterable[str], results: Location
+) -> tuple[PlannedTrial, ...]:
+    """The trials, those without a result with the place of their trained weights, where another trial keeps them.
+
+    Args:
+        trials: of a study.
+        stored: identities that have a result.
+        results: the folder of all studies.
+    """
+    trials, have = tuple(trials), set(stored)
+    places = _stored_trainings({training_of(t.identity) for t in trials if t.identity not in have}, results)
+    return tuple(
+        trial
+        if trial.identity in have
+        else dataclasses.replace(trial, trained=places.get(training_of(trial.identity), ("", "")))
+        for trial in trials
+    )
+
+
+def _stored_trainings(wanted: set[str], results: Location) -> dict[str, tuple[str, str]]:
+    """Training -> (URI of a study's folder, identity of the trial there that keeps its weights)."""
+    found: dict[str, tuple[str, str]] = {}
+    with storage_errors("read", results):
+        folders = [results / name for name in (results.folders() if wanted else ())]
+    for folder in folders:
+        store = Store(folder)
+        with storage_errors("read", folder):
+            sizes = folder.names(WEIGHTS)
+        for name, size in sorted(sizes.items()):
+            identity, _, suffix = name.partition(".")
+            training = training_of(identity)
+            if suffix == SUFFIX and training in wanted - found.keys() and _size_in_record(store, identity) == size:
+                found[training] = (folder.uri, identity)
+    return found
+
+
+def _size_in_record(store: Store, identity: str) -> int:
+    """Bytes of a trial's weights by its record; -1 without a record that says it."""
+    try:
+        return store.record(identity)["files"][WEIGHTS]["bytes"]
+    except (StoreError, KeyError):
+        return -1
+
+
+def stored_training(store: Store, identity: str) -> dict[int, Trained]:
+    """The training of a stored trial, by seed.
+
+    Raises:
+        StoreError: it keeps no weights, or a file of it is missing or damaged.
+    """
+    from memsweep.learning.state.trained import Trained
+    from memsweep.learning.training.gradient_alignment import Comparison
+
+    record, observed = store.record(identity), in_training()
+    weights = stored_weights(store, record)
+    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, *observed))
+
+    def rows(table: str, seed: int) -> list[dict[str, Any]]:
+        frame: pd.DataFrame = tables[table]
+        return [
+            {str(name): value for name, value in row.items()} for row in frame[frame["seed"] == seed].to_dict("records")
+        ]
+
+    def own(table: str, row: dict[str, Any]) -> dict[str, Any]:
+        return {name: row[name] for name in columns(table) if name not in (*SIZE, "seed")}
+
+    ratio = "gradient_over_weight_"
+    return {
+        seed: Trained(
+            seed=seed,
+            outcome=Outcome(row["outcome"]),
+            steps=int(row["steps"]),
+            best_step=int(row["best_step"]),
+            validation_loss=row["validation_loss"],
+            gradient_over_weight={name.removeprefix(ratio): row[name] for name in row if name.startswith(ratio)},
+            history=[(int(at["step"]), at["train_loss"], at["validation_loss"]) for at in rows(HISTORY, seed)],
+            alignment=[Comparison(**{name: at[name] for name in Comparison._fields}) for at in rows(ALIGNMENT, seed)],
+            observed={name: found for name in observed if (found := [own(name, at) for at in rows(name, seed)])},
+            weights=named,
+        )
+        for seed, named in weights.items()
+        for row in rows(REPLICAS, seed)
+    }
+
+
+def stored_trainings(sources: Mapping[str, tuple[str, str]], names: Sequence[str]) -> list[dict[int, Trained]]:
+    """The trainings of these trials, in order, from the places of ``with_stored_training``; empty without any.
+
+    Raises:
+        StoreError: see ``stored_training``.
+    """
+    if any(name not in sources for name in names):
+        return []
+    return [stored_training(Store(folder), identity) for folder, identity in map(sources.__getitem__, names)]
+
+
+def stored_weights(store: Store, record: Mapping[str, Any]) -> dict[int, dict[str, Tensor]]:
+    """The weights of the result with this record: seed -> name -> tensor.
+
+    Those of a trial that was measured without training lie with the trial that was trained.
+
+    Raises:
+        StoreError: it keeps none, or their file is missing or damaged.
+    """
+    identity = record["identity"]
+    if trained_by := record["provenance"].get(TRAINED_BY):
+        store = Store(store.location.parent / trained_by["folder"])
+        record = store.record(trained_by["identity"])
+    if not store.has_weights(record):
+        how = "were deleted" if WEIGHTS in record["files"] else "were not kept (keep: none)"
+        raise StoreError(
+            f"the weights of the trial {identity} {how}. To have them, train it again: memsweep sweep STUDY "
+            "--no-reuse keep=weights."
+        )
+    return from_safetensors(store.bytes_of(WEIGHTS, record), f"the file of weights of {identity}")

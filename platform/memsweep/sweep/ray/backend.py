@@ -18,7 +18,7 @@ from memsweep.sweep.ray.session import Head, ray_session
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
 from memsweep.sweep.worker.failure import StoppedError
-from memsweep.sweep.worker.memory import peak_memory
+from memsweep.sweep.worker.limits import peak_memory
 from memsweep.sweep.worker.timing import report_interval, throttled
 
 if TYPE_CHECKING:

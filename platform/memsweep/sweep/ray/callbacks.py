@@ -15,7 +15,7 @@ from memsweep.sweep.backend import Events
 from memsweep.sweep.ray.private import keep_credentials_out_of_runtime_environments, trial_error
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
 from memsweep.sweep.worker.failure import NODE_LOST
-from memsweep.sweep.worker.memory import GIB, KernelKills
+from memsweep.sweep.worker.limits import GIB, KernelKills
 
 
 class RunnerCallback(Callback):

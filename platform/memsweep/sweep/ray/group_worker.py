@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
-from memsweep.sweep.planning.trained import stored_trainings
+from memsweep.sweep.planning.reuse import stored_trainings
 from memsweep.sweep.ray.coordinator import Assignment, WorkerResult
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import GroupFailedError, PackJob, can_resume, guarded
-from memsweep.sweep.worker.failure import TimeLimitError, failure_of
-from memsweep.sweep.worker.memory import memory_limit, peak_memory
+from memsweep.sweep.worker.failure import failure_of
+from memsweep.sweep.worker.limits import TimeLimitError, memory_limit, peak_memory
 from memsweep.sweep.worker.timing import Phases, throttled
 
 if TYPE_CHECKING:

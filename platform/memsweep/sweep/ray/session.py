@@ -20,7 +20,7 @@ from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, free_agent_port, head_processes, quiet_driver
 from memsweep.sweep.signals import interrupts_held
-from memsweep.sweep.worker.job_environment import in_job
+from memsweep.sweep.worker.provenance import in_job
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 

@@ -11,8 +11,7 @@ from typing import Any, TypedDict, cast
 
 from memsweep.errors import StoreError, one_of
 from memsweep.outcome import Outcome
-from memsweep.sweep.store.shape import LARGEST, require
-from memsweep.sweep.store.versions import Form
+from memsweep.sweep.store.form import LARGEST, Form, require
 
 SCHEMA = 4
 """Version of a record that is written."""

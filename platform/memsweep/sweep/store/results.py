@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from memsweep.errors import StoreError, one_of
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
-from memsweep.sweep.store.fallback import FallbackSlot, fallback_folder
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
+from memsweep.sweep.store.form import OtherSchemaError
 from memsweep.sweep.store.record import Record, StoredFailure, file_of
-from memsweep.sweep.store.versions import OtherSchemaError
+from memsweep.sweep.store.unwritable import FallbackSlot, fallback_folder
 from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, to_safetensors
 
 if TYPE_CHECKING:

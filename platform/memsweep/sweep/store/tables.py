@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from memsweep import registry
 from memsweep.config.core.fields import DURING
 from memsweep.errors import StoreError, one_of
+from memsweep.sweep.store.form import Form
 from memsweep.sweep.store.record import MEND, FileOf
-from memsweep.sweep.store.versions import Form
 
 if TYPE_CHECKING:
     import pandas as pd

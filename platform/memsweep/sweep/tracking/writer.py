@@ -25,9 +25,8 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.tracking.moved import make_whole, mend
 from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
-from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, run_page
+from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, make_whole, mend, run_page
 
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its warnings would fill the terminal
 

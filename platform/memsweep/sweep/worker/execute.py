@@ -19,20 +19,19 @@ from memsweep.errors import StorageError, StoreError
 from memsweep.gate import gated
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import Arithmetic, identity
-from memsweep.sweep.planning.trained import TRAINED_BY, stored_trainings
-from memsweep.sweep.store.fallback import UnstoredResult
+from memsweep.sweep.planning.reuse import TRAINED_BY, stored_trainings
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
+from memsweep.sweep.store.unwritable import UnstoredResult
 from memsweep.sweep.store.weights import WEIGHTS
-from memsweep.sweep.worker import crash_report, provenance
-from memsweep.sweep.worker.failure import StoppedError, TimeLimitError, failure_of, is_memory
+from memsweep.sweep.worker import provenance
+from memsweep.sweep.worker.failure import StoppedError, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
-from memsweep.sweep.worker.job import PackJob, PackReport
-from memsweep.sweep.worker.memory import forget_peak, memory_limit
-from memsweep.sweep.worker.time_limit import OnHang, Report, time_limit
+from memsweep.sweep.worker.job import PackJob, PackReport, leave_report
+from memsweep.sweep.worker.limits import OnHang, Report, TimeLimitError, forget_peak, memory_limit, time_limit
 from memsweep.sweep.worker.timing import STARTING, STORING, Phases
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def guarded(job: PackJob, trials: int, on_hang: OnHang) -> Iterator[Callable[[Re
         job: the pack: threads, time limit of one trial, and bytes on the GPU.
         trials: how many there are.
         on_hang: ends this process when the body does not react to the time limit; see
-            ``memsweep.sweep.worker.time_limit``.
+            ``memsweep.sweep.worker.limits``.
 
     Returns:
         A function that makes a callback one that the time limit does not interrupt.
@@ -351,7 +350,7 @@ class _Worker:
                 self._note_unstarted(
                     failure_of(TimeLimitError(f"its worker ended at another trial's time limit: {error}"))
                 )
-                crash_report.write(self.store, self.job.pack, self.report().to_json())
+                leave_report(self.store, self.job.pack, self.report().to_json())
         finally:
             os._exit(1)
 

@@ -12,7 +12,7 @@ from memsweep.errors import BrokenChainError, printable
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.record import Failure
-from memsweep.sweep.worker.memory import GIB, peak_memory
+from memsweep.sweep.worker.limits import GIB, TimeLimitError, peak_memory
 
 TIME_LIMIT, NODE_LOST = "time_limit", "node_lost"
 
@@ -23,13 +23,6 @@ _ASKED = re.compile(r"(?:tried to allocate|Unable to allocate) ([0-9.]+) (bytes|
 
 class StoppedError(BaseException):
     """The backend ends the job now, without a failure; its checkpoint will be needed."""
-
-
-class TimeLimitError(BaseException):
-    """A trial exceeded its time limit; no Exception, so that no ``except Exception`` of a task catches it."""
-
-    def __str__(self) -> str:
-        return super().__str__() or "the trial ran for longer than resources.time_limit allows"
 
 
 def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import on_card
-from memsweep.sweep.worker.memory import GIB
+from memsweep.sweep.worker.limits import GIB
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import ResourcesConfig

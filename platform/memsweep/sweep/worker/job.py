@@ -1,4 +1,4 @@
-"""A worker's job and its answer: a pack to compute, and what became of its trials."""
+"""A worker's job and its answer, which it leaves in the store where it ends itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, pack_identity
-from memsweep.sweep.store.fallback import UnstoredResult
+from memsweep.sweep.store.filesystem import FileSlot, storage_errors
 from memsweep.sweep.store.record import Failure
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.unwritable import UnstoredResult
 from memsweep.sweep.store.weights import WEIGHTS
 
 
@@ -97,3 +99,36 @@ class PackReport:
         data = json.loads(text)
         unstored = {name: UnstoredResult.from_json(result) for name, result in data["unstored"].items()}
         return cls(**data | {"culprits": tuple(data["culprits"]), "unstored": unstored})
+
+
+def leave_report(store: Store, pack: str, report: str) -> None:
+    """Write the report of a pack, which can no longer be sent.
+
+    Args:
+        store: the study's.
+        pack: the pack's identity.
+        report: ``PackReport.to_json``.
+
+    Raises:
+        StoreError: the storage does not allow it.
+    """
+    with storage_errors("leave_report", store.location):
+        _slot(store, pack).write(report.encode())
+
+
+def take_report(store: Store, pack: str) -> str | None:
+    """Read the report of this pack and delete it; None if there is none, as after a kill.
+
+    Raises:
+        StoreError: the storage does not allow it.
+    """
+    slot = _slot(store, pack)
+    with storage_errors("read", store.location):
+        if (data := slot.read()) is None:
+            return None
+        slot.delete()
+    return data.decode()
+
+
+def _slot(store: Store, pack: str) -> FileSlot:
+    return FileSlot(store.location / "crash_reports", f"{pack}.json")

@@ -1,21 +1,98 @@
-"""The time limit of trials: a trial that runs too long gets an error; if it does not react, its process ends.
-
-There are three stages. First, an exception in the thread of the trial ends Python code. A thread that sleeps or
-computes in native code does not notice it: after a grace period the caller gets its stack and ends the process. If
-native code blocks all threads of Python, a timer of the interpreter (faulthandler) prints the stacks and ends it.
-"""
+"""The limits of trials: memory and time; a trial that exceeds its time gets an error, or its process ends."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import faulthandler
+import functools
+import resource
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
-from memsweep.sweep.worker.failure import TimeLimitError
+GIB = 2**30
+
+_STATUS, _RESET, _COUNTERS = (Path("/proc") / name for name in ("self/status", "self/clear_refs", "vmstat"))
+
+
+def peak_memory() -> int:
+    """The most memory, in bytes, that this process has held since ``forget_peak`` (or since its start)."""
+    return _status("VmHWM") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def forget_peak() -> None:
+    """Start the peak again from the current memory; does nothing where the system does not allow it."""
+    with contextlib.suppress(OSError):
+        _RESET.write_text("5")
+
+
+@contextlib.contextmanager
+def memory_limit(gib: float) -> Iterator[None]:
+    """While it lasts, an allocation beyond the limit raises an error in this process, before its node runs out.
+
+    The limit is on allocated private memory (RLIMIT_DATA), used or not. Python and numpy raise MemoryError, torch a
+    RuntimeError that names its allocator. Memory that the process held at its first limit (the interpreter, torch,
+    Ray) does not count.
+
+    Args:
+        gib: 0 for no limit.
+    """
+    base = _base() if gib else 0
+    if not base:
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limit = base + int(gib * GIB)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@functools.cache
+def _base() -> int:
+    """Measured once: later the process also holds freed memory, which the next trials use again."""
+    import torch  # noqa: F401  (it belongs to the bare process)
+
+    return _status("VmData")
+
+
+class KernelKills:
+    """Counts the out-of-memory kills on this machine from its creation on; on a system without a counter, none."""
+
+    def __init__(self) -> None:
+        self._count = _number(_COUNTERS, "oom_kill ")
+
+    def happened(self) -> bool:
+        """Whether the kernel killed a process since the last call (or since the creation)."""
+        before, self._count = self._count, _number(_COUNTERS, "oom_kill ")
+        return self._count > before
+
+
+def _status(key: str) -> int:
+    """A number of bytes that Linux keeps of this process; 0 on another system."""
+    return 1024 * _number(_STATUS, f"{key}:")
+
+
+def _number(file: Path, start: str) -> int:
+    """The number in the line of a file of the kernel that starts so; 0 if there is none."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(start)), 0)
+
+
+class TimeLimitError(BaseException):
+    """A trial exceeded its time limit; no Exception, so that no ``except Exception`` of a task catches it."""
+
+    def __str__(self) -> str:
+        return super().__str__() or "the trial ran for longer than resources.time_limit allows"
+
 
 Report = Callable[[float], None]
 OnHang = Callable[[TimeLimitError, str], None]
@@ -30,6 +107,10 @@ def time_limit(
     seconds: float, trials: int, on_hang: OnHang, grace: float = GRACE
 ) -> Iterator[Callable[[Report], Report]]:
     """Limit the seconds of the body, which runs in the calling thread.
+
+    There are three stages. First, an exception in the thread of the trial ends Python code. A thread that sleeps or
+    computes in native code does not notice it: after a grace period the caller gets its stack and ends the process. If
+    native code blocks all threads of Python, a timer of the interpreter (faulthandler) prints the stacks and ends it.
 
     Gives a function that makes a callback one that the limit does not interrupt.
 
