@@ -12,8 +12,7 @@ import pytest
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError, TrustError
 from memsweep.trust.calls import Call, calls_of, in_workspace
-from memsweep.trust.gate import Trust
-from memsweep.trust.kept import kept_file, known
+from memsweep.trust.gate import Trust, kept_file, known
 
 NETS = """\
 import functools

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from memsweep import builtin
 from memsweep.errors import counted, filled, printable
-from memsweep.studies.wording import failures, stopped
+from memsweep.studies.ending import failures, stopped
 from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:

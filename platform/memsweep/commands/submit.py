@@ -20,7 +20,7 @@ from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
 from memsweep.sweep.submit.upload import Upload
-from memsweep.trust.kept import known
+from memsweep.trust.gate import known
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

@@ -13,10 +13,9 @@ from memsweep.commands import console
 from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError
-from memsweep.studies.extension import added, more_steps
 from memsweep.studies.locations import Place, find_study, names_folder, plan_to_run, shown_page
 from memsweep.studies.run import Run
-from memsweep.studies.trials import Request
+from memsweep.studies.trials import Request, added, more_steps
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location

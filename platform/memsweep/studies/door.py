@@ -16,6 +16,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
 from memsweep.studies.comparison import Comparison, compared
+from memsweep.studies.ending import failures, stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
@@ -23,7 +24,6 @@ from memsweep.studies.preview import Preview, preview
 from memsweep.studies.results import Results
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
-from memsweep.studies.wording import failures, stopped
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location

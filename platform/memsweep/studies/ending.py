@@ -1,22 +1,29 @@
-"""How a run ended; and the note in the plan of a complete study, by which the next run knows that nothing is to do."""
+"""What a run says of itself, before it begins and how it ended; commands print it, Python shows or raises it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from memsweep import __version__
+from memsweep.errors import counted
 from memsweep.redaction import redacted
 from memsweep.report.formats import PAGE, REPORT
+from memsweep.studies import default_results
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.form import mismatch
 from memsweep.sweep.tracking.uri import default_uri, is_here, is_whole, tracking_uri
 
 if TYPE_CHECKING:
     from memsweep.report.publish import ReportPaths
+    from memsweep.studies.locations import Place
+    from memsweep.studies.trials import Trials
     from memsweep.sweep.driver.runner import RunSummary
+    from memsweep.sweep.planning.plan import Plan
+    from memsweep.sweep.store.journal import TrialStatus
 
 
 Tracking = tuple[str, str | None, str]
@@ -112,3 +119,106 @@ def noted(provenance: Mapping[str, Any], folder: Path, results: Location) -> Tra
     same = as_now and noted_uri == redacted(uri) and is_whole(uri)
     there = same and (found["uri"] != "" or is_here(results)) and (folder / REPORT / PAGE).is_file()
     return (noted_uri, found["experiment"], found["page"]) if there else None
+
+
+def first_line(text: str) -> str:
+    """The first line of a text, at most 300 characters of it."""
+    return (text.splitlines() or [""])[0][:300]
+
+
+def typed(verb: str, study: str, results: Location, *flags: str, workspace: Path | None = None) -> str:
+    """A command as it works when it is typed in this folder: with what is not the default.
+
+    Args:
+        verb: of the command.
+        study: its name.
+        results: the folder of all studies.
+        flags: more words.
+        workspace: folder of tasks/, for a command that needs it.
+    """
+    words = ["memsweep", verb, study, *flags]
+    words += [] if results == Location.at(default_results()) else ["--results", results.uri]
+    words += [] if workspace is None or workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
+    return shlex.join(words)
+
+
+def _going_on(plan: Plan) -> int:
+    """Trials of a grid that go on from the state of one that ended early; in a search that is the rule."""
+    return 0 if plan.sweep.search else sum(bool(trial.after) for pack in plan.packs for trial in pack.trials)
+
+
+def only_measured(plan: Plan) -> int:
+    """How many trials of the packs are not trained, because their weights are stored."""
+    return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
+
+
+def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
+    """Says what a run is about to do, compared with the journal of the study, before it does it."""
+    study = trials.plan.sweep.name
+    planned = {trial.identity for trial in trials.plan.trials}
+    yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place))}"
+    yield from _changes(trials, statuses, planned)
+    for name, fault in trials.reuse.damaged.items():
+        yield f"  {name}: damaged, recomputed: {fault}"
+    for name in sorted(trials.gave_up):
+        yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
+    if trials.gave_up:
+        yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
+
+
+def _parts(trials: Trials, place: Place) -> Iterator[str]:
+    """How many trials are done, reused, to run, only measured, continued and left for later."""
+    plan, reuse = trials.plan, trials.reuse
+    left = sum(len(pack.trials) for pack in plan.packs)
+    if reuse.here:
+        yield f"{len(reuse.here)} done"
+    if reuse.elsewhere:
+        yield f"{len(reuse.elsewhere)} reused from other studies"
+    yield f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"
+    if measured := only_measured(plan):
+        yield f"{measured} of them only measured, from stored weights"
+    if going_on := _going_on(plan):
+        yield f"{going_on} of them go on from a kept state"
+    if trials.postponed:
+        resume = typed("resume", plan.sweep.name, place.results, workspace=place.workspace)
+        yield f"{trials.postponed} not now ({resume})"
+
+
+def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[str]) -> Iterator[str]:
+    """Planned trials that are new, were running or have failed, and trials that left the plan; a line for each kind."""
+    from memsweep.sweep.store.journal import State
+
+    states = {name: status.state for name, status in statuses.items()}
+    new = len(planned - statuses.keys()) if statuses else 0
+    removed = sum(name not in planned and state is not State.CANCELLED for name, state in states.items())
+    stopped = sum(name in planned and state is State.RUNNING for name, state in states.items())
+    failed = {name for name, status in statuses.items() if status.failures}
+    again = len(failed & planned - trials.reuse.all - trials.gave_up)
+    if new:
+        yield f"  {counted(new, 'trial')} added to the plan"
+    if removed:
+        yield f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay"
+    if stopped:
+        yield f"  {counted(stopped, 'trial')} ran when the last driver died: queued again"
+    if again and not trials.postponed:
+        yield f"  {counted(again, 'trial')} failed before: tried again"
+
+
+def stopped(ending: Ending) -> str:
+    """Says what stopped a run early, how many trials are left, and how to go on; empty where nothing did."""
+    summary, left = ending.summary, counted(ending.left, "trial")
+    kept = f"what is finished is kept. Run the same command again to go on, or: {ending.resume}"
+    if summary.outage:
+        again = f"run the same command again, or: {ending.resume}"
+        return f"stopped: {summary.outage}. {left} left; when it is mended, {again}"
+    if summary.lost:
+        return f"{summary.lost}; {kept}"
+    if summary.limit:
+        return f"stopped at a limit: {summary.limit}. {left} left; {kept}"
+    return f"interrupted: {kept}" if summary.interrupted else ""
+
+
+def failures(ending: Ending, most: int = 5) -> list[str]:
+    """A line for each of the first failed trials: outcome, identity and error."""
+    failed = list(ending.summary.failed.items())[:most]
+    return [f"{failure['outcome']}: {identity}: {first_line(failure['error'])}" for identity, failure in failed]

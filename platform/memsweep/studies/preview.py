@@ -15,8 +15,8 @@ from memsweep import registry
 from memsweep.config.grid.budget import PARAMETERS
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import counted, listed, printable
+from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
-from memsweep.studies.wording import only_measured
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.reuse import Reuse, by_reason, examples, find_reusable, reasons, with_stored_training
 

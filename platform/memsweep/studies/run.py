@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -13,16 +12,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
-from memsweep.studies.ending import Ending, Tracking, note, noted
-from memsweep.studies.extension import refuse_to_drop
+from memsweep.studies.ending import Ending, Tracking, differences, note, noted, typed
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
-from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials
-from memsweep.studies.wording import differences, typed
+from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.study import SweepConfig
     from memsweep.report.live.process import LivePage
     from memsweep.report.publish import ReportPaths
     from memsweep.report.terminal import EarlyVerdicts
@@ -168,7 +164,7 @@ class Run:
         request, store = self._request, self._store
         take_over(store)
         before = self._plan_before()
-        self._extended = request.extended if request.extended is not None else _kept(before, self._sweep)
+        self._extended = request.extended if request.extended is not None else kept(before, self._sweep)
         statuses = read_statuses(store.location)
         retry_all = request.retry_all or request.no_reuse
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
@@ -206,12 +202,13 @@ class Run:
     def _note_origin(self) -> None:
         """The notes of this run in the plan and in MLflow: when, by which command and code, and its varied settings."""
         from memsweep.sweep.store.record import now
+        from memsweep.sweep.tracking.run_content import naming_fields, sweep_params
         from memsweep.sweep.worker.provenance import code_revision
 
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         self._provenance |= {_ANEW: True} if self._request.no_reuse else {}
-        params, varied = _sweep_params(self._sweep), _varied(self._sweep)
+        params, varied = sweep_params(self._sweep), naming_fields(self._sweep)
         new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
         self._tracking = self._request.tracking or new
 
@@ -392,11 +389,6 @@ class Run:
         )
 
 
-def _kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
-    """The additions by ``extend`` in the plan before this one, as far as the study still has them."""
-    return before.extended if before is not None and (before.search is None) == (sweep.search is None) else ()
-
-
 def _goes_on_anew(request: Request, before: StoredPlan) -> bool:
     """Whether a run that recomputes everything was stopped, and this one goes on with it."""
     if not before.provenance.get(_ANEW):
@@ -404,35 +396,3 @@ def _goes_on_anew(request: Request, before: StoredPlan) -> bool:
     sweep, names = request.sweep, {trial.identity for trial in request.trials}
     same = names == before.rows.keys() if sweep.search is None else sweep.search == before.search
     return request.plan is not None or (request.no_reuse and same)
-
-
-def _varied(sweep: SweepConfig) -> list[str]:
-    """The fields that name a study's runs: what its grid varies, its search and the confirmation of its winners."""
-    from memsweep.config.schema.canonical import to_dict
-    from memsweep.sweep.tracking.run_content import varied_fields
-
-    varied = varied_fields(map(to_dict, sweep.rows))
-    if (search := sweep.search) is not None:
-        varied = [*search.space, *(path for path in varied if path not in search.space)]
-        varied += ["training.until"] if search.settings.scheduler.name != "none" else []
-    if (confirm := sweep.confirm) is not None:
-        fresh = confirm.seeds == sweep.rows[0].training.seeds
-        varied += ["training.first_seed" if fresh else "training.seeds"]
-    return varied
-
-
-def _sweep_params(sweep: SweepConfig) -> dict[str, Any]:
-    """Flat settings of the sweep as a whole, for MLflow: the grid, axis by axis, the resources, the search."""
-    from memsweep.config.schema.canonical import to_dict
-    from memsweep.config.schema.search import Search
-    from memsweep.config.search.sections import search_to_dict
-
-    counted = "trials" if sweep.search is None else "cells"
-    params: dict[str, Any] = {counted: len(sweep.rows), "protocol": sweep.protocol}
-    params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep.grid.items()}
-    params |= {f"resources.{name}": value for name, value in vars(sweep.resources).items()}
-    for part, section in (("search", sweep.search), ("confirm", sweep.confirm)):
-        if section is not None:
-            content = search_to_dict(section) if isinstance(section, Search) else to_dict(section)
-            params |= {f"{part}.{path}": json.dumps(value, default=str) for path, value in content.items()}
-    return params

@@ -5,7 +5,7 @@ Each such name passes ``gate`` before anything of it is called, and a foreign on
 
 - What a person types is theirs: a factory on the command line, or in a dict that Python gives.
 - A study of the workspace may name what a file of the workspace defines, and classes of modules of installed packages.
-- Anything else needs the person's word (``--trust``), which ``kept`` remembers by the hash of what would run.
+- Anything else needs the person's word (``--trust``), which is remembered by the hash of what would run.
 
 Reading results (``status``, ``report``, ``weights``) needs no such name, and imports none.
 """

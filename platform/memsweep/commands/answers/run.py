@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
-from memsweep.studies.wording import stopped
+from memsweep.studies.ending import stopped
 
 if TYPE_CHECKING:
     import pandas as pd

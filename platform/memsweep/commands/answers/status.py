@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.commands.console import say
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem, StatusTrialItem
 from memsweep.errors import counted
-from memsweep.studies.wording import first_line, typed
+from memsweep.studies.ending import first_line, typed
 
 if TYPE_CHECKING:
     from memsweep.errors import StoreError

@@ -10,7 +10,7 @@ from dataclasses import MISSING, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.core.reflect import config_of, default, keys, value_of
-from memsweep.config.schema.canonical import flatten, plain
+from memsweep.config.schema.canonical import flatten, plain, to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
 from memsweep.sweep.store import record as records_json
@@ -18,6 +18,8 @@ from memsweep.sweep.store.tables import ALIGNMENT, CURVES, HISTORY, MEMORY, SIZE
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memsweep.config.schema.study import SweepConfig
 
 POINTS = 100
 """Largest number of points of one metric; the store has them all."""
@@ -317,3 +319,31 @@ def sweep_key(study: str, params: Mapping[str, Any], tags: Mapping[str, Any]) ->
 
     text = json.dumps([study, dict(params), dict(tags)], sort_keys=True, default=str)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:16]
+
+
+def naming_fields(sweep: SweepConfig) -> list[str]:
+    """The fields that name a study's runs: what its grid varies, its search and the confirmation of its winners."""
+    varied = varied_fields(map(to_dict, sweep.rows))
+    if (search := sweep.search) is not None:
+        varied = [*search.space, *(path for path in varied if path not in search.space)]
+        varied += ["training.until"] if search.settings.scheduler.name != "none" else []
+    if (confirm := sweep.confirm) is not None:
+        fresh = confirm.seeds == sweep.rows[0].training.seeds
+        varied += ["training.first_seed" if fresh else "training.seeds"]
+    return varied
+
+
+def sweep_params(sweep: SweepConfig) -> dict[str, Any]:
+    """Flat settings of the sweep as a whole, for MLflow: the grid, axis by axis, the resources, the search."""
+    from memsweep.config.schema.search import Search
+    from memsweep.config.search.sections import search_to_dict
+
+    counted = "trials" if sweep.search is None else "cells"
+    params: dict[str, Any] = {counted: len(sweep.rows), "protocol": sweep.protocol}
+    params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep.grid.items()}
+    params |= {f"resources.{name}": value for name, value in vars(sweep.resources).items()}
+    for part, section in (("search", sweep.search), ("confirm", sweep.confirm)):
+        if section is not None:
+            content = search_to_dict(section) if isinstance(section, Search) else to_dict(section)
+            params |= {f"{part}.{path}": json.dumps(value, default=str) for path, value in content.items()}
+    return params
