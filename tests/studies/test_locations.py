@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.cli.arguments import _OPTIONS, parse
+from memsweep.cli.arguments import parse
+from memsweep.cli.options import OPTIONS
 from memsweep.studies.locations import LostResultsError, Place, join_cluster, names_folder, refuse_lost
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.ray.session import AddressError, cluster_of
@@ -106,7 +107,7 @@ def test_where_a_local_folder_may_stay(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_results_go_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    handlers = dict.fromkeys(_OPTIONS)
+    handlers = dict.fromkeys(OPTIONS)
 
     def results(*words: str) -> str:
         return str(parse(words, handlers).results)

@@ -16,7 +16,8 @@ import pytest
 import memsweep as ms
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.cli.arguments import _OPTIONS, parse
+from memsweep.cli.arguments import parse
+from memsweep.cli.options import OPTIONS
 from memsweep.cli.usage import COMMANDS
 from memsweep.commands.console import trust_of
 from memsweep.commands.submit import checked_job
@@ -201,7 +202,7 @@ def test_submit_carries_the_word_of_who_submits(place: Path, monkeypatch: pytest
     )
 
     def job(*words: str) -> Job:
-        args = parse(["submit", "mine", *words], dict.fromkeys(_OPTIONS))
+        args = parse(["submit", "mine", *words], dict.fromkeys(OPTIONS))
         args.discover = registry.discover
         return checked_job(args)[0]
 

@@ -20,7 +20,8 @@ import yaml
 
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.cli.arguments import _OPTIONS, parse
+from memsweep.cli.arguments import parse
+from memsweep.cli.options import OPTIONS
 from memsweep.commands.submit import checked_job, report_end
 from memsweep.errors import ConfigError
 from memsweep.redaction import is_secret_name
@@ -275,7 +276,7 @@ def job_of(*words: str) -> Job:
 
 def parsed(*words: str) -> argparse.Namespace:
     """The arguments of ``memsweep submit``, as the command line gives them to the command."""
-    args = parse(["submit", *words], dict.fromkeys(_OPTIONS))
+    args = parse(["submit", *words], dict.fromkeys(OPTIONS))
     args.discover = registry.discover
     return args
 

@@ -17,7 +17,8 @@ import pytest
 import yaml
 
 from memsweep import registry
-from memsweep.cli.arguments import _OPTIONS, parse
+from memsweep.cli.arguments import parse
+from memsweep.cli.options import OPTIONS
 from memsweep.commands.submit import checked_job
 from memsweep.sweep.submit.job import SubmissionError
 from memsweep.sweep.submit.selection import ENGINE, INCLUDE, Selection, engine_files
@@ -76,7 +77,7 @@ def write(folder: Path, files: Mapping[str, str]) -> None:
 
 
 def upload_of(workspace: Path, *words: str) -> Upload:
-    args = parse(["submit", *words, "--workspace", str(workspace)], dict.fromkeys(_OPTIONS))
+    args = parse(["submit", *words, "--workspace", str(workspace)], dict.fromkeys(OPTIONS))
     args.discover = registry.discover
     assert isinstance(args, argparse.Namespace)
     return checked_job(args)[1]
