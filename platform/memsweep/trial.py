@@ -25,13 +25,11 @@ from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.batch_sharding import BatchSharding
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.convolved import ConvolvedLoss
-from memsweep.learning.parallel.process_group import ProcessGroup
-from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
+from memsweep.learning.parallel import ProcessGroup, restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
-from memsweep.learning.state.plain_tensors import WeightsFileError
 from memsweep.learning.state.trained import Trained, TrainedEnsemble, restored, trained_ensemble
 from memsweep.learning.state.warm_start import WarmStart
-from memsweep.learning.state.weights_file import other_kinds, read_weights
+from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
 from memsweep.learning.training.learner import Learner
 from memsweep.models.base import LayerModel, Model, Signature
 from memsweep.recurrence.freed_memory import give_back_freed_memory, keep_freed_memory

@@ -12,7 +12,7 @@ from torch import distributed
 from engine import trial
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.loss.batch_sharding import WorkersDisagreeError
-from memsweep.learning.parallel.process_group import ProcessGroup
+from memsweep.learning.parallel import ProcessGroup
 from memsweep.trial import RunOptions, WorkerRank, results_of, run_replicas
 
 TRAINING = {"seeds": 2, "steps": 9, "batch_size": 7, "validation_size": 16, "validate_every": 3, "checkpoint_every": 1}

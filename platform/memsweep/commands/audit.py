@@ -136,8 +136,7 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
 
 
 def _load(module: nn.Module, file: Path) -> None:
-    from memsweep.learning.state.plain_tensors import WeightsFileError
-    from memsweep.learning.state.weights_file import other_kinds, read_weights
+    from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
     from memsweep.models.module.model import under_names
 
     own = module.state_dict()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memsweep.documents import FORMAT
-from memsweep.documents.keys import DOCUMENTS
+from memsweep.documents.keys import type_of
 from memsweep.documents.keys.shared import ErrorItem
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -38,7 +38,7 @@ def document_schema(verb: str) -> dict[str, Any]:
         "verb": {"const": verb},
         "exit_code": {"type": "integer", "description": "of the command"},
     }
-    keys = {**common, **_keys(DOCUMENTS[verb], definitions)}
+    keys = {**common, **_keys(type_of(verb), definitions)}
     failed = {**common, "error": _of(ErrorItem, definitions)}
     return {
         "$schema": DIALECT,

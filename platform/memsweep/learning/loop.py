@@ -10,15 +10,14 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
-from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
-from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
+from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training import pruning
 from memsweep.learning.training.learner import BPTT, Learner
-from memsweep.learning.training.schedule import Settings, keeps_history, rates_at, settings_at
+from memsweep.learning.training.optimizer import Settings, keeps_history, rates_at, settings_at
 from memsweep.learning.training.update import update
 from memsweep.models.base import Model, Part
 from memsweep.streams import TRAIN, VALIDATION, Stream

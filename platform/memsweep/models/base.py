@@ -21,7 +21,7 @@ from memsweep.models.registered import contract_problems, has_group, models_wher
 from memsweep.models.roles import Group as Group
 from memsweep.models.roles import Part as Part
 from memsweep.models.roles import Role as Role
-from memsweep.models.signature import Signature as Signature
+from memsweep.models.roles import Signature as Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
 from memsweep.recurrence.linear.modal_loss import Modes

@@ -14,7 +14,7 @@ from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import one_of
 from memsweep.models.contracts import breaches
-from memsweep.models.signature import Signature, signature_of
+from memsweep.models.roles import Signature, signature_of
 from memsweep.models.training_mode import in_training
 
 if TYPE_CHECKING:

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsweep import registry
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 
 class Part(enum.StrEnum):
@@ -54,3 +60,21 @@ class Role:
     rate: bool = False
     group: Group = Group.REST
     layer: int | None = None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The shape of a task as a model sees it: input and output sizes and the horizon (sequence length)."""
+
+    inputs: int
+    outputs: int
+    horizon: int
+
+
+def signature_of(trial: TrialConfig) -> Signature | None:
+    """The sizes of a trial's task; None where its data are missing, which the task says."""
+    try:
+        task = registry.get(registry.TASK, trial.task.name)(trial.task)
+        return Signature(task.inputs, task.outputs, task.horizon)
+    except (OSError, ValueError):
+        return None

@@ -88,11 +88,11 @@ def join_cluster(launch: Launch) -> Launch:
     Raises:
         AddressError: what was given is the address of something else.
     """
+    if launch.inline:
+        return launch
     from memsweep.sweep.ray.session import cluster_of
     from memsweep.sweep.worker.provenance import in_job
 
-    if launch.inline:
-        return launch
     if launch.address is None and not in_job() and (address := os.environ.get("RAY_ADDRESS")):
         sys.stderr.write(
             f"RAY_ADDRESS={redacted(address)} is not used: this sweep runs on this machine. To join that cluster, give "
@@ -108,7 +108,6 @@ def refuse_lost(place: Place) -> None:
         LostResultsError: they go to a relative folder, in a job or on several nodes.
         MemsweepError: the cluster cannot be joined.
     """
-    from memsweep.sweep.ray.session import count_nodes
     from memsweep.sweep.worker.provenance import in_job, job_name
 
     folder, launch = place.results.local, place.launch
@@ -120,7 +119,12 @@ def refuse_lost(place: Place) -> None:
                 f"results would go to {folder}, a folder of the job {job_name()} on one node, which the cluster "
                 f"deletes with the job. {_INSTEAD} Nothing has been started."
             )
-    elif launch.address is not None and not launch.inline and not place.named and count_nodes(launch.address) > 1:
+        return
+    if launch.address is None or launch.inline or place.named:
+        return
+    from memsweep.sweep.ray.session import count_nodes
+
+    if count_nodes(launch.address) > 1:
         raise LostResultsError(
             f"results would go to {folder}, which is another folder on each node that the cluster has or can have. "
             f"{_INSTEAD} Nothing has been started."

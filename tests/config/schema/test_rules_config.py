@@ -14,7 +14,7 @@ import torch
 from config_study import load, only, problems
 from memsweep import registry
 from memsweep.cli import main
-from memsweep.learning.training.schedule import rate_factor
+from memsweep.learning.training.optimizer import rate_factor
 from memsweep.sweep.planning import cost, fingerprint
 from memsweep.sweep.planning.fingerprint import code_fingerprint
 from memsweep.sweep.planning.identity import identity

@@ -19,7 +19,7 @@ from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.learning import loop
 from memsweep.learning.loss.batch_sharding import BatchSharding
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.learning.parallel.replica_shards import restrict, shard_replicas
+from memsweep.learning.parallel import restrict, shard_replicas
 from memsweep.learning.state.checkpoint_file import from_bytes
 from memsweep.learning.training.learner import Learner
 from memsweep.streams import VALIDATION, Stream

@@ -24,8 +24,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
-from memsweep.learning.state.plain_tensors import WeightsFileError
-from memsweep.learning.state.weights_file import from_bytes, read_weights, to_bytes
+from memsweep.learning.state.weights_file import WeightsFileError, from_bytes, read_weights, to_bytes
 from memsweep.models.base import Signature
 from memsweep.models.module.anatomy import build_module, to_dtype
 from memsweep.models.module.model import Module, under_names

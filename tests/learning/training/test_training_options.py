@@ -15,7 +15,7 @@ from memsweep.learning.loop import TrainingBatches, train
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.schedule import Plateau
+from memsweep.learning.training.optimizer import Plateau
 from memsweep.models.base import Part
 from memsweep.streams import TRAIN, Stream
 from memsweep.sweep.store.filesystem import Location

@@ -17,7 +17,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.loop import train
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.schedule import merged_settings
+from memsweep.learning.training.optimizer import merged_settings
 from memsweep.models.base import Part
 from memsweep.outcome import Outcome
 from memsweep.streams import TRAIN, Stream

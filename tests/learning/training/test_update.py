@@ -11,7 +11,7 @@ import torch
 from engine import model_config, noise, stacked
 from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.schedule import rate_factor, settings_at
+from memsweep.learning.training.optimizer import rate_factor, settings_at
 from memsweep.learning.training.update import CompiledUpdate, update, update_by_torch
 
 WIDTHS = (8, 3, 5)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
 from memsweep.studies.ending import stopped
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
     from memsweep.report.publish import ReportPaths
     from memsweep.studies.ending import Ending
 

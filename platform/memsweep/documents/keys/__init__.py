@@ -1,29 +1,33 @@
 """The keys of the documents that ``--json`` prints: a type for each verb, and what each key holds.
 
-A ``float`` may be null (it does not exist) or the text ``inf`` or ``-inf``. Keys are only added.
+A ``float`` may be null (it does not exist) or the text ``inf`` or ``-inf``. Keys are only added. The types are imported
+when a schema is asked for, because every command asks which verbs have a document.
 """
 
 from __future__ import annotations
 
-from memsweep.documents.keys.audits import AuditDocument
-from memsweep.documents.keys.files import DataDocument, InitDocument, SubmitDocument, UpgradeDocument, WeightsDocument
-from memsweep.documents.keys.parts import DescribeDocument, ListDocument
-from memsweep.documents.keys.plans import PlanDocument, StatusDocument
-from memsweep.documents.keys.runs import ReportDocument, RunDocument, SyncDocument
+from importlib import import_module
 
-DOCUMENTS: dict[str, type] = {
-    "plan": PlanDocument,
-    **dict.fromkeys(("sweep", "resume", "extend", "retry", "measure"), RunDocument),
-    "status": StatusDocument,
-    "sync": SyncDocument,
-    "report": ReportDocument,
-    "weights": WeightsDocument,
-    "upgrade": UpgradeDocument,
-    "submit": SubmitDocument,
-    "audit": AuditDocument,
-    "init": InitDocument,
-    "data": DataDocument,
-    "list": ListDocument,
-    "describe": DescribeDocument,
+DOCUMENTS = {
+    "plan": "plans:PlanDocument",
+    **dict.fromkeys(("sweep", "resume", "extend", "retry", "measure"), "runs:RunDocument"),
+    "status": "plans:StatusDocument",
+    "sync": "runs:SyncDocument",
+    "report": "runs:ReportDocument",
+    "weights": "files:WeightsDocument",
+    "upgrade": "files:UpgradeDocument",
+    "submit": "files:SubmitDocument",
+    "audit": "audits:AuditDocument",
+    "init": "files:InitDocument",
+    "data": "files:DataDocument",
+    "list": "parts:ListDocument",
+    "describe": "parts:DescribeDocument",
 }
-"""Verb -> the type of its document."""
+"""Verb -> the module here and the type of its document."""
+
+
+def type_of(verb: str) -> type:
+    """The type of a verb's document."""
+    module, _, name = DOCUMENTS[verb].partition(":")
+    found: type = getattr(import_module(f"{__name__}.{module}"), name)
+    return found

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from memsweep.data.task import Batch
 from memsweep.learning.loss.base import Data, TaskLoss
-from memsweep.learning.parallel.process_group import ProcessGroup
+from memsweep.learning.parallel import ProcessGroup
 
 
 class WorkersDisagreeError(RuntimeError):

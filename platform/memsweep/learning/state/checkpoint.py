@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from memsweep.errors import StoreError
-from memsweep.learning.parallel.process_group import ProcessGroup
+from memsweep.learning.parallel import ProcessGroup
 from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
-from memsweep.learning.training.schedule import history_steps
+from memsweep.learning.training.optimizer import history_steps
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig

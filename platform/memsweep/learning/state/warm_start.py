@@ -36,7 +36,7 @@ from memsweep.learning.state.checkpoint import (
     whole_number,
 )
 from memsweep.learning.state.checkpoint_file import UnusableError, from_bytes, to_bytes
-from memsweep.learning.training.schedule import merged_settings
+from memsweep.learning.training.optimizer import merged_settings
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig

@@ -11,15 +11,13 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
-from memsweep.learning.ensemble.replicas import Ensemble
+from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries
 from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.memory import footprint
 from memsweep.learning.training.gradient_alignment import Alignment, GradientOverWeight
 from memsweep.learning.training.observer import Observer, observers_of
-from memsweep.learning.training.optimizer import GroupSettings, Optimizer, optimizer_for
-from memsweep.learning.training.schedule import Plateau
+from memsweep.learning.training.optimizer import GroupSettings, Optimizer, Plateau, optimizer_for
 from memsweep.models.base import Model, Part
 from memsweep.rules.batched import learning_by
 from memsweep.streams import TRAIN, Stream

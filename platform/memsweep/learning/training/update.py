@@ -15,8 +15,16 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.training.learner import Learner
-from memsweep.learning.training.optimizer import Adam, AdamW, RMSprop, clipped
-from memsweep.learning.training.schedule import Settings, rate_factor, rates_at, settings_at
+from memsweep.learning.training.optimizer import (
+    Adam,
+    AdamW,
+    RMSprop,
+    Settings,
+    clipped,
+    rate_factor,
+    rates_at,
+    settings_at,
+)
 from memsweep.recurrence.compiled.library import Kernel, readable
 
 

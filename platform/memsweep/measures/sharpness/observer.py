@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
-from memsweep.learning.ensemble.replicas import stability_margin, time_scales
+from memsweep.learning.ensemble.replicas import freezes_weights, frozen_entries, stability_margin, time_scales
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.training.learner import Learner
 from memsweep.learning.training.observer import Observer
-from memsweep.learning.training.schedule import rate_factor, rates_at, settings_at
+from memsweep.learning.training.optimizer import rate_factor, rates_at, settings_at
 from memsweep.measures.sharpness.curvature import largest_eigenvalue
 from memsweep.models.base import Part
 

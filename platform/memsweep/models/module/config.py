@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
-from memsweep.models.signature import Signature
+from memsweep.models.roles import Signature
 
 EMBEDDING = 1
 """Ids beyond the symbols of a task: one, for a step without a symbol."""

@@ -24,7 +24,7 @@ from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError, did_you_mean, one_of
 from memsweep.models.module.config import ArgumentNames
-from memsweep.models.signature import Signature
+from memsweep.models.roles import Signature
 from memsweep.models.training_mode import seeded
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})

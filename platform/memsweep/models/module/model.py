@@ -35,7 +35,7 @@ from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import Factory, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
-from memsweep.models.signature import signature_of
+from memsweep.models.roles import signature_of
 from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream

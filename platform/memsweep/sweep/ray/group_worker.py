@@ -62,7 +62,7 @@ def _exit_on_abort(coordinator: Any) -> None:
 def _result(job: PackJob, assignment: Assignment, rank: int, workers: int, coordinator: Any) -> WorkerResult:
     import ray
 
-    from memsweep.learning.parallel.process_group import WorkerLostError
+    from memsweep.learning.parallel import WorkerLostError
     from memsweep.trial import RunOptions, run_replicas
 
     def on_hang(error: TimeLimitError, stack: str) -> None:
@@ -104,7 +104,7 @@ def _worker_rank(job: PackJob, rank: int, workers: int) -> WorkerRank:
 
     if job.arithmetic.shards == 1:
         return WorkerRank(rank, workers)
-    from memsweep.learning.parallel.process_group import ProcessGroup
+    from memsweep.learning.parallel import ProcessGroup
 
     return WorkerRank(rank, workers, ProcessGroup())
 
