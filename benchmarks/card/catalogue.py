@@ -24,6 +24,7 @@ class Check:
         arguments: after the setting.
         kind: ``NUMBERS`` or ``TIMES``.
         limit: seconds.
+        needs: packages without which it is left out.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Check:
     arguments: tuple[str, ...] = ()
     kind: str = NUMBERS
     limit: float = 60.0
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,23 +46,30 @@ class Setting:
 
 def checks() -> list[Check]:
     """All of them, in the order in which they start."""
-    found = [Check(f"scan {kind}", "kernels", "scans", (kind,)) for kind in ("diagonal", "dense", "complex")]
-    found += [Check(f"layer {kind}", "kernels", "layers", (kind,)) for kind in ("diagonal", "dense")]
+    found = [
+        Check(f"{kernel} {kind} {dtype}", "kernels", f"{kernel}s", (kind, dtype), limit=100.0)
+        for kernel, kind in KERNELS
+        for dtype in ("float64", "float32")
+    ]
+    found += [Check("compile", "times", "compiled", limit=100.0)]
     found += [Check(f"unit {name}", "units", "unit", (name,)) for name in UNITS]
-    found += [Check(f"trial {name}", "trials", "numbers", (name,), limit=90.0) for name in TRIALS]
+    found += [Check(f"trial {name}", "trials", "numbers", (name,), limit=90.0, needs=WORKER) for name in TRIALS]
     found += [
         Check("machine", "times", "ceilings", kind=TIMES, limit=30.0),
-        Check("time linear", "times", "linear", kind=TIMES, limit=90.0),
+        Check("time steps", "trials", "steps", kind=TIMES, limit=90.0, needs=WORKER),
         Check("time gated", "times", "gated", kind=TIMES, limit=90.0),
+        Check("time linear", "times", "linear", kind=TIMES, limit=90.0),
         Check("time scans", "times", "scans", kind=TIMES, limit=60.0),
         Check("time units", "units", "times", kind=TIMES, limit=60.0),
-        Check("time steps", "trials", "steps", kind=TIMES, limit=90.0),
-        Check("time compilations", "times", "compilations", kind=TIMES, limit=40.0),
-        Check("shares", "trials", "shares", kind=TIMES, limit=60.0),
+        Check("shares", "trials", "shares", kind=TIMES, limit=90.0, needs=WORKER),
     ]
     return found
 
 
+KERNELS = (("layer", "dense"), ("layer", "diagonal"), ("scan", "dense"), ("scan", "diagonal"), ("scan", "complex"))
+"""Kernels, and the kinds of recurrence that they compute."""
+WORKER = ("scipy", "pandas")
+"""What whole trials need beside torch and numpy."""
 TRIALS = ("linear", "tanh", "dense tanh", "lru", "gru", "s6")
 """Whole trials: see ``trials.MODELS``."""
 

@@ -1,8 +1,12 @@
-"""One process of checks: ``python -m benchmarks.card.child DEVICE QUICK FILE NAME ...`` writes a line for each event."""
+"""One process of checks: ``python -m benchmarks.card.child DEVICE QUICK FILE NAME ...`` writes a line for each event.
+
+The parent reads the file; see ``benchmarks.card.lanes``.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
@@ -23,6 +27,7 @@ def main(device: str, quick: str, file: str, *names: str) -> None:
     os.environ.setdefault("MEMSWEEP_KERNELS", "plain")  # the oracle; checks of times ask for the compiled code
     from benchmarks.card import measuring
 
+    measuring.prepare()
     by_name = {each.name: each for each in checks()}
     with Path(file).open("w", encoding="utf-8") as lines:
 
@@ -46,7 +51,10 @@ def main(device: str, quick: str, file: str, *names: str) -> None:
 
 
 def rows_of(check: Check, setting: Setting) -> Iterator[dict[str, Any]]:
-    """What the check yields."""
+    """What the check yields; a check that needs what is not here says so."""
+    if missing := [name for name in check.needs if importlib.util.find_spec(name) is None]:
+        yield {"left out": f"needs {', '.join(missing)}"}
+        return
     function = getattr(importlib.import_module(f"benchmarks.card.{check.module}"), check.function)
     yield from function(setting, *check.arguments)
 

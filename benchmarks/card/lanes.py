@@ -133,7 +133,7 @@ class Run:
             for shares in ([numbers[start::side_by_side] for start in range(side_by_side)], [times]):
                 lanes = [Lane(share, self.device, self.quick, Path(folder)) for share in shares if share]
                 self.lanes += lanes
-                while any([lane.watch(time.monotonic() > self.end) for lane in lanes]):
+                while [lane for lane in lanes if lane.watch(time.monotonic() > self.end)]:
                     self.write()
                     time.sleep(0.1)
                 self.write()

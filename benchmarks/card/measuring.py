@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import platform
 import time
 import warnings
@@ -35,6 +36,32 @@ def machine(device: str) -> dict[str, Any]:
 
 def has(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
+
+
+def prepare() -> None:
+    """Stand-ins for scipy where it is missing, by which units draw weights, and for a fault of Triton's interpreter."""
+    if not has("scipy"):
+        from memsweep.models import initialization
+        from memsweep.models.deep import unit_rnn
+
+        initialization.truncated_normal = unit_rnn.truncated_normal = _truncated_normal
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        from triton.runtime import interpreter
+
+        before = interpreter._patch_lang_tensor
+
+        def patched(tensor: Any, scope: Any) -> None:
+            before(tensor, scope)  # Triton 3.6 reads a scalar as numpy before 2.5 allowed it
+            scope.set_attr(tensor, "__index__", lambda self: self.handle.data.item())
+
+        interpreter._patch_lang_tensor = patched
+
+
+def _truncated_normal(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """As ``initialization.truncated_normal``, by torch's functions where scipy is missing: nearly the same numbers."""
+    low = torch.special.ndtr(torch.tensor(-2.0, dtype=torch.float64))
+    drawn = torch.special.ndtri(low + (1.0 - 2.0 * low) * torch.from_numpy(rng.uniform(size=shape)))
+    return drawn.numpy()
 
 
 def _processor() -> str:

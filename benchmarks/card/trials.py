@@ -137,8 +137,10 @@ def step_row(config: Any, device: str, beside: bool) -> Row:
 def stepper(config: Any, device: str) -> tuple[Any, Any]:
     """A step over a batch that was drawn before, as the loop takes it, and the drawing of a batch."""
     from memsweep import trial
+    from memsweep.config.schema.batch_loss import trains_by_convolution
     from memsweep.learning import loop
     from memsweep.learning.loss.carried import task_loss_for
+    from memsweep.learning.loss.convolved import ConvolvedLoss
     from memsweep.learning.training.learner import Learner
     from memsweep.streams import TRAIN, Stream
 
@@ -147,6 +149,8 @@ def stepper(config: Any, device: str) -> tuple[Any, Any]:
     with trial._default_device(device):
         tasks, ensembles = trial._tasks_and_ensembles([config], padded=True)
         loss = task_loss_for(tasks, config.trains_in_closed_form, dtype)
+        if trains_by_convolution(config):
+            loss = ConvolvedLoss(tasks, dtype, ensembles)
         learners = [Learner.start(ensemble.to(device), loss, training) for ensemble in ensembles]
         batches = loop.TrainingBatches(loss, training, loop.ONE_SHARD)
         data = batches.batch(0)

@@ -15,8 +15,6 @@ from benchmarks.card.catalogue import UNITS, Setting
 from benchmarks.card.kernels import compared
 from benchmarks.card.measuring import TOLERANCES, normal
 from memsweep import registry
-from memsweep.models import initialization
-from memsweep.models.deep import unit_rnn
 from memsweep.models.deep.unit import Unit
 
 Row = dict[str, Any]
@@ -26,18 +24,9 @@ MODELS = 3
 def made(name: str, width: int) -> Unit:
     """A unit with as many features as its width."""
     registry.discover()
-    if not measuring.has("scipy"):
-        initialization.truncated_normal = unit_rnn.truncated_normal = _truncated_normal
     unit_class = registry.get(registry.UNIT, name)
     unit: Unit = unit_class(unit_class.Config(), width, width)
     return unit
-
-
-def _truncated_normal(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """As ``initialization.truncated_normal``, by torch's functions where scipy is missing: nearly the same numbers."""
-    low = torch.special.ndtr(torch.tensor(-2.0, dtype=torch.float64))
-    drawn = torch.special.ndtri(low + (1.0 - 2.0 * low) * torch.from_numpy(rng.uniform(size=shape)))
-    return drawn.numpy()
 
 
 def unit(setting: Setting, name: str) -> Iterator[Row]:
