@@ -94,7 +94,7 @@ class _Launch:
         self.lengths = [1, outputs, width, inputs * width, outputs * width, layer.matrix[0].numel()]
         self.sums_LK = self.x.new_empty(layer.models, sum(self.lengths))
         self.constants: dict[str, Any] = {
-            "HORIZON": self.horizon, "WIDTH": width, "INPUTS": inputs, "OUTPUTS": outputs,
+            "WIDTH": width, "INPUTS": inputs, "OUTPUTS": outputs,
             "UNITS": units, "SEQUENCES": self.each, "PADDED_INPUTS": _power(inputs), "PADDED_OUTPUTS": _power(outputs),
             "DENSE": dense, "SIGMA": CODES[layer.activation], "TAU": CODES[layer.output],
             "CARRIED": layer.leak == 1.0, "num_warps": 8 if dense else 4,
@@ -162,7 +162,14 @@ class _Launch:
         return models.stop - models.start, -(-(sequences.stop - sequences.start) // self.each)
 
     def _counts(self, sequences: slice, partial: Tensor) -> tuple[int, ...]:
-        return sequences.start, sequences.stop - sequences.start, self.batch, self.blocks, partial.shape[-1]
+        return (
+            sequences.start,
+            sequences.stop - sequences.start,
+            self.batch,
+            self.blocks,
+            partial.shape[-1],
+            self.horizon,
+        )
 
     def _slices(self) -> tuple[list[slice], list[slice]]:
         """Models, and sequences, of each launch that keeps states."""

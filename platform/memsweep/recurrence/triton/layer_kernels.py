@@ -19,8 +19,8 @@ import triton.language as tl
 
 from memsweep.recurrence.triton.scan_kernels import _answer, _slope
 
-_COUNTS = ["first", "sequences", "batch", "all_blocks", "row_length"]
-# compiled once for all batches: Triton would make a kernel of its own, and a constant, where a count is 1
+_COUNTS = ["first", "sequences", "batch", "all_blocks", "row_length", "horizon"]
+# compiled once for all batches and horizons: Triton would make a kernel of its own, and a constant, where a count is 1
 
 
 @triton.jit
@@ -62,8 +62,8 @@ def _matrix(matrix, units, WIDTH: tl.constexpr, DENSE: tl.constexpr, BACK: tl.co
 @triton.jit(do_not_specialize=_COUNTS)
 def forward(
     x, encoder, bias, matrix, readout, offset, target, weight, y, states, partial,
-    first, sequences, batch, all_blocks, row_length,
-    HORIZON: tl.constexpr, WIDTH: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, UNITS: tl.constexpr,
+    first, sequences, batch, all_blocks, row_length, horizon,
+    WIDTH: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, UNITS: tl.constexpr,
     SEQUENCES: tl.constexpr, PADDED_INPUTS: tl.constexpr, PADDED_OUTPUTS: tl.constexpr, DENSE: tl.constexpr,
     SIGMA: tl.constexpr, TAU: tl.constexpr, CARRIED: tl.constexpr, KEEP: tl.constexpr, ANSWERS: tl.constexpr,
     JUDGED: tl.constexpr,
@@ -80,14 +80,14 @@ def forward(
     a = _matrix(matrix, units, WIDTH, DENSE, False)
     h = tl.zeros((UNITS, SEQUENCES), b.dtype)
     loss = tl.zeros((SEQUENCES,), b.dtype)
-    place = (model * (HORIZON + 1) * sequences + local[None, :]) * WIDTH + units[:, None]
+    place = (model * (horizon + 1) * sequences + local[None, :]) * WIDTH + units[:, None]
     if KEEP:
         tl.store(states + place, h, mask=exists)
-    for t in range(HORIZON):
+    for t in range(horizon):
         z = tl.zeros((UNITS, SEQUENCES), b.dtype) + b[:, None]
         for i in range(INPUTS):
             u = tl.load(encoder + unit * INPUTS + i, mask=real, other=0.0)
-            z += u[:, None] * tl.load(x + (rows * HORIZON + t) * INPUTS + i, mask=here, other=0.0)[None, :]
+            z += u[:, None] * tl.load(x + (rows * horizon + t) * INPUTS + i, mask=here, other=0.0)[None, :]
         if DENSE:
             z = tl.dot(a, h, acc=z, input_precision="ieee", out_dtype=z.dtype)
         else:
@@ -105,12 +105,12 @@ def forward(
                 c = tl.load(readout + (model * OUTPUTS + o) * WIDTH + units, mask=real, other=0.0)
                 answers = tl.sum(c[:, None] * shown, 0) + tl.load(offset + model * OUTPUTS + o)
                 if JUDGED:
-                    aim = tl.load(target + (rows * HORIZON + t) * OUTPUTS + o, mask=here, other=0.0)
+                    aim = tl.load(target + (rows * horizon + t) * OUTPUTS + o, mask=here, other=0.0)
                     answers = answers - aim
                     loss += tl.where(here, w * answers * answers, 0.0)
                     answers = 2.0 * w * answers
                 if ANSWERS or KEEP:
-                    tl.store(y + ((model * batch + rows) * HORIZON + t) * OUTPUTS + o, answers, mask=here)
+                    tl.store(y + ((model * batch + rows) * horizon + t) * OUTPUTS + o, answers, mask=here)
     if JUDGED:
         block = first // SEQUENCES + tl.program_id(1)
         tl.store(partial + (model * all_blocks + block) * row_length, tl.sum(loss, 0))
@@ -119,8 +119,8 @@ def forward(
 @triton.jit(do_not_specialize=_COUNTS)
 def backward(
     x, matrix, readout, grad, states, partial,
-    first, sequences, batch, all_blocks, row_length,
-    HORIZON: tl.constexpr, WIDTH: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, UNITS: tl.constexpr,
+    first, sequences, batch, all_blocks, row_length, horizon,
+    WIDTH: tl.constexpr, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr, UNITS: tl.constexpr,
     SEQUENCES: tl.constexpr, PADDED_INPUTS: tl.constexpr, PADDED_OUTPUTS: tl.constexpr, DENSE: tl.constexpr,
     SIGMA: tl.constexpr, TAU: tl.constexpr, CARRIED: tl.constexpr,
 ):  # fmt: skip
@@ -133,7 +133,7 @@ def backward(
     exists = real[:, None] & here[None, :]
     back = _matrix(matrix, units, WIDTH, DENSE, True)
     step = sequences.to(tl.int64) * WIDTH
-    place = (model * (HORIZON + 1) * sequences + local[None, :]) * WIDTH + units[:, None] + HORIZON * step
+    place = (model * (horizon + 1) * sequences + local[None, :]) * WIDTH + units[:, None] + horizon * step
     h = tl.load(states + place, mask=exists, other=0.0)
     later = tl.zeros((UNITS, SEQUENCES), h.dtype)
     of_bias = later
@@ -141,14 +141,14 @@ def backward(
     of_encoder = tl.zeros((UNITS, SEQUENCES if INPUTS == 1 else PADDED_INPUTS), h.dtype)
     of_readout = tl.zeros((UNITS, SEQUENCES if OUTPUTS == 1 else PADDED_OUTPUTS), h.dtype)
     of_offset = tl.zeros((PADDED_OUTPUTS,), h.dtype)
-    for past in range(HORIZON):
-        t = HORIZON - 1 - past
+    for past in range(horizon):
+        t = horizon - 1 - past
         place -= step
         before = tl.load(states + place, mask=exists, other=0.0)
         shown = _answer(h, TAU)
         pushed = tl.zeros((UNITS, SEQUENCES), h.dtype)
         for o in range(OUTPUTS):
-            dy = tl.load(grad + ((model * batch + rows) * HORIZON + t) * OUTPUTS + o, mask=here, other=0.0)
+            dy = tl.load(grad + ((model * batch + rows) * horizon + t) * OUTPUTS + o, mask=here, other=0.0)
             c = tl.load(readout + (model * OUTPUTS + o) * WIDTH + units, mask=real, other=0.0)
             pushed += c[:, None] * dy[None, :]
             of_readout = _gathered(of_readout, shown, dy, o, OUTPUTS, PADDED_OUTPUTS)
@@ -159,7 +159,7 @@ def backward(
         e = tl.where(exists, e, 0.0)  # as for the states
         of_bias += e
         for i in range(INPUTS):
-            seen = tl.load(x + (rows * HORIZON + t) * INPUTS + i, mask=here, other=0.0)
+            seen = tl.load(x + (rows * horizon + t) * INPUTS + i, mask=here, other=0.0)
             of_encoder = _gathered(of_encoder, e, seen, i, INPUTS, PADDED_INPUTS)
         linked = tl.where(exists & (t > 0), e, 0.0)  # h_{-1} is no state: its zeros must not meet an infinite error
         if DENSE:

@@ -12,6 +12,9 @@ product of tiles in registers on every card.
 import triton
 import triton.language as tl
 
+_COUNTS = ["batch", "horizon"]
+# compiled once for all batches and horizons: Triton would make a kernel of its own where a count is 1
+
 
 @triton.jit
 def _answer(z, SIGMA: tl.constexpr):
@@ -47,10 +50,10 @@ def _slope(state, carried, SIGMA: tl.constexpr):
 
 
 @triton.jit
-def _places(batch, HORIZON: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr):
+def _places(batch, horizon, WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr):
     """Offsets of the program's states at step 0, which of them exist, and the two axes."""
     units, rows = tl.arange(0, UNITS), tl.program_id(1) * SEQUENCES + tl.arange(0, SEQUENCES)
-    starts = (tl.program_id(0).to(tl.int64) * batch + rows) * HORIZON * WIDTH
+    starts = (tl.program_id(0).to(tl.int64) * batch + rows) * horizon * WIDTH
     exists = (units[:, None] < WIDTH) & (rows[None, :] < batch)
     return starts[None, :] + units[:, None], exists, units, starts, rows
 
@@ -69,18 +72,18 @@ def _product(
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_COUNTS)
 def states(
-    drive, matrix, found, batch, HORIZON: tl.constexpr, WIDTH: tl.constexpr,
+    drive, matrix, found, batch, horizon, WIDTH: tl.constexpr,
     UNITS: tl.constexpr, SEQUENCES: tl.constexpr, DENSE: tl.constexpr, SIGMA: tl.constexpr, CARRIED: tl.constexpr,
 ):  # fmt: skip
     """h_t = carried h_{t-1} + sigma(x_t + A h_{t-1})."""
-    places, exists, units, starts, rows = _places(batch, HORIZON, WIDTH, UNITS, SEQUENCES)
+    places, exists, units, starts, rows = _places(batch, horizon, WIDTH, UNITS, SEQUENCES)
     h = tl.zeros((UNITS, SEQUENCES), drive.dtype.element_ty)
     a = h
     if not DENSE:
         a += tl.load(matrix + tl.program_id(0) * WIDTH + units, mask=units < WIDTH, other=0.0)[:, None]
-    for t in range(HORIZON):
+    for t in range(horizon):
         z = tl.load(drive + places + t * WIDTH, mask=exists, other=0.0)
         if DENSE:
             if t > 0:
@@ -95,19 +98,19 @@ def states(
             tl.debug_barrier()
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_COUNTS)
 def errors(
-    grad, series, back, found, batch, HORIZON: tl.constexpr, WIDTH: tl.constexpr,
+    grad, series, back, found, batch, horizon, WIDTH: tl.constexpr,
     UNITS: tl.constexpr, SEQUENCES: tl.constexpr, DENSE: tl.constexpr, SIGMA: tl.constexpr, CARRIED: tl.constexpr,
 ):  # fmt: skip
     """e_t = sigma'_t g_t with g_{t-1} = l_{t-1} + carried g_t + A' e_t, from the last step to the first."""
-    places, exists, units, starts, rows = _places(batch, HORIZON, WIDTH, UNITS, SEQUENCES)
+    places, exists, units, starts, rows = _places(batch, horizon, WIDTH, UNITS, SEQUENCES)
     later = tl.zeros((UNITS, SEQUENCES), grad.dtype.element_ty)
     a = later
     if not DENSE:
         a += tl.load(back + tl.program_id(0) * WIDTH + units, mask=units < WIDTH, other=0.0)[:, None]
-    for step in range(HORIZON):
-        t = HORIZON - 1 - step
+    for step in range(horizon):
+        t = horizon - 1 - step
         h = tl.load(series + places + t * WIDTH, mask=exists, other=0.0)
         carried = tl.zeros((UNITS, SEQUENCES), grad.dtype.element_ty)
         if CARRIED:
@@ -132,17 +135,17 @@ def _complex_eigenvalues(matrix, units, WIDTH: tl.constexpr):
     return re[:, None], im[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_COUNTS)
 def complex_states(
-    drive, matrix, found, batch,
-    HORIZON: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr,
+    drive, matrix, found, batch, horizon,
+    WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr,
 ):  # fmt: skip
     """h_t = lambda h_{t-1} + x_t in complex numbers, stored as pairs of real ones."""
-    places, exists, units, _, _ = _places(batch, HORIZON, WIDTH, UNITS, SEQUENCES)
+    places, exists, units, _, _ = _places(batch, horizon, WIDTH, UNITS, SEQUENCES)
     a, b = _complex_eigenvalues(matrix, units, WIDTH)
     re = tl.zeros((UNITS, SEQUENCES), drive.dtype.element_ty)
     im = re
-    for t in range(HORIZON):
+    for t in range(horizon):
         at = 2 * (places + t * WIDTH)
         x, y = tl.load(drive + at, mask=exists, other=0.0), tl.load(drive + at + 1, mask=exists, other=0.0)
         re, im = x + a * re - b * im, y + a * im + b * re
@@ -150,18 +153,18 @@ def complex_states(
         tl.store(found + at + 1, im, mask=exists)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_COUNTS)
 def complex_errors(
-    grad, series, back, found, batch,
-    HORIZON: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr,
+    grad, series, back, found, batch, horizon,
+    WIDTH: tl.constexpr, UNITS: tl.constexpr, SEQUENCES: tl.constexpr,
 ):  # fmt: skip
     """g_{t-1} = l_{t-1} + conj(lambda) g_t; ``back`` holds the conjugates."""
-    places, exists, units, _, _ = _places(batch, HORIZON, WIDTH, UNITS, SEQUENCES)
+    places, exists, units, _, _ = _places(batch, horizon, WIDTH, UNITS, SEQUENCES)
     a, b = _complex_eigenvalues(back, units, WIDTH)
     re = tl.zeros((UNITS, SEQUENCES), grad.dtype.element_ty)
     im = re
-    for step in range(HORIZON):
-        at = 2 * (places + (HORIZON - 1 - step) * WIDTH)
+    for step in range(horizon):
+        at = 2 * (places + (horizon - 1 - step) * WIDTH)
         x, y = tl.load(grad + at, mask=exists, other=0.0), tl.load(grad + at + 1, mask=exists, other=0.0)
         re, im = x + a * re - b * im, y + a * im + b * re
         tl.store(found + at, re, mask=exists)
