@@ -169,6 +169,8 @@ def chromium() -> str:
 
 
 _CACHES = {
+    ".nv",
+    ".triton",
     ".cache",
     ".config",
     ".hypothesis",

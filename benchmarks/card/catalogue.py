@@ -56,12 +56,12 @@ def checks() -> list[Check]:
     found += [Check(f"trial {name}", "trials", "numbers", (name,), limit=90.0, needs=WORKER) for name in TRIALS]
     found += [
         Check("machine", "times", "ceilings", kind=TIMES, limit=30.0),
-        Check("time steps", "trials", "steps", kind=TIMES, limit=90.0, needs=WORKER),
-        Check("time gated", "times", "gated", kind=TIMES, limit=90.0),
-        Check("time linear", "times", "linear", kind=TIMES, limit=90.0),
-        Check("time scans", "times", "scans", kind=TIMES, limit=60.0),
-        Check("time units", "units", "times", kind=TIMES, limit=60.0),
+        Check("time gated", "times", "gated", kind=TIMES, limit=75.0),
+        Check("time linear", "times", "linear", kind=TIMES, limit=65.0),
+        Check("time scans", "times", "scans", kind=TIMES, limit=45.0),
+        Check("time units", "units", "times", kind=TIMES, limit=45.0),
         Check("shares", "trials", "shares", kind=TIMES, limit=90.0, needs=WORKER),
+        Check("time steps", "trials", "steps", kind=TIMES, limit=90.0, needs=WORKER),
     ]
     return found
 

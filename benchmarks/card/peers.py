@@ -31,7 +31,7 @@ def convolution(kept_NM: Tensor, read_NM: Tensor, x_BT: Tensor, target_BT: Tenso
 
 
 def jax_starts(device: str) -> Any:
-    """JAX with float64, or None; it takes memory as it needs it, beside torch."""
+    """JAX with float64, or None where it is missing or has no such device; it takes memory as it needs it."""
     if not measuring.has("jax"):
         return None
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -39,6 +39,10 @@ def jax_starts(device: str) -> Any:
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    try:
+        jax.devices()
+    except RuntimeError:
+        return None
     return jax
 
 

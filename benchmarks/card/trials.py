@@ -69,8 +69,7 @@ def numbers(setting: Setting, name: str) -> Iterator[Row]:
     for dtype in ("float64", "float32"):
         one, other = (made(name, setting, dtype=dtype, learning_rate=rate) for rate in (0.01, 0.003))
         there = RunOptions(device=setting.device)
-        with compiled_code():
-            here = run_trial(one)
+        here = run_trial(one)  # by torch's loop: nothing waits for a compiler
         first, second = run_trial(one, there), run_trial(one, there)
         row: Row = {"model": name, "dtype": dtype, "difference": apart(first, here), "twice": same(first, second)}
         if packs(one) and program(one) == program(other):
@@ -200,11 +199,12 @@ _WORK = """
 import sys, torch
 from benchmarks.card import trials
 from benchmarks.card.catalogue import Setting
+from memsweep.config.schema.canonical import to_dict
 from memsweep.sweep.worker.gpu_memory import hold_to, probe, shortened
 from memsweep.trial import RunOptions, run_pack
 config, limit = trials.made(sys.argv[1], Setting("cuda", False)), int(sys.argv[2])
 if not limit:
-    need = probe([[shortened(config, 3, 4, 1)]], trials.ROOT)
+    need = probe([[to_dict(shortened(config, 3, 4, 1))]], trials.ROOT)
     print(f"tensors={need.tensors} process={need.process} card={need.card}")
 else:
     hold_to(limit)

@@ -42,7 +42,7 @@ def unit(setting: Setting, name: str) -> Iterator[Row]:
             wide = [tensor.to(dtype).double() for tensor in (*weights, inputs, outer)]
             work = run(each, list(stacked))
             row: Row = {"unit": name, "width": width, "horizon": horizon, "sequences": batch}
-            yield row | compared(work, wide, work(*wide), dtype, setting.device, bits=False)
+            yield row | compared(work, wide, work(*wide), dtype, setting.device, bits=0)
     yield {"unit": name} | cost(each, list(stacked), setting)
 
 

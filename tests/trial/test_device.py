@@ -6,18 +6,15 @@ import dataclasses
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from engine import trial, whole
+from elsewhere import SOMEWHERE, Watch
+from engine import trial
 from memsweep import registry
-from memsweep.learning import loop
-from memsweep.learning.loss.carried import task_loss_for
-from memsweep.learning.training.learner import Learner
-from memsweep.streams import VALIDATION, Stream
-from memsweep.trial import RunOptions, _tasks_and_ensembles, run_trial
-
-SOMEWHERE = "lazy:0"
-"""A device that torch knows by name and has no code for: tensors that are only shapes may lie there."""
+from memsweep.config.schema.trial import RadiiConfig
+from memsweep.learning.training import learner
+from memsweep.recurrence.compiled.library import KERNELS
+from memsweep.stability.perturbation import ascent
+from memsweep.trial import RunOptions, run_trial
 
 
 def stack(**fields):
@@ -29,29 +26,33 @@ CONFIGS = {activation: trial(model={"activation": activation}) for activation in
     for name, fits, model in [
         ("stack", 8, stack(dropout=0.5, pooling="running_mean")),
         ("stack with batch norm", 0, stack(dropout=0.5, norm="batch", prenorm=False, mixing="half_glu1")),
-    ]  # how many sequences fit is found by running some, which a device without code cannot
+    ]
 }
+SHORT = {"radii": RadiiConfig(from_=0.1, to=1.0, count=2), "starts": 1, "ascent_steps": 1, "test_size": 8}
+FEW = {"seeds": 1, "steps": 2, "batch_size": 4, "validation_size": 4, "validate_every": 1}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_step_of_training_leaves_no_tensor_behind(name, monkeypatch):
-    """Torch refuses an operation on tensors of two devices, even where they have no numbers."""
+@pytest.mark.parametrize(
+    "name", [*("linear", "tanh"), *(pytest.param(n, marks=pytest.mark.more) for n in list(CONFIGS)[2:])]
+)
+def test_a_trial_on_another_device_leaves_nothing_behind(name, monkeypatch):
+    """The device refuses an operation with a tensor of the processor; it has the processor's numbers."""
+    monkeypatch.setenv(KERNELS, "plain")
+    for budgets in (ascent.BUDGETS, learner.BUDGETS):
+        monkeypatch.setitem(budgets, torch.device(SOMEWHERE).type, budgets["cpu"])
     config = CONFIGS[name]
-    (task,), groups = _tasks_and_ensembles([config], padded=True)
-    shapes, from_numpy = FakeTensorMode(allow_non_fake_inputs=True), torch.from_numpy
-    monkeypatch.setattr(torch, "from_numpy", lambda array: shapes.from_tensor(from_numpy(array)))
-    for group in groups:
-        group.model._parameters.clear()  # of an ensemble they mean nothing
-        tensors = {name: shapes.from_tensor(getattr(group, name)) for name in ("initial", "exists", "real")}
-        with shapes, torch.device(SOMEWHERE):
-            there = dataclasses.replace(group, **tensors).to(SOMEWHERE)
-            task_loss = task_loss_for([task], config.has_closed_form, torch.float64)
-            learner = Learner.start(there, task_loss, config.training)
-            data = whole(task_loss.data(Stream(0, VALIDATION), 0, 8))
-            loop._step(learner, task_loss, data, 0, config.training)
-            loop._validate([learner], task_loss, data, 1, config.training)
-            loop._merge_redundant(learner, task_loss, data, config.training)
-            assert str(learner.best_weights.device) == str(learner.loss.device) == SOMEWHERE
+    training, search = (
+        dataclasses.replace(part, **few) for part, few in ((config.training, FEW), (config.perturbation, SHORT))
+    )
+    task = dataclasses.replace(config.task, horizon=4)
+    config = dataclasses.replace(config, task=task, training=training, perturbation=search)
+    here = run_trial(config)
+    with Watch():
+        there = run_trial(config, RunOptions(device=SOMEWHERE))
+    for table in ("curves", "replicas"):
+        assert there.tables[table]["error"].to_numpy() == pytest.approx(
+            here.tables[table]["error"].to_numpy(), rel=1e-9
+        )
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,6 +37,11 @@ class Batch:
 
     inputs: Tensor
     targets: Tensor
+
+
+def on_processor() -> AbstractContextManager[Any]:
+    """The processor as torch's default device, for a task's own code: it joins numpy's numbers and new tensors."""
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 class Task(ABC):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
-from memsweep.data.task import Batch
+from memsweep.data.task import Batch, on_processor
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part
@@ -212,7 +212,8 @@ def parts_of(
     stream, size_of_all = Stream(config.training.data_seed, TEST), config.perturbation.test_size
     limits = None
     if not config.has_closed_form:
-        chance = registry.get(registry.TASK, config.task.name)(config.task).chance()
+        with on_processor():
+            chance = registry.get(registry.TASK, config.task.name)(config.task).chance()
         limits = tuple(threshold * chance for threshold in THRESHOLDS)
     size = rows_together(ensemble, config)
     for seed, rows in rows_by_seed(ensemble).items():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 
 from engine import trial
+from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.plan import identified, make_packs
@@ -54,7 +57,8 @@ def test_a_pack_larger_than_the_card_is_refused() -> None:
 
 def test_a_probe_runs_the_largest_programs_at_their_own_shapes() -> None:
     configs = [trial(task={"horizon": 8 * n}, training={"steps": 4000}) for n in range(1, PROGRAMS + 3)]
-    found = programs(packs_of(*configs, trial(task={"horizon": 8}, model={"width": 5}, training={"steps": 4000})))
+    packs = packs_of(*configs, trial(task={"horizon": 8}, model={"width": 5}, training={"steps": 4000}))
+    found = [[trial_from_dict(data) for data in group] for group in programs(packs)]
     assert [group[0].task.horizon for group in found] == [8 * n for n in range(PROGRAMS + 2, 2, -1)]
     for group in found:
         assert len({program(config) for config in group}) == 1
@@ -67,10 +71,15 @@ def test_trials_that_run_together_are_probed_together() -> None:
     assert [len(group) for group in programs(packs_of(*together))] == [3]
 
 
+def test_a_probe_is_sent_nothing_that_only_the_workspace_knows() -> None:
+    """Its process reads its arguments before it imports the workspace's tasks."""
+    assert json.loads(json.dumps(programs(packs_of(trial())))) == programs(packs_of(trial()))
+
+
 @pytest.mark.more
 def test_what_a_probe_runs_is_a_trial() -> None:
     (group,) = programs(packs_of(trial()))
-    (result,) = run_pack(group)
+    (result,) = run_pack([trial_from_dict(data) for data in group])
     assert not result.tables["curves"].empty
 
 

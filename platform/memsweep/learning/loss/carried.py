@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from memsweep.data.functionals import LinearFunctionalTask
-from memsweep.data.task import Batch, CarriedTask, Task
+from memsweep.data.task import Batch, CarriedTask, Task, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import AccumulatedLoss, SampledLoss
@@ -55,7 +55,8 @@ class CarriedLoss(SampledLoss):
         Raises:
             ValueError: the task's batch has another number of windows than the task promises.
         """
-        batch = self.carried_task.draw(stream, index, size)
+        with on_processor():
+            batch = self.carried_task.draw(stream, index, size)
         count = len(batch.inputs)
         if stream.name != TRAIN:
             runs = self.carried_task.runs(size)

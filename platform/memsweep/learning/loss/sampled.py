@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols
+from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
 from memsweep.recurrence.layer_outputs import squared_loss
@@ -113,7 +113,8 @@ class SampledLoss(TaskLoss[Batch]):
         self.squares = None if squares is None else squares.to(torch.get_default_device(), dtype)
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
-        return self.task.draw(stream, index, size)
+        with on_processor():
+            return self.task.draw(stream, index, size)
 
     def prepare(self, batch: Batch) -> Batch:
         name = getattr(self.task.config, "name", type(self.task).__name__)

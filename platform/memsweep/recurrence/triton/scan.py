@@ -26,8 +26,10 @@ _WIDEST = 1024
 class TritonScan:
     """h_t = leak h_{t-1} + sigma(x_t + A h_{t-1}) and its gradient on a GPU, with a leak of 0 or 1.
 
-    Prefer it wherever the tensors are on a GPU. A program computes one model: the numbers of a leading index do not
-    depend on the others, and no sum is taken in an order that chance decides.
+    Prefer it wherever the tensors are on a GPU. A program computes one model: the states and the gradient by the drive
+    of a leading index do not depend on the others. The gradient by the matrix is torch's sum over sequences and steps,
+    whose order depends on the shape: a model alone may differ by rounding, so that packs have fixed shapes. No sum is
+    taken in an order that chance decides.
     """
 
     def states(self, drive_NBTM: Tensor, matrix: Tensor, activation: str, leak: float) -> Tensor:

@@ -12,8 +12,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import on_card
@@ -82,8 +83,8 @@ class Share:
     tensors: int
 
 
-def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
-    """The largest programs of these packs, shortened to a few steps."""
+def programs(packs: Iterable[Pack]) -> list[list[dict[str, Any]]]:
+    """The largest programs of these packs, shortened to a few steps: trials as ``to_dict`` writes them."""
     from memsweep.trial import program
 
     found: dict[str, list[TrialConfig]] = {}
@@ -92,7 +93,7 @@ def programs(packs: Iterable[Pack]) -> list[list[TrialConfig]]:
             group = [trial.config for trial in trials]
             found[program(group[0])] = max(found.get(program(group[0]), []), group, key=_states)
     largest = sorted(found.values(), key=_states, reverse=True)[:PROGRAMS]
-    return [[_probed(config) for config in group] for group in largest]
+    return [[to_dict(_probed(config)) for config in group] for group in largest]
 
 
 def _states(group: Sequence[TrialConfig]) -> float:
@@ -128,8 +129,12 @@ def shortened(config: TrialConfig, steps: int, radii: int, ascent_steps: int) ->
     return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
 
 
-def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
+def probe(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path) -> Need:
     """Measure programs on the GPU of this process, which no other process may use meanwhile.
+
+    Args:
+        groups: trials as ``to_dict`` writes them: this process knows the workspace's own classes from here on.
+        workspace: the study's.
 
     Raises:
         ConfigError: one of them does not even fit alone.
@@ -143,7 +148,7 @@ def probe(groups: Sequence[Sequence[TrialConfig]], workspace: Path) -> Need:
     registry.discover(workspace)
     for group in groups:
         try:
-            run_pack(group, RunOptions(device="cuda"))
+            run_pack([trial_from_dict(data) for data in group], RunOptions(device="cuda"))
         except torch.OutOfMemoryError as error:
             raise ConfigError(
                 [

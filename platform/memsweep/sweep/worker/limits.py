@@ -56,8 +56,10 @@ def memory_limit(gib: float) -> Iterator[None]:
 @functools.cache
 def _base() -> int:
     """Measured once: later the process also holds freed memory, which the next trials use again."""
-    import torch  # noqa: F401  (it belongs to the bare process)
+    import torch  # it belongs to the bare process, and so does CUDA where this process has a GPU
 
+    if torch.cuda.is_available():
+        torch.empty(1, device="cuda")
     return _status("VmData")
 
 
