@@ -69,7 +69,8 @@ def numbers(setting: Setting, name: str) -> Iterator[Row]:
     for dtype in ("float64", "float32"):
         one, other = (made(name, setting, dtype=dtype, learning_rate=rate) for rate in (0.01, 0.003))
         there = RunOptions(device=setting.device)
-        here = run_trial(one)  # by torch's loop: nothing waits for a compiler
+        with compiled_code():
+            here = run_trial(one)
         first, second = run_trial(one, there), run_trial(one, there)
         row: Row = {"model": name, "dtype": dtype, "difference": apart(first, here), "twice": same(first, second)}
         if packs(one) and program(one) == program(other):
