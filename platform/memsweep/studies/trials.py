@@ -13,7 +13,7 @@ from memsweep.errors import ConfigError, counted
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, with_stored_training
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.results import STATES
+from memsweep.sweep.store.layout import STATES
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig

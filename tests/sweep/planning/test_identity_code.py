@@ -32,7 +32,7 @@ from memsweep.sweep.planning.fingerprint import (
 )
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.members import Member, take_later
-from memsweep.sweep.planning.source_graph import SENTENCES, Definition
+from memsweep.sweep.planning.statements import SENTENCES, Definition
 from memsweep.trial import run_pack
 
 PACKAGE = Path(memsweep.__file__).parent

@@ -15,8 +15,9 @@ import pandas as pd
 import requests
 
 from memsweep import registry
+from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.record import SCHEMA
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from paths import ROOT
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import trial_from_dict
@@ -16,9 +17,9 @@ from memsweep.errors import ConfigError, StoreError
 from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import identifying, identity_of, training_of
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
-from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
-from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, in_training
-from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, from_safetensors
+from memsweep.sweep.store.layout import SET_ASIDE, SUFFIX, WEIGHTS
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, from_safetensors, in_training
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -372,3 +373,19 @@ def stored_weights(store: Store, record: Mapping[str, Any]) -> dict[int, dict[st
             "--no-reuse keep=weights."
         )
     return from_safetensors(store.bytes_of(WEIGHTS, record), f"the file of weights of {identity}")
+
+
+def find_elsewhere(results: Location | Path, identities: Iterable[str]) -> dict[str, Location]:
+    """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
+    missing = set(identities)
+    folder_of: dict[str, Location] = {}
+    root = Location.at(results)
+    with storage_errors("read", root):
+        folders = [root / name for name in (root.folders() if missing else ())]
+    for folder in folders:
+        store = Store(folder)
+        here = missing & store.identities()
+        intact = here - store.faults(here).keys()  # a record of a newer version is a fault, too
+        folder_of |= dict.fromkeys(intact, folder)
+        missing -= intact
+    return folder_of
