@@ -10,7 +10,8 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
-from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries, stability_margin
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
 from memsweep.learning.state.checkpoint import Checkpoint

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
+from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.memory import footprint

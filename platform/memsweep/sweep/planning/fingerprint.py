@@ -62,7 +62,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
         config.chain is None and asks_measures(config) and mixes_models(config.model)
     ),
-    "memsweep.learning.ensemble.replicas": lambda config, kernels: hasattr(
+    "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
         registry.get(registry.MODEL, config.model.name), "frozen_weights"
     ),
     "memsweep.learning.state.weights_file.holds_special_tensors": lambda config, kernels: (
