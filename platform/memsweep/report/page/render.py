@@ -215,7 +215,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["style"] = Markup((folder / "style.css").read_text(encoding="utf-8"))
+    environment.globals["style"] = Markup((folder / "style.css").read_text(encoding="utf-8").rstrip("\n"))
     return environment
 
 
