@@ -1,4 +1,4 @@
-"""What the page's script draws and shows, as JSON, as much as has room: findings, charts, trials."""
+"""The data that the page's script draws and shows, as JSON, as much as has room: findings, charts, trials."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
 
 from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
@@ -215,7 +214,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["style"] = Markup((folder / "style.css").read_text(encoding="utf-8").rstrip("\n"))
+    environment.globals["style"] = (folder / "style.css").read_text(encoding="utf-8").rstrip("\n")
     return environment
 
 

@@ -119,7 +119,7 @@ class PackScheduler:
             self._journal.note([name], State(outcomes.get(name, failed)))
 
     def batches(self, slots: int) -> Iterator[Batch]:
-        """What is to run on a backend, batch by batch, as many of the trials that wait as may get a result.
+        """The jobs that are to run, batch by batch, with as many of the waiting trials as may get a result.
 
         Args:
             slots: jobs that the backend can run at once.

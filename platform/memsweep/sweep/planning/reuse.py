@@ -1,4 +1,4 @@
-"""What need not be computed: stored results, and stored trainings of trials that are measured anew."""
+"""Stored results, and stored trainings of trials that are measured anew: neither is computed again."""
 
 from __future__ import annotations
 
