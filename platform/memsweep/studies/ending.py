@@ -1,4 +1,4 @@
-"""Sentences in which a run speaks of itself, before it begins and at its end; commands print them, Python shows them."""
+"""Sentences in which a run speaks of itself, before it begins and at its end: commands and Python show them."""
 
 from __future__ import annotations
 
