@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from config_study import BASE, load, load_plain, only, problems
 from memsweep import registry
-from memsweep.config.describe import describe
+from memsweep.reference.describe import describe
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search
 from memsweep.config.schema.study import SweepConfig

@@ -218,7 +218,7 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     """
     kind = registered_kind(field)
     if kind is None:
-        return nested_config(hints(cls)[field.name])
+        return nested_config(cls, field)
     name = part_name(data)
     if name is None:
         fallback = default(field)
@@ -226,12 +226,11 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     return part_config(kind, name)
 
 
-def nested_config(hint: Any) -> type | None:
+def nested_config(cls: type, field: dataclasses.Field[Any]) -> type | None:
     """The dataclass of a field's type: the type itself, or the one dataclass of ``X | None``."""
-    for candidate in (hint, *typing.get_args(hint)):
-        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
-            return candidate
-    return None
+    hint = hints(cls)[field.name]
+    candidates = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
+    return next(filter(dataclasses.is_dataclass, candidates), None)
 
 
 def part_name(data: Any) -> str | None:
