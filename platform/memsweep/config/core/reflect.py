@@ -53,7 +53,7 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
         fields,
         {key: types[field.name] for key, field in fields.items()},
         {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
-        {key: other for key in fields if (other := decider(cls, key)) is not None},
+        {key: other for key in fields if (other := fields[key].metadata.get("depends_on")) is not None},
     )
 
 
@@ -157,12 +157,6 @@ def owner_of(cls: type, key: str) -> type:
 def values_of(config: Any) -> dict[str, Any]:
     """The values of all of a config's ``keys``, by the name of the field."""
     return {field.name: value_of(config, field) for field in keys(type(config)).values()}
-
-
-def decider(cls: type | None, key: str) -> str | None:
-    """The key of the field that decides whether this field exists and what its default is, if one does."""
-    field = keys(cls).get(key)
-    return field.metadata.get("depends_on") if field is not None else None
 
 
 def key_of(field: dataclasses.Field[Any]) -> str:
