@@ -100,7 +100,7 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
 
 
 def description_text(name: str, described: Sequence[DescribedItem]) -> str:
-    """What ``describe`` found, for a terminal."""
+    """The text of what ``describe`` found, for a terminal."""
     return "\n\n".join(_text(name, item) for item in described)
 
 

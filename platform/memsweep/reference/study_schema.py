@@ -212,7 +212,7 @@ def _named(schema: Schema) -> Schema:
 
 
 def _resolved(definitions: Schema, schema: Schema) -> Any:
-    """What a reference to a field of a definition leads to."""
+    """The schema to which a reference to a field of a definition leads."""
     _, _, name, _, key = schema["$ref"].split("/")
     return definitions[name]["properties"][key]
 

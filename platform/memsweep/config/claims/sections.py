@@ -26,7 +26,7 @@ from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"
 COLUMNS = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
-"""What a row's ``where`` may speak of: the condition columns of the report."""
+"""The keys of a row's ``where``: the condition columns of the report."""
 VERDICTS = ("stable", "unstable")
 _NAME, _WHERE, _ROWS, _SOURCE, _COMPARE = "name", "where", "rows", "source", "compare"
 _KEYS = (_SOURCE, _ROWS, _COMPARE)

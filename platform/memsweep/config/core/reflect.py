@@ -21,7 +21,7 @@ from memsweep.errors import RegistryError
 
 
 class Layout(NamedTuple):
-    """What is known of the fields of a config dataclass; each attribute is by YAML key.
+    """The facts about the fields of a config dataclass; each attribute is by YAML key.
 
     Attributes:
         fields: all of them, in order.

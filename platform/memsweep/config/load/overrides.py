@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GRID, SEARCH = "grid", "search"
 FIELD, AXIS, SEARCHED = "field", "axis", "searched"
-"""What a path means."""
+"""The meanings of a path."""
 _MEANINGS = {GRID: AXIS, SEARCH: SEARCHED}
 """First key of a path -> what the rest of it means; of any other key the whole path is a field."""
 MOST_VALUES = 100_000
