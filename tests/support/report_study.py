@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep import registry
 from memsweep.report import ReportPaths
 from memsweep.sweep.planning.plan_file import SCHEMA
 from memsweep.sweep.store.record import sealed
@@ -104,6 +105,7 @@ def write_study(
     Returns:
         The identities of the plan, in order.
     """
+    registry.discover()  # the tables of measures
     failed = dict(failed or {})
     without = {*skip, *failed}
     trials, store = [], Store(folder)

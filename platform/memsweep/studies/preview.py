@@ -255,8 +255,8 @@ class Preview:
     def _objectives(self) -> Iterator[str]:
         """The losses that the trials are trained on: nothing that is added to the loss is left out."""
         from memsweep.config.schema.batch_loss import way_of
-        from memsweep.config.schema.objective import objectives
         from memsweep.config.schema.protocols import MATCHED
+        from memsweep.report.naming.objective import objectives
 
         if self.study.protocol != MATCHED and self.study.search is None:
             yield f"protocol: {self.study.protocol}, under the study's own settings"

@@ -21,7 +21,7 @@ from memsweep.sweep.planning.cost import seconds
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.tables import METRICS
-from memsweep.testing.checks import equal
+from memsweep.testing.checks import equal, written
 from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
@@ -168,17 +168,13 @@ class MeasureSuite:
         anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
         sections = sections_of(results.contents)
         section = next(one for one in sections if one.anchor == anchor)
+        assert section.table is None or section.table.rows, "the section's table is empty"
         page = (folder / "index.html").read_text(encoding="utf-8")
         missing = [one.anchor for one in sections if f'<section id="{one.anchor}">' not in page]
         equal("sections that the page lacks", missing, [])
         assert section.title, f"the section {anchor} has no title"
         assert section.words.endswith("."), f"{section.words!r} is no sentence"
-        if section.table is not None:
-            assert (folder / f"{section.table.name}.csv").is_file(), f"no file {section.table.name}.csv in the report"
-            assert section.table.name in results.names, f"{section.table.name} is not among {results.names}"
-        for one in (one for one in sections if one.charts):
-            assert one.drawn in results.figures, f"{one.drawn} is not among {[*results.figures]}"
-            assert (folder / "figures" / f"{one.drawn}.png").is_file(), f"no file figures/{one.drawn}.png in the report"
+        written(sections, results, folder)
         assert len(self.part().own(results.table(self.part().table))), f"{self.part().table} has no rows of it"
         metrics = verdicts_of(results.contents)
         for name, numbers in section.metrics.items():

@@ -21,7 +21,7 @@ from memsweep.errors import RegistryError
 
 
 class Layout(NamedTuple):
-    """What is known of the fields of a config dataclass; each attribute is by YAML key.
+    """The facts about the fields of a config dataclass; each attribute is by YAML key.
 
     Attributes:
         fields: all of them, in order.
@@ -53,7 +53,7 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
         fields,
         {key: types[field.name] for key, field in fields.items()},
         {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
-        {key: other for key in fields if (other := decider(cls, key)) is not None},
+        {key: other for key in fields if (other := fields[key].metadata.get("depends_on")) is not None},
     )
 
 
@@ -159,12 +159,6 @@ def values_of(config: Any) -> dict[str, Any]:
     return {field.name: value_of(config, field) for field in keys(type(config)).values()}
 
 
-def decider(cls: type | None, key: str) -> str | None:
-    """The key of the field that decides whether this field exists and what its default is, if one does."""
-    field = keys(cls).get(key)
-    return field.metadata.get("depends_on") if field is not None else None
-
-
 def key_of(field: dataclasses.Field[Any]) -> str:
     """The YAML key of a field."""
     return field.name.rstrip("_")
@@ -218,7 +212,7 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     """
     kind = registered_kind(field)
     if kind is None:
-        return nested_config(hints(cls)[field.name])
+        return nested_config(cls, field)
     name = part_name(data)
     if name is None:
         fallback = default(field)
@@ -226,12 +220,11 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     return part_config(kind, name)
 
 
-def nested_config(hint: Any) -> type | None:
+def nested_config(cls: type, field: dataclasses.Field[Any]) -> type | None:
     """The dataclass of a field's type: the type itself, or the one dataclass of ``X | None``."""
-    for candidate in (hint, *typing.get_args(hint)):
-        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
-            return candidate
-    return None
+    hint = hints(cls)[field.name]
+    candidates = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
+    return next(filter(dataclasses.is_dataclass, candidates), None)
 
 
 def part_name(data: Any) -> str | None:

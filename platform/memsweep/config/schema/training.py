@@ -13,7 +13,7 @@ from memsweep.config.core.fields import DURING, setting
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
 CLIP, SCHEDULE = 0.5, "cosine"
-"""What a study leaves out (``config.schema.trial.usual_training``)."""
+"""The values of settings that a study leaves out (``config.schema.trial.usual_training``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
+from memsweep.report.naming.objective import objectives
 from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids

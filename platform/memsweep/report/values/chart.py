@@ -175,26 +175,16 @@ def size_words(width: Any, horizon: Any, *, several: bool) -> list[str]:
     return [f"{name} {show(value)}" for name, value in (("width", width), ("horizon", horizon)) if several and value]
 
 
+_LAST = {"lines": 4, "dots": 4, "rings": 4, "seeds": 2, "beyond": 2, "lost": 1}
+"""Part of a chart -> where the values along y end in each of its points: a value, or with its interval, or none."""
+
+
 def _along(value: Chart, axis: str) -> Iterator[float]:
     """All finite values along an axis."""
-    ends = slice(0, 1) if axis == "x" else slice(1, 4)
-    found: list[Any] = [
-        number
-        for part in ("lines", "dots", "rings")
-        for _, points in value.get(part, ())
-        for p in points
-        for number in p[ends]
-    ]
-    flat = slice(0, 1) if axis == "x" else slice(1, 2)
-    found += [
-        number
-        for part in ("seeds", "beyond")
-        for _, points in value.get(part, ())
-        for p in points
-        for number in p[flat]
-    ]
-    found += [x for _, points in value.get("lost", ()) for x, _ in points] if axis == "x" else []
-    found += [at for at, _ in value.get("levels", ())] if axis == "y" else []
+    found: list[Any] = [] if axis == "x" else [at for at, _ in value.get("levels", ())]
+    for part, last in _LAST.items():
+        ends = slice(0, 1) if axis == "x" else slice(1, last)
+        found += [number for _, points in value.get(part, ()) for point in points for number in point[ends]]
     yield from (float(number) for number in found if number is not None and math.isfinite(number))
 
 
