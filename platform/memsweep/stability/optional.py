@@ -63,12 +63,12 @@ class Effort:
     Attributes:
         trial: that is measured.
         horizon: of its task.
-        search: ball, radii, growth -> evaluations of a search at so many radii, each ``growth`` times the one before.
+        search: ball, radii -> evaluations of a search for the worst push at so many radii.
     """
 
     trial: TrialConfig
     horizon: float
-    search: Callable[[str, int, float], float]
+    search: Callable[[str, int], float]
 
 
 class Measure(ABC):

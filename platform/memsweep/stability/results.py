@@ -15,7 +15,6 @@ from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
-from memsweep.stability.perturbation.error import radius_grid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,14 +102,12 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
 
 
 def _curve_rows(config: TrialConfig, measured: Measurement) -> Iterator[dict[str, Any]]:
-    """The errors of a replica in each ball, a row for each radius."""
+    """The curves of a replica in each ball, a row for each point."""
     perturbation = config.perturbation
     how = {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
-    radii = [0.0, *radius_grid(perturbation.radii).tolist()]
-    for ball, errors in measured.errors.items():
-        stronger = measured.stronger.get(ball, [math.nan] * len(radii))
-        for radius, error, found in zip(radii, errors, stronger, strict=True):
-            yield {"ball": ball, "radius": radius, "error": error} | how | {"stronger": found}
+    for ball, points in measured.curves.items():
+        for point in points:
+            yield {"ball": ball, "reading": measured.reading} | how | point._asdict()
 
 
 def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:

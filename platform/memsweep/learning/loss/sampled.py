@@ -162,6 +162,42 @@ class SampledLoss(TaskLoss[Batch]):
             start=torch.zeros(()),
         )
 
+    @property
+    def has_distance(self) -> bool:
+        return self.squares is not None
+
+    def distance(
+        self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None = None
+    ) -> Tensor:
+        """The own outputs of a chunk of sequences are computed anew each time, so that memory is bounded by it."""
+        total = AccumulatedLoss(model, weights)
+        for chunk in self._chunks(model, data):
+            with torch.no_grad():
+                own = model.outputs(start, chunk.inputs)
+            total.add(chunk.share * self._distance(model, total.own, chunk, own, live))
+        return total.loss()
+
+    def _distance(self, model: Model, weights: Weights, chunk: Chunk, own: Tensor, live: Tensor | None) -> Tensor:
+        """From outputs ``[N, 1, B, T, O]``; by kernels, which take one target, model by model where there are any."""
+        assert self.squares is not None, "please report this: a distance without a squared error"
+        single, leading = as_layer(model), leading_shape(model, weights)
+        squares = self.squares / chunk.inputs.shape[-3]
+        if single is not None and own.shape[1] == 1:
+            layer, copies = single.layer(weights), leading[1:].numel()
+            masks = repeated(live, leading)
+            found = []
+            for row, target in enumerate(own.squeeze(1)):
+                rows = slice(row * copies, (row + 1) * copies)
+                part = layer.with_tensors(*(tensor[rows] for tensor in layer.tensors().values()))
+                loss = squared_loss(part, chunk.inputs, target, squares, None if masks is None else masks[rows])
+                if loss is None:
+                    break
+                found.append(loss)
+            else:
+                return torch.cat(found).unflatten(0, leading)
+        change = (model.outputs(weights, chunk.inputs) - own).square() * squares.unsqueeze(-1)
+        return change.sum((-3, -2, -1))
+
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
         in_one_pass = self._one_pass_loss(model, weights, data, live)
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import ERROR, TrialConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
@@ -102,8 +102,9 @@ def curve_rows(asked: Any, errors: Mapping[str, Sequence[float]], config: TrialC
         kind = ROUNDINGS[name]
         exact = bool(kind.parts) and evaluated_exactly(config)
         how = {"norm": kind.number, "method": kind.how, "exact": exact, "stronger": math.nan}
+        how |= {"reading": ERROR, "threshold": math.nan}
         for radius, error in zip(radii_of_bits(kind.bits_of(asked.bits)), values, strict=True):
-            yield {"ball": name, "radius": radius, "error": error} | how
+            yield {"ball": name, "radius": radius, "error": error, "change": error} | how
 
 
 def with_curves(measured: Measured, asked: Any, errors: Errors, config: TrialConfig) -> Measured:

@@ -68,11 +68,10 @@ class Capacity(Measure):
     @classmethod
     def cost(cls, asked: Config, effort: Effort) -> float:
         """A search for each radius and, of other than linear models, a gradient for each step behind the middle."""
-        from memsweep.measures.capacity.moved import PATH
         from memsweep.stability.block import STEPS
 
         pushes, trial = len(asked.radii or ()), effort.trial
-        total = pushes * effort.search("all", 2, PATH)
+        total = pushes * effort.search("all", 2)
         if not trial.has_closed_form:
             blocks = 1 + len(asked.bits or ()) + 2 * pushes
             steps = min(STEPS, effort.horizon / 2)

@@ -100,7 +100,7 @@ def _hashable(value: Any) -> Any:
 
 
 _TOGETHER = 500  # results whose small tables become one
-_WORDS = {"identity", "ball", "norm", "method"}
+_WORDS = {"identity", "ball", "norm", "method", "reading"}
 DAMAGED = "damaged"
 """In place of an outcome, for a result that is there and cannot be read."""
 

@@ -118,38 +118,16 @@ def evaluations(trial: TrialConfig) -> float:
     every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
     from memsweep.stability.optional import Effort
-    from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
+    from memsweep.stability.perturbation import effort
 
-    moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
-    radii, total = grid.count, 0.0
-    few, more = _shares(trial)
-    effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
-    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in asked_of(moved))
+    moved, closed, data = trial.perturbation, trial.has_closed_form, _shares(trial)
+    asking = Effort(trial, _horizon(trial), functools.partial(effort.worst_at, moved, closed, data))
+    total = sum(registry.get(registry.MEASURE, asked.name).cost(asked, asking) for asked in asked_of(moved))
     if moved.method != "worst_case":
-        return total + len(moved.balls) * radii * moved.repeats
-    usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
-    longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
-    for ball in moved.balls:
-        total += _search(trial, ball, radii, (grid.to / grid.from_) ** (1.0 / (radii - 1)))
-        starts = _pushes(ball) + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
-        last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
-        total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) * share
-    return total
-
-
-def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
-    """Evaluations of a search at so many radii, each ``growth`` times the one before."""
-    from memsweep.stability.perturbation.error import CLOSED
-    from memsweep.stability.perturbation.search import READ, anchored
-
-    moved, closed = trial.perturbation, trial.has_closed_form
-    few, more = _shares(trial)
-    anchors, climbed = len(anchored(radii, growth, closed)), radii if closed else min(radii, READ)
-    # an ascent evaluates its start, and a gradient for each step
-    whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
-    path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
-    starts = _pushes(ball) + moved.starts * (CLOSED if closed else 1)
-    return few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
+        return total + len(moved.balls) * effort.drawn(moved)
+    share = 1.0 / moved.stronger_every if moved.stronger_every else 0.0
+    parts = (effort.search, 1.0), (effort.stronger, share)
+    return total + sum(times * part(moved, closed, data, ball) for ball in moved.balls for part, times in parts)
 
 
 def _shares(trial: TrialConfig) -> tuple[float, float]:
@@ -158,11 +136,6 @@ def _shares(trial: TrialConfig) -> tuple[float, float]:
 
     few, more = (1.0 if trial.has_closed_form else min(1.0, s / trial.perturbation.test_size) for s in (FEW, MORE))
     return few, more
-
-
-def _pushes(ball: str) -> int:
-    """Starts of a search that theory predicts to be bad."""
-    return 2 if ball == "recurrent" else 4
 
 
 def _is_deep(model: Any) -> bool:

@@ -67,6 +67,9 @@ DEFINITIONS: dict[str, Table] = {
             "zero_loss": "float64",
             "exact": "bool",
             "stronger": "float64",
+            "reading": "string",
+            "change": "float64",
+            "threshold": "float64",
         }
     ),
     REPLICAS: Table(
