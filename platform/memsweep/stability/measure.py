@@ -110,7 +110,7 @@ def measure(
 
 
 def _lost(points: Sequence[Point]) -> list[Point]:
-    """The curve of a diverged replica, which approximates nothing: inf at every radius, and no radius of a threshold."""
+    """The curve of a diverged replica, which approximates nothing: inf at every radius, without those of thresholds."""
     return [Point(point.radius, math.inf, math.inf) for point in points if math.isnan(point.threshold)]
 
 

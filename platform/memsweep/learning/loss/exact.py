@@ -62,7 +62,9 @@ class ExactLoss(TaskLoss[Gram]):
     def has_distance(self) -> bool:
         return True
 
-    def distance(self, model: Model, weights: Weights, start: Weights, data: Gram, live: Tensor | None = None) -> Tensor:
+    def distance(
+        self, model: Model, weights: Weights, start: Weights, data: Gram, live: Tensor | None = None
+    ) -> Tensor:
         """The difference of two sums of modes is a sum of the modes of both, whose target is zero."""
         linear, none = as_linear(model), self.kernels[0].new_zeros(())
         modes = None if linear is None or not isinstance(data, Gram) else linear.as_modes(weights)

@@ -6,6 +6,7 @@ Letters: N leading dimensions (replicas, then copies), B sequences, T time, I in
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
@@ -183,7 +184,7 @@ class SampledLoss(TaskLoss[Batch]):
         single, leading = as_layer(model), leading_shape(model, weights)
         squares = self.squares / chunk.inputs.shape[-3]
         if single is not None and own.shape[1] == 1:
-            layer, copies = single.layer(weights), leading[1:].numel()
+            layer, copies = single.layer(weights), math.prod(leading[1:])
             masks = repeated(live, leading)
             found = []
             for row, target in enumerate(own.squeeze(1)):

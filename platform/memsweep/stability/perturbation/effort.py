@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from memsweep.config.schema.trial import DRIFT, PerturbationConfig
+from memsweep.config.schema.trial import DRIFT, ERROR, PerturbationConfig
 from memsweep.stability.perturbation.crossing import COLD, WARM
-from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER, curve_places
+from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER, apart, curve_places
 from memsweep.stability.perturbation.search import PASSES, REACH
 from memsweep.stability.verdict.radius import THRESHOLDS
 
@@ -21,6 +21,8 @@ def search(moved: PerturbationConfig, closed: bool, data: tuple[float, float], b
     curve = len(curve_places(moved.radii, moved.reading, closed=closed))
     whole, half = _ascent(moved.ascent_steps), _ascent((moved.ascent_steps + 1) // 2)
     first = few * (starts * (curve + math.log2(REACH)) + read * (starts * (whole + half) + 2 * (2 * read + COLD)))
+    if moved.reading == ERROR:
+        first += few * len(apart(moved.radii)) * starts * whole
     onward = more * read * (2 + half + WARM)
     along = curve * (1 + read + PASSES * (3 + half) if closed else more * 2 * (1 + read))
     last = 2 * curve + read * (5 + (COLD if closed else WARM))

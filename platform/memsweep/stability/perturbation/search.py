@@ -4,7 +4,8 @@ A radius is the smallest at which the loss of a push crosses a limit. Ascents fr
 push that they find crosses the limit at a smaller radius (``memsweep.stability.perturbation.crossing``), from where all
 starts are climbed once more, and the worst push is climbed on. So the ascents are spent where a radius is read.
 
-The losses at the other radii of a study make a curve. Each begins with the pushes of the limits and of its neighbours.
+The losses at the other radii of a study make a curve. Each begins with the pushes of the limits and of its neighbours,
+and, where the curve itself is asked for, with those that all starts reach at radii near it.
 Where the loss is a mean over sequences, the curve takes the worst of these pushes, and no ascents.
 
 Letters: P rows (replicas and dummies), R radii, C starts, L limits, N radii that are climbed, S size of the weights.
@@ -13,7 +14,7 @@ Letters: P rows (replicas and dummies), R radii, C starts, L limits, N radii tha
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,11 +57,13 @@ class Search:
         radii: ``[R]``, increasing.
         ascents: on few data, on more, and on all, which count; or on all alone, where the loss is a closed form.
         steps: of an ascent from a start; one that goes on takes half of them.
+        anchors: places of the radii at which all starts are climbed for the curve.
     """
 
     radii: Tensor
     ascents: Sequence[Ascent]
     steps: int
+    anchors: Sequence[int] = ()
 
     @property
     def closed(self) -> bool:
@@ -82,7 +85,7 @@ class Search:
             start = worse(ascent, [pushes, -pushes], at.radii)[1]
             pushes = self._onward(ascent, start, at.radii, NEAR_STEP)
             at = self._crossings(ascent, pushes, limits, at.radii, WARM)
-        units = self._along_the_curve([units, *_to_all(pushes, len(self.radii))])
+        units = self._along_the_curve([units, *_to_all(pushes, len(self.radii)), *self._anchored(starts)])
         radii = self.radii.expand(len(units), -1)
         losses, shifts = judge.climb(units * radii.unsqueeze(-1), radii, 0)
         # the first radius of the curve beyond a limit may have a push that crosses it at a smaller radius
@@ -118,7 +121,7 @@ class Search:
     def _climbed_from(
         self, starts: Tensor, radii: Tensor, limits: Tensor, pushes: Tensor | None, steps: int
     ) -> tuple[Tensor, Crossings]:
-        """The worst pushes from all starts at radii ``[P, L]``, and those before, each at each limit; their crossings."""
+        """The worst of the pushes from all starts at radii ``[P, L]`` and of those before, and where they cross."""
         few = self.ascents[0]
         found = [self._from_all(few, starts, radii, steps), *([] if pushes is None else [pushes])]
         units = worse(few, [each for part in found for each in _to_all(part, part.shape[1])], radii)[1]
@@ -133,10 +136,21 @@ class Search:
         best = values.unflatten(1, (-1, count)).argmax(2) + count * torch.arange(radii.shape[1], device=values.device)
         return taken(reached / copies.unsqueeze(-1), best)
 
+    def _anchored(self, starts: Tensor) -> Iterator[Tensor]:
+        """What ascents from all starts reach at the anchors below and above each radius, ``[P, R, S]`` each."""
+        if self.anchors:
+            anchors = torch.tensor(self.anchors, device=starts.device)
+            units = self._from_all(self.ascents[0], starts, self.radii[anchors].expand(len(starts), -1), self.steps)
+            below = torch.searchsorted(anchors, torch.arange(len(self.radii), device=starts.device), right=True) - 1
+            yield units[:, below]
+            yield units[:, (below + 1).clamp(max=len(anchors) - 1)]
+
     def _along_the_curve(self, candidates: Sequence[Tensor]) -> Tensor:
         """The worst candidates at the radii of the curve, ``[P, R, S]``, climbed on where the loss is a closed form."""
         ascent = self.ascents[0] if self.closed else self.ascents[-2]
-        units, radii = self._start(candidates if self.closed else [*candidates, *(-each for each in candidates)], ascent)
+        units, radii = self._start(
+            candidates if self.closed else [*candidates, *(-each for each in candidates)], ascent
+        )
         for step in (FIRST_STEP, NEAR_STEP)[: PASSES if self.closed else 0]:
             units, radii = self._start([units, *_neighbours(units)], ascent)
             units = self._onward(ascent, units, radii, step)
