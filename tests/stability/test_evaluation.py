@@ -48,17 +48,17 @@ def test_the_error_of_a_seed_is_that_of_its_sequences() -> None:
 
 
 @pytest.mark.parametrize("activation", [pytest.param("linear", marks=pytest.mark.more), "tanh"])
-def test_a_stronger_search_measures_every_seed_whoever_is_beside_it(activation: str) -> None:
+def test_a_stronger_search_measures_three_of_five_seeds_whoever_is_beside_it(activation: str) -> None:
     search = {"balls": ("recurrent", "all"), "test_size": 8, "starts": 0, "ascent_steps": 0}
     radii = RadiiConfig(from_=0.01, to=3.0, count=6)
     config = trial(
         model={"activation": activation, "width": 3, "normalize": True},
-        training={"steps": 400, "seeds": 3, "first_seed": 4},
+        training={"steps": 400, "seeds": 5, "first_seed": 4},
         perturbation=search | {"radii": radii},
     )
     curves = run_trial(config).tables["curves"]
     measured = curves.dropna(subset="stronger")
-    assert set(measured["seed"]) == {4, 5, 6}
+    assert set(measured["seed"]) == {5, 6, 7}
     assert (measured["stronger"] >= measured["change"]).all()
     assert (measured["stronger"] > 1.01 * measured["change"]).any()  # pushes without an ascent are poor
     # at the radii of 1 % of the zero predictor's loss, and of 10 %

@@ -237,6 +237,8 @@ def tables_of(
                     "zero_loss": ZERO_LOSS,
                     "exact": condition.exact,
                     "stronger": error / found,
+                    "reading": "error",
+                    "change": error,
                 }
             )
         replicas.append({**named, **_replica(condition, seed, seeds)})

@@ -30,6 +30,8 @@ from memsweep.streams import TEST, Stream
 
 FEW, MORE = 64, 512
 """Test sequences on which the search climbs at first and at last; all of them judge what it has found."""
+SEEDS_OF = 3
+"""Seeds, of each ``stronger_every``, on which a stronger search measures what the usual one misses."""
 _PARTS = 4
 """A part of an ensemble has a quarter of its rows: of 16, about three replicas of each of five seeds are real."""
 
@@ -177,16 +179,16 @@ def _limits(
 def _points(worst: Worst, stronger: Tensor) -> list[list[Point]]:
     """Of each row, its points: those of the grid, then those of the thresholds with what a stronger search found."""
     radii = worst.radii.tolist()
-    grid = (worst.errors.tolist(), worst.changes.tolist())
-    read = (worst.crossings.tolist(), worst.errors_at_crossings.tolist(), worst.at_crossings.tolist())
-    return [
-        [
-            *map(Point, radii, *own_grid),
-            *map(Point, *own_read, THRESHOLDS, own_stronger),
-        ]
-        for *own_pairs, own_stronger in zip(*grid, *read, stronger.tolist(), strict=True)
-        for own_grid, own_read in [(own_pairs[:2], own_pairs[2:])]
+    grid = [
+        [*map(Point, radii, errors, changes)]
+        for errors, changes in zip(worst.errors.tolist(), worst.changes.tolist(), strict=True)
     ]
+    at = (worst.crossings, worst.errors_at_crossings, worst.at_crossings)
+    read = [
+        [*map(Point, *own, THRESHOLDS, more)]
+        for *own, more in zip(*map(Tensor.tolist, at), stronger.tolist(), strict=True)
+    ]
+    return [[*along, *points] for along, points in zip(grid, read, strict=True)]
 
 
 def _stronger(
@@ -202,19 +204,19 @@ def _stronger(
 ) -> Tensor:
     """The changes that a stronger search finds at the radii of the smallest and the largest threshold, ``[P, L]``.
 
-    It runs on the replicas whose seed is a multiple of ``stronger_every``; nan elsewhere.
+    It runs on the replicas of the first ``SEEDS_OF`` of each ``stronger_every`` seeds; nan elsewhere.
     """
     found, every = torch.full_like(worst.crossings, torch.nan), config.stronger_every
-    rows = [row for row, replica in enumerate(ensemble.replicas) if every and replica.seed % every == 0]
+    rows = [row for row, replica in enumerate(ensemble.replicas) if every and replica.seed % every < SEEDS_OF]
     if config.method != "worst_case" or not rows:
         return found
     ends = [0, len(THRESHOLDS) - 1]
     size = ensemble.rows if ensemble.rows == 1 or sample is not None else max(1, ensemble.rows // _PARTS)
     for own, taken in in_groups(rows, size):
-        read = (each[taken][:, ends] for each in (worst.crossings, worst.at_crossings))
-        numbers = (data, weights[taken], targets[taken], ball, config, *read, sample)
-        changes = stronger_change(ensemble.part(own, size), task_loss, *numbers)[: len(own)]
-        found[torch.tensor(own).unsqueeze(1), torch.tensor(ends)] = changes
+        part, numbers = ensemble.part(own, size), (data, weights[taken], targets[taken], ball, config)
+        radii, known = worst.crossings[taken][:, ends], worst.at_crossings[taken][:, ends]
+        changes = stronger_change(part, task_loss, *numbers, radii, known, sample)
+        found[torch.tensor(own).unsqueeze(1), torch.tensor(ends)] = changes[: len(own)]
     return found
 
 

@@ -61,6 +61,9 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
             "zero_loss": 1.0,
             "exact": True,
             "stronger": math.nan,
+            "reading": "drift",
+            "change": r,
+            "threshold": math.nan,
         }
         | {"error": math.inf if r == 1.0 else 0.25 + r}
         for s in range(SEEDS)

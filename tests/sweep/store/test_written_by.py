@@ -34,9 +34,10 @@ WRITTEN = Path(__file__).parent / "written_by"
 JUDGED = "judged/rule={}"
 """Folder of what a later rule gives, by its version."""
 STUDIES = sorted(plan.parent for plan in WRITTEN.glob("*/*/plan.json"))
-MEASURED_AGAIN = frozenset({"capacity", "grid", "mixed"})
-"""Names of these studies whose trials are measured otherwise since then, from the weights of then: a replica of a pack
-that may mix models is measured with the model of its own config."""
+MEASURED_AGAIN = frozenset({"capacity", "grid", "mixed", "search"})
+"""Names of these studies whose trials are measured otherwise since then, from the weights of then: radii are found on
+the distance from the model's own outputs, not read off a curve of errors, and a replica of a pack that may mix models
+is measured with the model of its own config."""
 TRAINED_AGAIN = frozenset({"module"})
 """Names of those whose trials are trained otherwise since then: a module is looked at in training, and its frozen
 weights stay."""

@@ -74,6 +74,7 @@ PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
             "method": "random_push",
             "repeats": 30,
             "error": "sampled",
+            "reading": "error",
             "test_size": 12_800,
         },
         "chain": {

@@ -99,9 +99,9 @@ class PerturbationConfig:
     )
     ascent_steps: int = setting(16, "ascent steps per start; half as many in each pass along the radii", at_least=0)
     stronger_every: int = setting(
-        1,
-        "a search of several times the effort runs on seeds that are multiples of this, and measures what the usual "
-        "search misses; 0: on none",
+        5,
+        "a search of several times the effort runs on the first three of each so many seeds (0, 1, 2, 5, 6, 7, ...), "
+        "and measures what the usual search misses; 0: on none",
         at_least=0,
     )
     repeats: int = setting(30, "draws per radius of the random method", at_least=1)
