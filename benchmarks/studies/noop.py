@@ -18,8 +18,8 @@ from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.state.trained import Trained
 from memsweep.outcome import Outcome
-from memsweep.stability.measure import Measurement
 from memsweep.stability.evaluation import Point
+from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack

@@ -19,7 +19,16 @@ from memsweep.sweep.planning.identity import identifying, identity_of, training_
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.layout import SET_ASIDE, SUFFIX, WEIGHTS
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, from_safetensors, in_training
+from memsweep.sweep.store.tables import (
+    ALIGNMENT,
+    CURVES,
+    HISTORY,
+    REPLICAS,
+    SIZE,
+    columns,
+    from_safetensors,
+    in_training,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -275,6 +284,17 @@ def with_stored_training(
         else dataclasses.replace(trial, trained=places.get(training_of(trial.identity), ("", "")))
         for trial in trials
     )
+
+
+def interpolated(trials: Iterable[PlannedTrial]) -> int:
+    """How many of these trials have radii, beside their trained weights, that were read between points of a curve.
+
+    Raises:
+        StoreError: a table cannot be read.
+    """
+    places = (trial.trained for trial in trials if trial.trained[0])
+    curves = (Store(folder).tables(identity, (CURVES,))[CURVES] for folder, identity in places)
+    return sum(bool(len(table)) and bool(table["threshold"].isna().all()) for table in curves)
 
 
 def _stored_trainings(wanted: set[str], results: Location) -> dict[str, tuple[str, str]]:
