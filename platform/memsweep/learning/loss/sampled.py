@@ -16,7 +16,7 @@ from torch import Tensor
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
-from memsweep.recurrence.layer_outputs import squared_loss
+from memsweep.recurrence.layer_outputs import layer_outputs, squared_loss
 from memsweep.streams import Stream
 
 
@@ -170,34 +170,42 @@ class SampledLoss(TaskLoss[Batch]):
     def distance(
         self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None = None
     ) -> Tensor:
-        """The own outputs of a chunk of sequences are computed anew each time, so that memory is bounded by it."""
+        """The own outputs are computed anew each time, of a replica or of a chunk of sequences, which bounds memory."""
+        by_kernels = self._distance_by_kernels(model, weights, start, data, live)
+        if by_kernels is not None:
+            return by_kernels
+        assert self.squares is not None, "please report this: a distance without a squared error"
+        squares = self.squares.unsqueeze(-1) / data.inputs.shape[0]
         total = AccumulatedLoss(model, weights)
         for chunk in self._chunks(model, data):
             with torch.no_grad():
                 own = model.outputs(start, chunk.inputs)
-            total.add(chunk.share * self._distance(model, total.own, chunk, own, live))
+            change = model.outputs(total.own, chunk.inputs) - own
+            total.add((change.square() * squares).sum((-3, -2, -1)))
         return total.loss()
 
-    def _distance(self, model: Model, weights: Weights, chunk: Chunk, own: Tensor, live: Tensor | None) -> Tensor:
-        """From outputs ``[N, 1, B, T, O]``; by kernels, which take one target, model by model where there are any."""
-        assert self.squares is not None, "please report this: a distance without a squared error"
+    def _distance_by_kernels(
+        self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None
+    ) -> Tensor | None:
+        """``distance`` of each replica, because the layer kernels take one target; None where they do not know it."""
         single, leading = as_layer(model), leading_shape(model, weights)
-        squares = self.squares / chunk.inputs.shape[-3]
-        if single is not None and own.shape[1] == 1:
-            layer, copies = single.layer(weights), math.prod(leading[1:])
-            masks = repeated(live, leading)
-            found = []
-            for row, target in enumerate(own.squeeze(1)):
-                rows = slice(row * copies, (row + 1) * copies)
-                part = layer.with_tensors(*(tensor[rows] for tensor in layer.tensors().values()))
-                loss = squared_loss(part, chunk.inputs, target, squares, None if masks is None else masks[rows])
-                if loss is None:
-                    break
-                found.append(loss)
-            else:
-                return torch.cat(found).unflatten(0, leading)
-        change = (model.outputs(weights, chunk.inputs) - own).square() * squares.unsqueeze(-1)
-        return change.sum((-3, -2, -1))
+        if single is None or self.squares is None or leading_shape(model, start) != (leading[0], 1):
+            return None
+        inputs, squares = self._read(model, data.inputs), self.squares / data.inputs.shape[0]
+        layer, own, copies = single.layer(weights), single.layer(start), math.prod(leading[1:])
+        losses = []
+        for row, wanted in enumerate([True] * leading[0] if live is None else live.tolist()):
+            part = layer.at(slice(row * copies, (row + 1) * copies))
+            if not wanted:
+                losses.append(0.0 * part.offset.sum(-1))
+                continue
+            with torch.no_grad():
+                (target,) = layer_outputs(own.at(slice(row, row + 1)), inputs)
+            loss = squared_loss(part, inputs, target, squares)
+            if loss is None:
+                return None
+            losses.append(loss)
+        return torch.cat(losses).unflatten(0, leading)
 
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
         in_one_pass = self._one_pass_loss(model, weights, data, live)

@@ -79,12 +79,16 @@ def crossings(
     """
     place, most = start.log(), math.log(largest)
     low, high = _Side.none(place, -math.inf), _Side.none(place, math.inf)
+    stride = torch.full_like(place, _NUDGE)
     for _ in range(steps):
         value = (loss(place.exp()) / limits).log().nan_to_num(_FAR, _FAR, -_FAR).clamp(-_FAR, _FAR)
         beyond = value > 0.0
         high.move(beyond, place, value)
         low.move(~beyond, place, value)
-        place = _next(place, value, low, high).clamp(max=most)
+        # outward, as a power law asks for, and at least twice as far as before
+        stride = torch.maximum(value.abs() / _GROWTH + _NUDGE, 2.0 * stride).clamp(max=_LONGEST)
+        outward = place - value.sign() * stride
+        place = torch.where(low.known & high.known, _inward(value, low, high), outward).clamp(max=most)
     inside = torch.where(low.known & high.known, _between(low, high, low.value, high.value), place)
     width = high.place - low.place
     finite = (low.value > -_FAR) & (high.value < _FAR)
@@ -98,15 +102,12 @@ def _between(low: _Side, high: _Side, low_value: Tensor, high_value: Tensor) -> 
     return low.place + share * (high.place - low.place)
 
 
-def _next(place: Tensor, value: Tensor, low: _Side, high: _Side) -> Tensor:
-    """The places to try: secants in brackets, halves where an end is out of reach, steps outward without a bracket."""
+def _inward(value: Tensor, low: _Side, high: _Side) -> Tensor:
+    """The places to try in brackets: secants, and halves where the loss is zero or infinite at an end."""
     width = high.place - low.place
     nudge = torch.where(value > 0.0, -_NUDGE, _NUDGE)
     room = torch.minimum(width / 4, torch.full_like(width, _NUDGE / 2))
     secant = _between(low, high, low.counted, high.counted) + nudge
     secant = torch.minimum(torch.maximum(secant, low.place + room), high.place - room)
     far = (low.value <= -_FAR) | (high.value >= _FAR)
-    inside = torch.where(far, (low.place + high.place) / 2, secant)
-    step = (value.abs() / _GROWTH).clamp(max=_LONGEST)
-    outward = place - value.sign() * (1.05 * step + _NUDGE)
-    return torch.where(low.known & high.known, inside, outward)
+    return torch.where(far, (low.place + high.place) / 2, secant)

@@ -35,7 +35,7 @@ CLOSED = 4
 """Times as many random starts where the search climbs on all data: an expected loss in closed form costs little."""
 STRONGER = 2
 """Times the random starts, and as many random signs, of the search that measures what the usual one misses."""
-FINALISTS = 4
+FINALISTS = 2
 """Ascents of that search, at each radius, that go on."""
 APART = 4.2
 """Curves of pictures over sequences have radii so far apart, and all starts are climbed so far apart for other curves.
