@@ -145,20 +145,21 @@ def distances(table: Sequence[Row]) -> dict[str, float]:
     return {reading: float(np.mean(each)) for reading, each in found.items()}
 
 
-def main() -> None:
+def lines() -> Iterator[str]:
+    """The table as text."""
+    heads = "".join(f"{reading:^22}" for reading in READINGS)
+    yield f"{'memory':>14} {'map':>9} {'modes':>5}  {'E(0) in % at T = 50 ... 400':<28}{heads}"
     table = []
-    print(
-        f"{'memory':>14} {'map':>9} {'modes':>5}  {'E0 in % at T = 50 ... 400':<28}"
-        + "".join(f"{r:^22}" for r in READINGS)
-    )
     for row in rows():
         table.append(row)
         errors = " ".join(f"{100 * error:.3f}" for error in row.errors) + ("" if row.valid else " (too large)")
         slopes = "".join(" ".join(f"{s:+.3f}" for s in row.slopes[r]).center(22) for r in READINGS)
-        print(f"{row.memory:>14} {row.map:>9} {row.modes:>5}  {errors:<28}{slopes}", flush=True)
-    for reading, distance in distances(table).items():
-        print(f"{reading}: {distance:.4f} from the slopes of nearly exact fits, in the mean over valid ones")
+        yield f"{row.memory:>14} {row.map:>9} {row.modes:>5}  {errors:<28}{slopes}"
+    yield "distance of the slopes of valid fits from those of nearly exact ones, in the mean:"
+    for name, part in (("all", table), ("but direct", [row for row in table if row.map != "direct"])):
+        yield f"{name}: " + ", ".join(f"{reading} {distance:.4f}" for reading, distance in distances(part).items())
 
 
 if __name__ == "__main__":
-    main()
+    for line in lines():
+        sys.stdout.write(f"{line}\n")

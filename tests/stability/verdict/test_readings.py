@@ -24,12 +24,14 @@ def test_a_fit_of_few_modes_has_nearly_the_slope_of_a_good_one_by_drift() -> Non
 
 
 @pytest.mark.more
-def test_drift_is_nearest_to_the_slopes_of_nearly_exact_fits() -> None:
-    """Over all memories, maps and numbers of modes; good fits have one slope by all readings."""
+def test_excess_is_no_nearer_to_the_slopes_of_nearly_exact_fits_than_drift() -> None:
+    """Over all memories, maps and numbers of modes; nearly exact fits have one slope by all readings."""
     table = list(rows())
     found = distances(table)
     assert found[DRIFT] <= found[EXCESS] + 0.002
-    assert found[DRIFT] < 0.5 * found[ERROR]
+    assert found[DRIFT] < found[ERROR]
+    stable = distances([row for row in table if row.map != "direct"])  # no number of modes moves their slopes
+    assert max(stable[DRIFT], stable[EXCESS]) < 0.5 * stable[ERROR]
     for row in table:
         if row.nearly_exact:
             for reading in (EXCESS, DRIFT):

@@ -193,18 +193,16 @@ class SampledLoss(TaskLoss[Batch]):
             return None
         inputs, squares = self._read(model, data.inputs), self.squares / data.inputs.shape[0]
         layer, own, copies = single.layer(weights), single.layer(start), math.prod(leading[1:])
-        losses = []
-        for row, wanted in enumerate([True] * leading[0] if live is None else live.tolist()):
-            part = layer.at(slice(row * copies, (row + 1) * copies))
-            if not wanted:
-                losses.append(0.0 * part.offset.sum(-1))
-                continue
+        losses = [
+            *(0.0 * layer.offset.sum(-1)).split(copies)
+        ]  # those of replicas that are not live, which nobody needs
+        for row in range(leading[0]) if live is None else live.nonzero().flatten().tolist():
             with torch.no_grad():
                 (target,) = layer_outputs(own.at(slice(row, row + 1)), inputs)
-            loss = squared_loss(part, inputs, target, squares)
+            loss = squared_loss(layer.at(slice(row * copies, (row + 1) * copies)), inputs, target, squares)
             if loss is None:
                 return None
-            losses.append(loss)
+            losses[row] = loss
         return torch.cat(losses).unflatten(0, leading)
 
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
