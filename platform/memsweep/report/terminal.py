@@ -125,8 +125,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
-    if tables.alignment.rows:
-        yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
+    yield from _sections(tables, Place.LAST, width)
 
 
 def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from memsweep.measures.alignment import ALL, MEASURES
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.cells import is_number
+from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
 
 

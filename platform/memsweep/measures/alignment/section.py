@@ -9,7 +9,7 @@ from memsweep.measures.alignment import MEASURES
 from memsweep.measures.alignment.rows import AlignmentRow, alignment_rows, layer_name, varied
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import largest
-from memsweep.report.naming.labels import Labels, field_name, masked
+from memsweep.report.naming.conditions import Labels, field_name, masked
 from memsweep.report.values.chart import ORDERED, Chart, chart, over_seeds, size_words, spread_point
 from memsweep.report.values.section import FILES, Place, Section
 from memsweep.report.values.table import CSV, EXPORTED, PAGE, TERMINAL, Column, Table, condition_columns

@@ -16,7 +16,6 @@ from memsweep import registry
 from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
 from memsweep.report.analysis.claims import compare_cells, compared_frame
-from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.naming.conditions import (
@@ -219,7 +218,6 @@ class Contents:
         rates: the curves of a study of learning rates.
         scan: the losses of all suggestions of a search over the learning rate alone, on the seeds of the search.
         scanned: the curves of such a search over a grid.
-        alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
 
@@ -235,7 +233,6 @@ class Contents:
     rates: Sequence[RateStudy]
     scan: Sequence[LossRow]
     scanned: Sequence[RateStudy]
-    alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
     @property
@@ -299,7 +296,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         rates=rates,
         scan=scan,
         scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
-        alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )
 

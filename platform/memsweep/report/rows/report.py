@@ -305,7 +305,6 @@ class Tables:
     losses: Table[Any]
     ranking: Table[Any]
     across: Table[Any]
-    alignment: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
     searched: Sequence[str]
@@ -326,7 +325,6 @@ def tables_of(contents: Contents) -> Tables:
     verdict_table = verdicts.verdict_table(judged, names, labels, contents.study)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
-    alignment = losses.alignment_table(contents.alignment, names, labels)
     sections = sections_of(contents)
     cells = cell_table(contents, [glance for section in sections for glance in section.glance])
     searched, of_search = _of_search(contents)
@@ -340,7 +338,6 @@ def tables_of(contents: Contents) -> Tables:
         *_of(sections, Place.COMPARED),
         loss_table,
         *_of(sections, Place.TRAINED),
-        alignment,
         *_of(sections, Place.LAST),
     )
     return Tables(
@@ -350,7 +347,6 @@ def tables_of(contents: Contents) -> Tables:
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
-        alignment=alignment,
         sections=tuple(sections),
         cells=cells,
         searched=searched,

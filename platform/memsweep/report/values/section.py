@@ -65,10 +65,16 @@ class Place(enum.StrEnum):
     """Behind the losses of trained models."""
     TRAINING = "training"
     """On the page: behind the curves of the training."""
+    GRADIENTS = "gradients"
+    """On the page: behind these, before the gradients of the memory."""
     LAST = "last"
     NOWHERE = "nowhere"
     BELOW_RATES = "below rates"
     """On the page: below the curves of the loss against the learning rate, without a heading of its own."""
+
+
+FILES = "files"
+"""The view of figure files, in the order in which they are drawn; LAST is behind those of the training."""
 
 
 class Rank(enum.StrEnum):
@@ -105,6 +111,8 @@ class Section:
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.
         drawn: name of the charts, and of their files; empty: the anchor.
+        small: smaller text below the words, on the page.
+        charted: text above the charts, on the page.
     """
 
     title: str
@@ -125,6 +133,8 @@ class Section:
     places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
     drawn: str = ""
+    small: str = ""
+    charted: str = ""
 
     def named(self, anchor: str) -> Section:
         """It with an anchor, and a name of its charts, where it has none."""
@@ -157,9 +167,9 @@ def sections_of(contents: Contents) -> list[Section]:
 
 
 def placed(sections: Sequence[Section], view: str, place: Place) -> list[Section]:
-    """The sections that stand at a place of a view. A terminal and a list of files have the last analyses first."""
+    """The sections that stand at a place of a view. A terminal and a list of tables have the last analyses first."""
     found = [section for section in sections if section.places.get(view, Place.MEASURED) is place]
-    return found if view == PAGE or place is Place.MEASURED else found[::-1]
+    return found if view in (PAGE, FILES) or place is Place.MEASURED else found[::-1]
 
 
 def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:
