@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.charts.claims import claim_charts
+from memsweep.analyses.claims.charts import claim_charts
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
 from memsweep.report.formats import FIGURES

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.analyses.claims.conclusions import CONTRADICTED, Pair, conclusion, contradicted
 from memsweep.report.naming.numbers import figure, interval, joined
-from memsweep.report.rows.claims import CONTRADICTED, Pair, conclusion, contradicted
 from memsweep.report.values.table import NOTHING, PAGE, Column, Table
 from memsweep.stability.comparison.paired import Support
 

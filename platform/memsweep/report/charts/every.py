@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from memsweep.report.analysis.contents import BALLS, Contents
-from memsweep.report.charts.claims import claim_charts
 from memsweep.report.charts.curves import error_charts, gradient_charts, memory_charts, training_charts, trial_charts
 from memsweep.report.charts.radius import all_slope_charts, other_charts, radius_charts
 from memsweep.report.charts.ranking import ranking_charts, task_charts
-from memsweep.report.charts.rates import rate_charts
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ChartSet
-from memsweep.report.values.section import FILES, Place, Section, placed
+from memsweep.report.values.section import FILES, Place, Rank, Section, figured, placed
 
 
 def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[ChartSet]:
@@ -27,15 +25,13 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
         yield ChartSet(f"slopes-{ball}", all_slope_charts(verdicts, labels), columns=3, paged=False, extra=True)
     yield ChartSet("memory", memory_charts(contents.findings, labels), columns=3, paged=False)
     yield from _of(sections, Place.MEASURED)
-    yield ChartSet("learning-rates", rate_charts([*contents.rates, *contents.scanned]), chosen=bool(contents.rates))
     yield ChartSet("tasks", task_charts(contents.losses, labels), columns=1, chosen=True)
-    # Where the loss is the answer, and no curve over learning rates tells more, models and their training are drawn.
-    trained = [] if contents.verdicts or contents.rates else contents.losses
+    # Where the loss is the answer, and no other curve of it tells more, models and their training are drawn.
+    trained = [] if contents.verdicts or figured(sections, Rank.INSTEAD) else contents.losses
     yield ChartSet("ranking", ranking_charts(trained, labels), columns=1, chosen=True)
     yield ChartSet("training", training_charts(trained, contents.measured, labels))
     yield ChartSet("gradients", gradient_charts(contents.trained, contents.measured, labels))
     yield from _of(sections, Place.LAST)
-    yield ChartSet("claims", claim_charts(contents.compared), columns=1, chosen=True)
     if contents.searched is not None:
         from memsweep.report.charts.search import search_sets
 
@@ -49,4 +45,5 @@ def trial_set(study: Study, identity: str) -> ChartSet:
 
 def _of(sections: Sequence[Section], place: Place) -> Iterator[ChartSet]:
     """The charts of the sections at a place among the files."""
-    return (ChartSet(section.drawn, section.charts) for section in placed(sections, FILES, place))
+    for one in placed(sections, FILES, place):
+        yield ChartSet(one.drawn, one.charts, columns=one.columns, chosen=one.chosen, sectioned=one.sectioned)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.analyses.claims.conclusions import conclusion, contradicted
 from memsweep.report.naming.numbers import figure
-from memsweep.report.rows.claims import conclusion, contradicted
 from memsweep.report.values.chart import Chart, rows_chart
 
 _MOST = 12  # pairs in one chart
