@@ -16,18 +16,18 @@ from searched_folder import SearchedFolder
 
 from config_study import load
 from memsweep import report
+from memsweep.analyses.rates.curves import RULE, rate_studies
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
 from memsweep.measures.alignment import Alignment
 from memsweep.measures.alignment.rows import AlignmentRow, alignment_rows, varied
 from memsweep.measures.alignment.section import alignment_table
 from memsweep.report.analysis.contents import judge_conditions
-from memsweep.report.analysis.learning_rates.curves import RATE, RULE, rate_studies
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import read_searched, scan_of
 from memsweep.report.charts.every import chart_sets
 from memsweep.report.figures.charts import gallery_of
-from memsweep.report.naming.conditions import Labels, find_grouping
+from memsweep.report.naming.conditions import RATE, Labels, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.values.chart import Chart, ChartSet, names_of
 from memsweep.report.values.section import sections_of

@@ -21,7 +21,7 @@ def claim_charts(compared: pd.DataFrame) -> Iterator[Chart]:
     """A chart per scale and 12 pairs of cells.
 
     Args:
-        compared: of ``memsweep.report.analysis.claims.compared_frame``; pairs without a measured effect are left out.
+        compared: of ``memsweep.analyses.claims.cells.compared_frame``; pairs without a measured effect are left out.
     """
     if compared.empty:
         return

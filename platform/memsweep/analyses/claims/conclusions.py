@@ -21,7 +21,7 @@ CONTRADICTED = "contradicted"
 """What a claim is whose opposite the data show: a case of ``Support.NOT_SUPPORTED``."""
 
 Pair = Mapping[Any, Any]
-"""A row of ``memsweep.report.analysis.claims.compared_frame``."""
+"""A row of ``memsweep.analyses.claims.cells.compared_frame``."""
 
 
 def contradicted(compared: pd.DataFrame) -> frozenset[str]:

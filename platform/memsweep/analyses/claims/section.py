@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from memsweep.analyses.claims.cells import compared_of
 from memsweep.analyses.claims.charts import claim_charts
 from memsweep.analyses.claims.conclusions import contradicted
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
@@ -36,7 +37,7 @@ _MOST_CITED = 2  # claims that are cited whole
 
 def sections(contents: Contents) -> list[Section]:
     """Published verdicts beside ours, and the claims that compare cells."""
-    return [_published(contents), *_compared(contents.compared)]
+    return [_published(contents), *_compared(compared_of(contents))]
 
 
 def _published(contents: Contents) -> Section:

@@ -15,7 +15,7 @@ from memsweep.stability.comparison.paired import Support
 
 
 def claim_table(compared: pd.DataFrame) -> Table[Pair]:
-    """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
+    """Of ``memsweep.analyses.claims.cells.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
     against = contradicted(compared)
     columns: list[Column[Pair]] = [

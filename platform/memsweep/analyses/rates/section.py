@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from memsweep.analyses.rates.ceilings import rate_ceilings
 from memsweep.analyses.rates.charts import rate_charts
+from memsweep.analyses.rates.curves import RateStudy, rate_of, rate_studies
 from memsweep.analyses.rates.rule import RateRule, rate_rules
 from memsweep.analyses.rates.tables import RULES_MEAN, ceiling_table, ceilings_mean, rule_table
-from memsweep.config.schema.search import NONE
+from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.learning_rates.curves import RATE, RateStudy, rate_of
 from memsweep.report.analysis.losses import LossRow
-from memsweep.report.naming.conditions import Labels
+from memsweep.report.naming.conditions import RATE, Labels
 from memsweep.report.naming.numbers import figure, joined, with_interval
 from memsweep.report.values.section import Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
@@ -34,21 +34,22 @@ _SCANNED = (
 def sections(contents: Contents) -> list[Section]:
     """The curves of the loss against the rate, the rule across sizes, and the ceilings of the curves."""
     names, labels = contents.grouping.columns, contents.labels
-    rules, ceilings = rate_rules(tried(contents)), rate_ceilings(contents.rates)
+    rates, scanned = rate_studies(contents.trained, labels), scans(contents)
+    rules, ceilings = rate_rules(tried(contents)), rate_ceilings(rates)
     rule, highest = rule_table(rules, names, labels), ceiling_table(ceilings, names, labels)
-    said = _sentences(rules, labels.without(RATE))[:1] or [*filter(None, [best_rates(contents.rates)])]
+    said = _sentences(rules, labels.without(RATE))[:1] or [*filter(None, [best_rates(rates)])]
     return [
         Section(
             "Learning rates",
             _CURVES,
-            charts=[*rate_charts([*contents.rates, *contents.scanned])],
-            answer=said if contents.rates else (),
+            charts=[*rate_charts([*rates, *scanned])],
+            answer=said if rates else (),
             rank=Rank.INSTEAD,
-            note=_SCANNED if contents.scanned else "",
+            note=_SCANNED if scanned else "",
             places={PAGE: Place.LOSSES},
             anchor="rates",
             drawn="learning-rates",
-            chosen=bool(contents.rates),
+            chosen=bool(rates),
         ),
         Section(
             rule.title,
@@ -69,6 +70,14 @@ def sections(contents: Contents) -> list[Section]:
             below="rates",
         ),
     ]
+
+
+def scans(contents: Contents) -> list[RateStudy]:
+    """The curves of all suggestions of a search over a grid of rates alone."""
+    searched = contents.searched
+    if searched is None or searched.history.algorithm != GRID:
+        return []
+    return rate_studies(contents.scan, Labels([row.condition for row in contents.scan]))
 
 
 def tried(contents: Contents) -> Sequence[LossRow]:
