@@ -111,7 +111,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
-        yield cells_mean(tables.sections)
+        yield cells_mean(tables.cells, tables.sections)
     yield from _sections(tables, Place.COMPARED, width)
     yield from _sections(tables, Place.CLAIMED, width)
     if tables.across.rows:

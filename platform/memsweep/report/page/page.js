@@ -86,6 +86,7 @@
   /** An axis of a chart, as the chart says. */
   function axisOf(chart, axis, label) {
     const domain = chart.limits[axis], places = axis === "x" ? chart.ticks : null;
+    if ((chart.whole ?? "").includes(axis)) return { domain, label, ticks: d3.ticks(...domain, 5).filter(Number.isInteger), tickFormat: "d" };
     if (!chart.log.includes(axis)) return { domain, label, ticks: 5 };
     return { type: "log", domain, label, ...(places ? { axis: null } : { ticks: logTicks(domain), tickFormat: (v) => num(v) }) };
   }

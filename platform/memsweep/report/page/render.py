@@ -113,7 +113,7 @@ def render(
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
         across_means=across_means(tables.across),
-        cells_mean=cells_mean(tables.sections),
+        cells_mean=cells_mean(tables.cells, tables.sections),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         instead=bool(figured(tables.sections, Rank.INSTEAD)),
         searched=searched,

@@ -27,8 +27,8 @@ ORDERED, ROLES, VERDICTS = "ordered", "roles", "verdicts"
 Chart = dict[str, Any]
 """A chart of one of three kinds, with ``title``, ``note`` (text below it), ``x`` and ``y`` (words of the axes), ``log``
 (the axes that are logarithmic), ``limits`` (axis -> its ends), ``ticks`` (places on the x axis that are labelled; none:
-round ones), ``levels`` (``[value, words]``: guide lines across the axis of values) and ``words`` (what it shows, as a
-sentence).
+round ones), ``whole`` (the axes that count, whose labels are whole numbers), ``levels`` (``[value, words]``: guide
+lines across the axis of values) and ``words`` (what it shows, as a sentence).
 
 ``curves``: ``lines`` and ``dots``, each ``[name, points]`` with points ``[x, middle, low, high, trial, words]``, of
 which the last ones may be missing; ``rings``: points that stand out; ``lost``: ``[name, [[x, words]]]``, what lies
