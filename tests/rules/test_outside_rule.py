@@ -20,7 +20,7 @@ from memsweep.rules.base import Rule
 
 @register_rule("online_input")
 class OnlineInput(Rule):
-    """What brings a unit its input learns by the diagonal of a step's Jacobian; how it forgets learns from one step."""
+    """The input of a unit learns by the diagonal of a step's Jacobian; how it forgets learns from one step."""
 
     def traced(self, unit):
         return unit.part_names - unit.forgetting

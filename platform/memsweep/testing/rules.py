@@ -158,7 +158,7 @@ class RuleSuite:
     def declared(
         self, unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor, error_NBTM: Tensor
     ) -> dict[str, Tensor]:
-        """What the gradient of each part must be, by what the rule declares; nothing of a rule that goes backward."""
+        """Gradients that the parts must have, as the rule declares them; none of a rule that goes backward."""
         rule = self.part()()
         if not rule.forward:
             return {}

@@ -22,7 +22,7 @@ from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.training.learner import Learner
 from memsweep.learning.training.observer import Observer
-from memsweep.measures.alignment import ALL
+from memsweep.measures.alignment.names import ALL
 from memsweep.measures.alignment.observer import AlignmentObserver
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack

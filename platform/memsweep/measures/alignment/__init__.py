@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
+from memsweep.measures.alignment.names import ALL, MEASURES
 from memsweep.registry import register_measure
 from memsweep.stability.optional import TrainingMeasure
 
@@ -17,10 +18,6 @@ if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
     from memsweep.learning.ensemble.replicas import Ensemble
     from memsweep.learning.training.observer import Observer
-
-ALL = "all"
-"""In the place of a layer: all weights, those that belong to no layer, such as encoder and readout, among them."""
-MEASURES = ("cosine", "norm_ratio")
 
 
 @register_measure("alignment")

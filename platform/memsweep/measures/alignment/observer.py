@@ -21,7 +21,7 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.training.learner import BPTT, Learner
 from memsweep.learning.training.observer import Observer
-from memsweep.measures.alignment import ALL
+from memsweep.measures.alignment.names import ALL
 
 
 class Comparison(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.measures.alignment import ALL, MEASURES
+from memsweep.measures.alignment.names import ALL, MEASURES
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.measures.alignment import MEASURES
+from memsweep.measures.alignment.names import MEASURES
 from memsweep.measures.alignment.rows import AlignmentRow, alignment_rows, layer_name, varied
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import largest
