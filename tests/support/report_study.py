@@ -24,6 +24,7 @@ from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import columns
 
+registry.discover_when_asked("memsweep.models.parameterizations")  # as a report does
 WIDTHS, HORIZONS, SEEDS = (2, 3, 5, 8), (50, 100, 200, 400), 5
 ZERO_LOSS = 2.5
 RADII = (0.0, *np.geomspace(1e-4, 3.0, 30).tolist())

@@ -105,7 +105,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
-        yield cells_mean(tables.sections)
+        yield cells_mean(tables.cells, tables.sections)
     yield from _sections(tables, Place.COMPARED, width)
     yield from _sections(tables, Place.CLAIMED, width)
     yield from _losses(contents, tables, width)
@@ -114,8 +114,7 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
-    if tables.alignment.rows:
-        yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
+    yield from _sections(tables, Place.LAST, width)
 
 
 def _winners(tables: Tables, width: int) -> Iterator[_Part]:

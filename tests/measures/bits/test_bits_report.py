@@ -61,6 +61,7 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
     assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
     assert "inconclusive" not in text  # a rounding is no question of stability
     assert drawn(paths) == ["bits"]
+    assert {chart["whole"] for chart in charts(paths, "bits")} == {"y"}
     shown = {chart["title"]: dict(chart["lines"]) for chart in charts(paths, "bits")}
     for title, expected in (("direct", [5, 6, 7, 8]), ("exp", [5, 5, 5, 5])):
         (lines,) = (lines for name, lines in shown.items() if name.endswith(f"{title}: weights"))

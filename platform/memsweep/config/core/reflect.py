@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import operator
 import typing
 from collections.abc import Iterator, Mapping
@@ -79,12 +80,14 @@ def _names(opened: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=16)
 def _with_parts(cls: type | None, names: tuple[str, ...]) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of an open dataclass: its own, those of flat parts, and one for each other part of these."""
+    """The fields of an open dataclass: its own; where it is opened those of flat parts, and one for each other part."""
     own, opened = _own_keys(cls)
     assert opened is not None, "please report this: the dataclass is not open"
     parts = [registry.get(opened.metadata["opens"], name) for name in names]
     flat = {key: field for part in parts if part.is_flat for key, field in _own_keys(part.Config)[0].items()}
-    return own | flat | {part.Config.name: _field_of(part) for part in parts if not part.is_flat}
+    named = {part.Config.name: _field_of(part) for part in parts if not part.is_flat}
+    first = itertools.takewhile(lambda field: field is not opened, dataclasses.fields(cls))  # type: ignore[arg-type]
+    return {key_of(field): field for field in first} | flat | named | own
 
 
 @functools.lru_cache(maxsize=16)

@@ -103,12 +103,6 @@ class TrainingConfig:
         "memsweep list rules",
         named=registry.RULE,
     )
-    alignment_every: int = setting(
-        0,
-        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none; bptt itself has "
-        "none to make); costs a gradient each",
-        at_least=0,
-    )
     asked_measures: tuple[Any, ...] = setting(
         (), "the Configs of the measures that are asked for in training", opens="measure", when=DURING
     )

@@ -1,11 +1,10 @@
-"""Losses, and gradients' alignment as tables."""
+"""Losses as tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
 from memsweep.report.analysis.losses import (
     BELOW,
     CRITERIA,
@@ -166,28 +165,6 @@ def _across_cell(row: LossRow, length: str, *, best: bool) -> Cell:
 def has_baseline(rows: Sequence[LossRow]) -> bool:
     """Whether any row has a memoryless baseline to beat, and its task asks no question of a kernel."""
     return any(row.memoryless > 0 and row.condition.get(KERNEL) is None for row in rows)
-
-
-def alignment_table(
-    rows: Sequence[AlignmentRow], names: Sequence[str], labels: Labels
-) -> Table[tuple[AlignmentRow, str]]:
-    """Cosine and norm ratio of each condition and layer, all weights first."""
-
-    def measured(name: str) -> Column[tuple[AlignmentRow, str]]:
-        return Column(name.replace("_", " "), lambda line: line[0].layers[line[1]][name], key=name, ends=True)
-
-    columns: list[Column[tuple[AlignmentRow, str]]] = [
-        *condition_columns(names, labels, lambda line: line[0].condition),
-        Column("width", lambda line: line[0].row.width, varies=True),
-        Column("horizon", lambda line: line[0].row.horizon, varies=True),
-        Column("steps compared", lambda line: line[0].steps, key="steps", varies=True),
-        Column("seeds", lambda line: line[0].seeds, views=EXPORTED),
-        Column("layer", lambda line: line[1], layer_name),
-        measured("cosine"),
-        measured("norm_ratio"),
-    ]
-    lines = [(row, layer) for row in rows for layer in row.layers]
-    return Table("alignment", "Alignment of gradients", lines, columns)
 
 
 def _relative_loss(row: LossRow) -> float:

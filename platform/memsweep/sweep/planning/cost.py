@@ -61,7 +61,7 @@ def shared(trial: TrialConfig) -> float:
     """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
     if _is_deep(trial.model):
-        return _steps(training) * _deep_step(trial)
+        return _gradients(trial) * _calls(trial)
     if not trial.has_closed_form:
         return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
@@ -107,7 +107,7 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
 
 def _by_layers(trial: TrialConfig, horizon: float) -> float:
     moved = evaluations(trial) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
-    return trial.training.seeds * (_steps(trial.training) * _deep_replica_step(trial, horizon) + moved)
+    return trial.training.seeds * (_gradients(trial) * _deep_replica_gradient(trial, horizon) + moved)
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -181,15 +181,9 @@ def _width(trial: TrialConfig) -> int:
     return int(getattr(trial.model, "width", 1))
 
 
-def _deep_step(trial: TrialConfig) -> float:
-    """Seconds of an optimizer step that do not grow with the number of replicas."""
-    return _gradients(trial) * _calls(trial)
-
-
-def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
-    """Seconds of an optimizer step that each replica costs on top."""
-    sequences = _computed(trial, trial.training.batch_size)
-    return _gradients(trial) * sequences * horizon * _of_a_step_of_time(trial, horizon)
+def _deep_replica_gradient(trial: TrialConfig, horizon: float) -> float:
+    """Seconds of a gradient that each replica costs on top of the calls."""
+    return _computed(trial, trial.training.batch_size) * horizon * _of_a_step_of_time(trial, horizon)
 
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
@@ -217,17 +211,19 @@ def _is_fused(trial: TrialConfig) -> bool:
 
 
 def _gradients(trial: TrialConfig) -> float:
-    """Gradients of an optimizer step, counted in those by backpropagation: the rule's, and at times the true one."""
-    training = trial.training
-    if not registry.get(registry.RULE, training.rule).forward:
-        return 1.0
-    return _FORWARD + (1.0 / training.alignment_every if training.alignment_every else 0.0)
+    """Gradients of a training, counted in those by backpropagation: the rule's, and those that its measures take."""
+    forward = registry.get(registry.RULE, trial.training.rule).forward
+    return trial.training.end * (_FORWARD if forward else 1.0) + _measured(trial.training)
 
 
 def _steps(training: TrainingConfig) -> float:
     """Optimizer steps of a training, and as many gradients as its measures take."""
+    return training.end + _measured(training)
+
+
+def _measured(training: TrainingConfig) -> float:
     measures = ((registry.get(registry.MEASURE, asked.name), asked) for asked in asked_of(training))
-    return training.end + sum(measure.gradients(asked, training) for measure, asked in measures)
+    return sum(measure.gradients(asked, training) for measure, asked in measures)
 
 
 def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:

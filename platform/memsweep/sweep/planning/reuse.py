@@ -20,7 +20,6 @@ from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.layout import SET_ASIDE, SUFFIX, WEIGHTS
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import (
-    ALIGNMENT,
     CURVES,
     HISTORY,
     REPLICAS,
@@ -329,11 +328,10 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
         StoreError: it keeps no weights, or a file of it is missing or damaged.
     """
     from memsweep.learning.state.trained import Trained
-    from memsweep.learning.training.gradient_alignment import Comparison
 
     record, observed = store.record(identity), in_training()
     weights = stored_weights(store, record)
-    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, *observed))
+    tables = store.tables(identity, (REPLICAS, HISTORY, *observed))
 
     def rows(table: str, seed: int) -> list[dict[str, Any]]:
         frame: pd.DataFrame = tables[table]
@@ -354,7 +352,6 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
             validation_loss=row["validation_loss"],
             gradient_over_weight={name.removeprefix(ratio): row[name] for name in row if name.startswith(ratio)},
             history=[(int(at["step"]), at["train_loss"], at["validation_loss"]) for at in rows(HISTORY, seed)],
-            alignment=[Comparison(**{name: at[name] for name in Comparison._fields}) for at in rows(ALIGNMENT, seed)],
             observed={name: found for name in observed if (found := [own(name, at) for at in rows(name, seed)])},
             weights=named,
         )

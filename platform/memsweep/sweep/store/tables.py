@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
-MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
+MEMORY, HISTORY = "memory", "history"
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -123,16 +123,6 @@ DEFINITIONS: dict[str, Table] = {
             "validation_loss": "float64",
         }
     ),
-    ALIGNMENT: Table(
-        columns={
-            "identity": "string",
-            "seed": "int64",
-            "step": "int64",
-            "layer": "string",
-            "cosine": "float64",
-            "norm_ratio": "float64",
-        }
-    ),
 }
 """The tables that are no measure's (``memsweep.stability.optional``)."""
 
@@ -158,6 +148,12 @@ def in_training() -> tuple[str, ...]:
     return tuple(measure.table for measure in measures if measure.when == DURING)
 
 
+def tracked() -> tuple[str, ...]:
+    """The tables of measures that are files of a trial's run in a tracking server, too."""
+    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+    return tuple(measure.table for measure in measures if measure.is_tracked)
+
+
 @functools.cache
 def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
     measures = (registry.get(registry.MEASURE, name) for name in registered)
@@ -165,7 +161,7 @@ def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
         measure.table: Table(
             version=measure.version,
             migrations=measure.migrations,
-            columns={**_SIZE, "seed": "int64", **measure.columns},
+            columns={"identity": "string", **(_SIZE if measure.has_sizes else {}), "seed": "int64", **measure.columns},
             grows=measure.grows,
         )
         for measure in measures

@@ -220,7 +220,7 @@ class Tracker:
         record = self._store.record(identity)
         if not writer.holds(identity, run_content.stamp_of_result(record)):
             writer.write(
-                run_content.finished_run(record, self._store.tables_of(record, run_content.SHOWN), self._varied)
+                run_content.finished_run(record, self._store.tables_of(record, run_content.shown()), self._varied)
             )
         if verdicts is not None:
             writer.write_verdicts(identity, verdicts)
