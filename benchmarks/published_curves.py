@@ -23,6 +23,8 @@ import numpy as np
 import pandas as pd
 import scipy.stats
 
+from memsweep.stability.verdict.radius import of_grid
+
 HERE = Path(__file__).parent
 FACTOR = 5.0
 COVERED = 0.95
@@ -141,6 +143,7 @@ def main() -> None:
     trials = pd.read_csv(folder / "report" / "trials.csv").rename(columns={"task.kernel": "kernel"})
     curves = pd.concat(pd.read_parquet(path) for path in sorted((folder / "curves").glob("*.parquet")))
     trials["model"] = trials["model"] + " " + trials["model.parameterization"]
+    curves = of_grid(curves)
     ours = curves.merge(trials[["identity", "model", "kernel"]], on="identity")
     points = compared(pd.read_csv(HERE / "published" / "curse_of_memory_curves.csv"), ours)
     print(summary(points).to_string(index=False))

@@ -24,7 +24,7 @@ from memsweep.config.load.study import study_of
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.stability import evaluation
-from memsweep.stability.perturbation.error import perturbation_error, stronger_error
+from memsweep.stability.perturbation.error import perturbation_error, stronger_change
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.sweep.estimate.benchmark import benchmark
 from memsweep.sweep.planning.identity import Arithmetic
@@ -91,16 +91,16 @@ def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     ((rows, part, data, sample),) = evaluation.parts_of(pack.ensemble, loss, config)
     own = (pack.weights[rows], targets[rows], "recurrent")
     began = time.process_time()
-    usual = perturbation_error(part, loss, data, *own, config.perturbation, sample).errors
-    between = time.process_time()
     chance = trained.tasks[0].chance()
-    limits = usual.new_tensor([chance * THRESHOLDS[0], chance * THRESHOLDS[-1]]).expand(len(rows), -1)
+    limits = pack.weights.new_tensor([chance * THRESHOLDS[0], chance * THRESHOLDS[-1]]).expand(len(rows), -1)
+    usual = perturbation_error(part, loss, data, *own, config.perturbation, sample, limits=limits)
+    between = time.process_time()
     effort = config.perturbation if quick else replace(config.perturbation, starts=STARTS, ascent_steps=STEPS)
-    stronger = stronger_error(part, loss, data, *own, effort, usual, limits, sample)
+    stronger = stronger_change(part, loss, data, *own, effort, usual.crossings, usual.at_crossings, sample)
     seconds, more = between - began, time.process_time() - between
-    shares = (usual / stronger)[0]
+    shares = (usual.at_crossings / stronger)[0]
     row: Row = {"table": "found", "model": name, "width": config.model.width}
-    row |= {"unperturbed": float(usual[0, 0]) / chance, "found": float(shares[~shares.isnan()].min())}
+    row |= {"unperturbed": float(usual.errors[0, 0]) / chance, "found": float(shares.min())}
     row |= {"seconds": seconds, "stronger_seconds": more}
     harness.tell(row)
     return row

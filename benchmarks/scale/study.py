@@ -31,7 +31,8 @@ from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from memsweep.sweep.tracking.uri import tracking_uri
 

@@ -18,8 +18,10 @@ from memsweep import registry
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.state.trained import Trained
 from memsweep.outcome import Outcome
+from memsweep.stability.evaluation import Point
 from memsweep.stability.measure import Measurement
 from memsweep.stability.perturbation.error import radius_grid
+from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.sweep.worker.execute import PackJob, PackReport, Progress, execute_pack
 from memsweep.trial import RunOptions, TrialResult, result_of
 
@@ -64,7 +66,9 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
     reach = horizon ** (-0.5 + 0.01 * (seed % 5))
     error = chance * 1e-3 * (1 + seed / 7)
     radii = radius_grid(config.perturbation.radii).tolist()
-    curve = [error, *(error + chance * (radius / reach) ** 2 for radius in radii)]
+    changes = [(radius, chance * (radius / reach) ** 2) for radius in (0.0, *radii)]
+    curve = [Point(radius, error + change, change) for radius, change in changes]
+    curve += [Point(reach * each**0.5, error + each * chance, each * chance, each) for each in THRESHOLDS]
     trained = Trained(
         seed=seed,
         outcome=Outcome.DONE,
@@ -80,8 +84,7 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
     return Measurement(
         trained=trained,
         error=error,
-        errors={ball: list(curve) for ball in config.perturbation.balls},
-        stronger={},
+        curves={ball: list(curve) for ball in config.perturbation.balls},
         metrics={},
         memory=[math.exp(-lag / 8) for lag in range(horizon)],
         gradient=[1.0] * horizon,
@@ -90,6 +93,7 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
         encoder_norm=1.0,
         readout_norm=1.0,
         micro_batch=None,
+        reading=config.perturbation.reading,
     )
 
 

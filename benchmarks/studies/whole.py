@@ -23,7 +23,8 @@ from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.plan import Plan, identified, make_plan, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from memsweep.sweep.tracking.uri import tracking_uri
 from memsweep.sweep.worker.execute import execute_pack

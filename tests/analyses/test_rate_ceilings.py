@@ -11,9 +11,10 @@ import pytest
 import scipy.stats
 
 from memsweep.analyses.rates.ceilings import RateCeiling, rank_correlations, rate_ceilings
+from memsweep.analyses.rates.curves import RateStudy
 from memsweep.outcome import Outcome
-from memsweep.report.analysis.learning_rates.curves import RATE, RateStudy
 from memsweep.report.analysis.losses import CRITERIA, LossRow
+from memsweep.report.naming.conditions import RATE
 
 RATES = (0.01, 0.1, 1.0, 10.0)
 BAD, GOOD, LOST = 1.9, 0.1, math.inf  # losses, where the zero predictor has 2

@@ -12,11 +12,12 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.analyses.rates.curves import rate_studies
 from memsweep.analyses.rates.rule import Curve, rate_rules
-from memsweep.analyses.rates.section import tried
+from memsweep.analyses.rates.section import scans, tried
 from memsweep.config.schema.search import LOG_UNIFORM, Domain
 from memsweep.report.analysis.contents import analyse
-from memsweep.report.analysis.learning_rates.curves import RATE
+from memsweep.report.naming.conditions import RATE
 from memsweep.report.naming.numbers import with_interval
 from memsweep.report.page.answer import answer_of
 from memsweep.report.publish import verdicts_of
@@ -115,7 +116,7 @@ def test_best_rates_at_an_end_of_what_was_tried_leave_the_rule_open_on_that_side
 
 def test_two_sizes_hold_none_out_and_make_no_rule(tmp_path: Path) -> None:
     paths = write(tmp_path, WIDTHS[:2], [50])
-    assert paths.contents.rates
+    assert rate_studies(paths.contents.trained, paths.contents.labels)
     assert not (paths.folder / "rate_rule.csv").exists()
     assert answer_of(paths.contents).headline.startswith("The best learning rate on polynomial")
     assert 'id="rate-rule"' not in paths.page.read_text()
@@ -165,7 +166,7 @@ def test_a_search_has_a_rule_of_all_that_it_trained_unless_some_were_stopped_ear
         rounds=1,
     )
     contents = analyse(replace(study, search=history))
-    assert not contents.scanned  # rates that differ from cell to cell make no curves of one width beside another
+    assert not scans(contents)  # rates that differ from cell to cell make no curves of one width beside another
     if scheduler == "none":
         (rule,) = rate_rules(tried(contents))
         assert rule.exponents["width"].estimate == pytest.approx(-0.75)

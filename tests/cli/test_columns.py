@@ -18,9 +18,9 @@ import pytest
 from rich.cells import cell_len
 
 from memsweep.commands import console
-from memsweep.config.describe import STUDY, listing, listing_text
 from memsweep.documents.keys.parts import ListItem
 from memsweep.errors import filled
+from memsweep.reference.describe import STUDY, listing, listing_text
 from memsweep.studies.ending import Ending
 from memsweep.sweep.driver.runner import RunSummary
 from memsweep.sweep.store.filesystem import Location

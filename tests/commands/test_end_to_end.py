@@ -12,7 +12,8 @@ import pandas as pd
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from paths import ROOT
 from sweeping import (
     BASE,

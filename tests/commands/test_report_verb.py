@@ -14,7 +14,7 @@ from jsonschema import Draft7Validator
 from memsweep.cli import main
 from memsweep.documents.schema import document_schema
 from memsweep.stability.verdict.judgement import RULE_VERSION
-from memsweep.sweep.store.results import folder_name
+from memsweep.sweep.store.layout import folder_name
 from report_study import THEORY, write_study
 
 SMALL = {"widths": [2, 3], "horizons": [50], "balls": ["recurrent"], "memory": False}

@@ -13,7 +13,8 @@ from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
 from memsweep.studies.locations import stored_plan
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from paths import ROOT
 from sweeping import BASE
 

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from paths import ROOT
+from paths import ROOT, committed
 
 ENGINE = ROOT / "platform" / "memsweep"
 
@@ -32,6 +32,12 @@ def python(*arguments: str, path: Path | None = None, timeout: float = 600) -> s
     return subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout
     )
+
+
+def test_no_page_that_a_command_writes_lies_in_git() -> None:
+    """A code host shows its source, and a later report leaves it behind."""
+    pages = [name for name in committed() if name.endswith(".html") and not name.startswith("platform/")]
+    assert not pages
 
 
 def test_platform_is_no_package() -> None:

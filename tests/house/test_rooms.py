@@ -121,6 +121,34 @@ def test_no_module_imports_itself_through_others() -> None:
     assert names == []
 
 
+NAMING = ("learning", "stability", "sweep", "report", "trial.py")
+"""Rooms that loop over measures and analyses, and name none."""
+OF_OTHERS = {
+    "report/audit.py": {"capacity"},
+    "report/page/render.py": {"growth"},
+    "report/rows/verdicts.py": {"growth"},
+}
+"""Words of the audit, and of the verdicts' own growth of an error."""
+_QUOTED = re.compile(r"""(["'`])([a-z][a-z_-]+)\1""")
+
+
+def test_the_core_names_no_measure_and_no_analysis() -> None:
+    """Neither as a word of its own in quotes, nor in a template or the page's script. Analyses are the report's."""
+    measures, analyses = ({path.name for path in (ENGINE / room).iterdir()} for room in ("measures", "analyses"))
+    found = {}
+    for room in NAMING:
+        names = {*measures, *(analyses if room == "report" else ())} - {"__init__.py", "__pycache__"}
+        names |= {name.replace("_", "-") for name in names}
+        for path in sorted(
+            p for p in [ENGINE / room, *(ENGINE / room).rglob("*")] if p.suffix in (".py", ".js", ".j2")
+        ):
+            text = path.read_text(encoding="utf-8") if "vendor" not in path.parts else ""
+            place = path.relative_to(ENGINE).as_posix()
+            named = {word for _, word in _QUOTED.findall(text)} & names - OF_OTHERS.get(place, set())
+            found |= {place: named} if named else {}
+    assert found == {}
+
+
 def test_a_study_takes_few_calls_to_become_a_configuration() -> None:
     """From module to module of the room, the second time in a process: one tree is merged, and each part built once."""
     load_study("quickstart", workspace=ROOT)

@@ -20,7 +20,7 @@ LONG = 25
 """Words of a long sentence."""
 ALLOWED = 0.1
 """Share of the sentences that may be long."""
-OLDER = ("config", "learning", "measures", "report", "stability")
+OLDER = ("learning", "measures", "report", "stability")
 """Rooms of the engine whose docstrings are not yet held to begin with a subject."""
 
 FENCE = re.compile(r"^\s*```.*?^\s*```\s*$", re.MULTILINE | re.DOTALL)

@@ -125,7 +125,7 @@ def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
     """Else the last bits of a trial would depend on its company."""
     sizes = []
     monkeypatch.setattr(
-        "memsweep.stability.perturbation.error.slice_size",
+        "memsweep.stability.perturbation.moved.slice_size",
         lambda *args: sizes.append(slice_size(*args)) or sizes[-1],  # type: ignore[func-returns-value]
     )
     ensemble, task_loss, data, targets = setting("dense")

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import Spread
+from memsweep.report.naming.conditions import RATE
 from memsweep.report.page.render import render
 from memsweep.report.terminal import report_text
 from memsweep.report.values.table import Column

@@ -16,21 +16,23 @@ from searched_folder import SearchedFolder
 
 from config_study import load
 from memsweep import report
+from memsweep.analyses.rates.curves import RULE, rate_studies
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import CHOICE, GRID, UNIFORM, Domain
+from memsweep.measures.alignment import Alignment
+from memsweep.measures.alignment.rows import AlignmentRow, alignment_rows, varied
+from memsweep.measures.alignment.section import alignment_table
 from memsweep.report.analysis.contents import judge_conditions
-from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows, varied
-from memsweep.report.analysis.learning_rates.curves import RATE, RULE, rate_studies
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import read_searched, scan_of
 from memsweep.report.charts.every import chart_sets
 from memsweep.report.figures.charts import gallery_of
-from memsweep.report.naming.conditions import Labels, find_grouping
+from memsweep.report.naming.conditions import RATE, Labels, find_grouping
 from memsweep.report.read.study import Study, load_study
-from memsweep.report.rows.losses import alignment_table
 from memsweep.report.values.chart import Chart, ChartSet, names_of
+from memsweep.report.values.section import sections_of
 from memsweep.report.values.table import PAGE
-from memsweep.sweep.store.tables import ALIGNMENT, columns, schema
+from memsweep.sweep.store.tables import columns, schema
 from memsweep.trial import run_trial
 from report_study import SEEDS, Condition, charts, drawn, exported, write_study
 
@@ -63,7 +65,8 @@ def rows_of(folder: Path) -> tuple[list[AlignmentRow], Labels, Study]:
 
 def shown_of(folder: Path) -> list[Chart]:
     """The charts of the alignment, as a report makes them."""
-    return {each.name: each for each in chart_sets(report.judge(folder), ())}["alignment"].first()
+    contents = report.judge(folder)
+    return {each.name: each for each in chart_sets(contents, sections_of(contents))}["alignment"].first()
 
 
 def by_title(shown: Sequence[Chart]) -> dict[tuple[str, str, str], dict[str, list[list[float]]]]:
@@ -279,8 +282,9 @@ perturbation: {balls: [], test_size: 4}
 grid: {training.rule: [bptt, online_full, online_spatial]}
 """
     trials = {str(index): run_trial(config) for index, config in enumerate(load(tmp_path, text).rows)}
+    measured = {identity: trial.tables for identity, trial in trials.items()}
     found = {
-        table: pd.concat([trial.tables[table].assign(identity=identity) for identity, trial in trials.items()])
+        table: pd.concat([of[table].assign(identity=name) for name, of in measured.items() if table in of])
         for table in ("replicas", "alignment")
     } | {"metrics": schema("metrics").empty_table().to_pandas()}
     records = {identity: {"config": to_dict(trial.config)} for identity, trial in trials.items()}
@@ -294,4 +298,4 @@ grid: {training.rule: [bptt, online_full, online_spatial]}
     full, spatial = (row.layers["1"]["cosine"] for row in rows)
     assert full.low == pytest.approx(1.0)  # exact in the last layer, by theory
     assert spatial.high < 1 - 1e-6
-    assert set(found["alignment"]) == set(columns(ALIGNMENT))
+    assert set(found["alignment"]) == set(columns(Alignment.table))

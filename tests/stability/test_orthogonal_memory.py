@@ -45,7 +45,7 @@ def linear(name: str, width: int, horizon: int = HORIZON, **fields: object) -> t
 def errors(ensemble: Ensemble, task_loss: TaskLoss, weights: Tensor) -> np.ndarray:
     """At radius 0 and the radii of ``GRID``."""
     targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
-    settings = PerturbationConfig(radii=GRID, starts=2, ascent_steps=16)
+    settings = PerturbationConfig(radii=GRID, starts=2, ascent_steps=16, reading="error")
     data = task_loss.population()
     return perturbation_error(ensemble, task_loss, data, weights, targets, "recurrent", settings).errors[0].numpy()
 

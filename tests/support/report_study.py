@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memsweep import registry
 from memsweep.report import ReportPaths
 from memsweep.sweep.planning.plan_file import SCHEMA
 from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import columns
 
+registry.discover_when_asked("memsweep.models.parameterizations")  # as a report does
 WIDTHS, HORIZONS, SEEDS = (2, 3, 5, 8), (50, 100, 200, 400), 5
 ZERO_LOSS = 2.5
 RADII = (0.0, *np.geomspace(1e-4, 3.0, 30).tolist())
@@ -104,6 +106,7 @@ def write_study(
     Returns:
         The identities of the plan, in order.
     """
+    registry.discover()  # the tables of measures
     failed = dict(failed or {})
     without = {*skip, *failed}
     trials, store = [], Store(folder)
@@ -235,6 +238,8 @@ def tables_of(
                     "zero_loss": ZERO_LOSS,
                     "exact": condition.exact,
                     "stronger": error / found,
+                    "reading": "error",
+                    "change": error,
                 }
             )
         replicas.append({**named, **_replica(condition, seed, seeds)})

@@ -12,7 +12,7 @@ from engine import usual_model
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.rules.base import online_units
-from memsweep.testing import AnalysisSuite, MeasureSuite, ModelSuite, OnlineUnitSuite, TaskSuite, UnitSuite
+from memsweep.testing import AnalysisSuite, MeasureSuite, ModelSuite, OnlineUnitSuite, RuleSuite, TaskSuite, UnitSuite
 from paths import ROOT
 from text_files import write_ptb, write_text
 
@@ -53,6 +53,8 @@ for _name in registry.names(registry.MODEL):
 for _name in registry.names(registry.UNIT):
     _suite = OnlineUnitSuite if _name in online_units() else UnitSuite
     globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name})
+for _name in registry.names(registry.RULE):
+    globals()[f"TestRule_{_name}"] = type(f"TestRule_{_name}", (RuleSuite,), {"rule": _name})
 # The defaults of a flat measure ask for nothing: its own tests say what is measured.
 for _name in (name for name in registry.names(registry.MEASURE) if not registry.get(registry.MEASURE, name).is_flat):
     globals()[f"TestMeasure_{_name}"] = type(f"TestMeasure_{_name}", (_MeasureSuite,), {"measure": _name})
@@ -66,6 +68,7 @@ del (
     TaskSuite,
     ModelSuite,
     OnlineUnitSuite,
+    RuleSuite,
     UnitSuite,
     _suite,
 )  # pytest would collect the bare suites too

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine import usual_model
 from memsweep import registry
 from memsweep.data.api import Batch
-from memsweep.testing import MeasureSuite, ModelSuite, OnlineUnitSuite, TaskSuite
+from memsweep.testing import MeasureSuite, ModelSuite, OnlineUnitSuite, RuleSuite, TaskSuite
 from paths import ROOT
 
 registry.discover(ROOT)
@@ -56,6 +56,12 @@ def model_suite(**members: Any) -> ModelSuite:
 def unit_suite(**members: Any) -> OnlineUnitSuite:
     suite, part = OnlineUnitSuite(), changed(registry.UNIT, "rnn", **members)
     suite.unit, suite.build = "rnn", lambda: part(part.Config(), 4, 3)  # type: ignore[method-assign]
+    return suite
+
+
+def rule_suite(**members: Any) -> RuleSuite:
+    suite, part = RuleSuite(), changed(registry.RULE, "online_snap1", **members)
+    suite.rule, suite.unit, suite.part = "online_snap1", "rnn", lambda: part  # type: ignore[method-assign]
     return suite
 
 
@@ -115,6 +121,18 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a unit that names a part that is none": (
         lambda: unit_suite(part_names=frozenset({"matrix"})).test_parts_have_a_row_for_every_state(),
         "names of the parts (part_names says what is expected): expected ['matrix'], got [",
+    ),
+    "a rule that claims to be exact where states feel one another": (
+        lambda: rule_suite(
+            exact=True, refusal=lambda *about: None
+        ).test_where_it_claims_to_be_exact_it_is_the_true_gradient(),
+        "gradient by the part encoder, expected by differences: Tensor-likes are not close!",
+    ),
+    "a rule that traces what no unit has": (
+        lambda: rule_suite(
+            traced=lambda self, unit: frozenset({"nothing"})
+        ).test_what_it_traces_are_parts_of_the_unit(),
+        "got ['nothing'] besides",
     ),
     "a measure with a column too many": (
         lambda: measure_suite(columns={"seed": "int64"}).test_its_table_has_a_name_and_columns_of_its_own(),

@@ -134,7 +134,7 @@ def _command(args: argparse.Namespace) -> Answer:
 
 
 def _list(args: argparse.Namespace) -> Answer:
-    from memsweep.config.describe import LISTED, listing, listing_text
+    from memsweep.reference.describe import LISTED, listing, listing_text
 
     if args.what != "studies":
         _discover(args, args.workspace)
@@ -146,7 +146,7 @@ def _list(args: argparse.Namespace) -> Answer:
 
 
 def _describe(args: argparse.Namespace) -> Answer:
-    from memsweep.config.describe import describe, description_text
+    from memsweep.reference.describe import describe, description_text
 
     _discover(args, args.workspace)
     if ":" in args.name:
@@ -161,7 +161,7 @@ def _schema(args: argparse.Namespace) -> Answer:
     import json
 
     if args.what == STUDY_SCHEMA:
-        from memsweep.config.study_schema import study_schema
+        from memsweep.reference.study_schema import study_schema
 
         _discover(args, args.workspace)
         return Answer({}, text=json.dumps(study_schema(), indent=1))

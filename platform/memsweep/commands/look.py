@@ -61,8 +61,8 @@ def plan(args: argparse.Namespace) -> Answer:
 
 def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
     """Mean bytes of a stored result: of all its files, and of its weights among them; 0 where there is none."""
+    from memsweep.sweep.store.layout import WEIGHTS
     from memsweep.sweep.store.tables import names
-    from memsweep.sweep.store.weights import WEIGHTS
 
     trials = max(1, len(store.identities()))
     sizes = {kind: sum(store.location.names(kind).values()) / trials for kind in ("records", *names(), WEIGHTS)}

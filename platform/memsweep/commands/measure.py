@@ -15,6 +15,7 @@ from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
 from memsweep.errors import MemsweepError
+from memsweep.stability.verdict.radius import of_grid
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.studies.measurement import NAME, SECTION, measurement
 from memsweep.studies.trials import Request
@@ -120,7 +121,7 @@ def _measured(store: Store) -> list[MeasuredItem]:
 
 
 def _curve(own: pd.DataFrame) -> list[MeasuredRadiusItem]:
-    by_radius = own.groupby("radius")["error"].median()
+    by_radius = of_grid(own).groupby("radius")["error"].median()
     points = zip(by_radius.index.to_numpy(float), by_radius.to_numpy(float), strict=True)
     return [{"radius": float(radius), "error": float(error)} for radius, error in points]
 

@@ -25,11 +25,11 @@ def describe_module(args: argparse.Namespace) -> Answer:
         ModuleError: the module cannot be built or run.
     """
     from memsweep.config.core.build import config_from
-    from memsweep.config.describe import wrapped
     from memsweep.models.base import Signature
     from memsweep.models.module.anatomy import anatomy, findings
     from memsweep.models.module.config import EMBEDDING, ModuleConfig
     from memsweep.models.module.roles import table
+    from memsweep.reference.describe import wrapped
 
     given = module_fields(args.overrides, args.workspace)
     config = config_from(ModuleConfig, {"factory": args.name, "width": args.width, **given}, SOURCE)

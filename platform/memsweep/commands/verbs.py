@@ -20,7 +20,7 @@ from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
-from memsweep.sweep.store.results import folder_name
+from memsweep.sweep.store.layout import folder_name
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig

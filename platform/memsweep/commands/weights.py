@@ -51,7 +51,7 @@ def weights(args: argparse.Namespace) -> Answer:
 
 def _list(store: Store, words: list[str]) -> Answer:
     from memsweep.report.read.weights import matching
-    from memsweep.sweep.store.weights import WEIGHTS
+    from memsweep.sweep.store.layout import WEIGHTS
     from memsweep.sweep.tracking.run_content import run_name, varied_fields
 
     records = list(matching(store, words))

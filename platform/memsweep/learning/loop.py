@@ -10,13 +10,14 @@ from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.data.task import Batch
-from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries, stability_margin
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
+from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ONE_SHARD, BatchSharding, ShardedBatch
 from memsweep.learning.state.checkpoint import Checkpoint
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.training import pruning
-from memsweep.learning.training.learner import BPTT, Learner
+from memsweep.learning.training.learner import Learner
 from memsweep.learning.training.optimizer import Settings, keeps_history, rates_at, settings_at
 from memsweep.learning.training.update import update
 from memsweep.models.base import Model, Part
@@ -101,7 +102,7 @@ def train(
     else:
         batch = task_loss.draw(Stream(training.data_seed, VALIDATION), 0, training.validation_size)
         validation = observed = sharding.prepare(task_loss, batch)
-        if training.asked_measures:
+        if any(learner.observers for learner in learners):
             size = min(training.batch_size, len(batch.inputs))
             observed = sharding.prepare(task_loss, task_loss.select(batch, torch.arange(size, device="cpu")))
     batches = TrainingBatches(task_loss, training, sharding)
@@ -178,10 +179,8 @@ def _step(
     weights = learner.weights  # [rows, size]
     with learner.in_training(step):
         loss, gradient = learner.gradients(task_loss, batch)
-    if learner.alignment.is_due(step):
-        with learner.in_training(step):  # with the same random numbers once more
-            _, true_gradient = learner.gradients(task_loss, batch, BPTT)
-        learner.alignment.observe(gradient, true_gradient)
+    for observer in learner.observers:
+        observer.differentiated(learner, task_loss, batch, step, gradient)
     _add_penalty_gradient(learner, gradient, settings_at(training, step))
     update(learner, loss, gradient, step, training)
     _update_statistics(learner, weights)

@@ -61,6 +61,10 @@ class Layer:
         encoder, bias, matrix, readout, offset = tensors
         return replace(self, encoder=encoder, bias=bias, matrix=matrix, readout=readout, offset=offset)
 
+    def at(self, models: slice) -> Layer:
+        """Some of the models."""
+        return self.with_tensors(*(tensor[models] for tensor in self.tensors().values()))
+
     def folded(self) -> Layer:
         """The same layer with gain 1, and a linear one with leak 0: states in units of the gain."""
         if self.activation == "linear":

@@ -146,18 +146,23 @@ def answer(audit: Audit) -> str:
 def _charts(curves: Sequence[Curve]) -> Iterator[Chart]:
     """One for each kind of curve that was measured."""
     for panel, (title, second, across, up) in _PANELS.items():
-        which = [curve for curve in curves if curve.panel == panel and any(value > 0 for value in curve.y)]
         by_lag = panel in ("memory", "gradient", "hold")
-        top = max((value for curve in which for value in curve.y if math.isfinite(value)), default=0.0)
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
-        lines = {
-            curve.name: [[x + by_lag, y] for x, y in zip(curve.x, curve.y, strict=True) if y > top * _DEEPEST]
-            for curve in which
-        }
-        if top > 0:
-            lowest = min(y for line in lines.values() for _, y in line)
-            limits = {"y": [lowest / 1.6, top * 1.6]}
+        lines = _lines([curve for curve in curves if curve.panel == panel], int(by_lag))
+        heights = [y for line in lines.values() for _, y in line if math.isfinite(y)]
+        if heights:
+            limits = {"y": [min(heights) / 1.6, max(heights) * 1.6]}
             yield chart(f"{title}: {second}", f"{across}, plus 1" if by_lag else across, up, "xy", lines, limits=limits)
+
+
+def _lines(curves: Sequence[Curve], shift: int) -> dict[str, list[list[float]]]:
+    """The points of curves that a logarithmic chart can show; none of a curve that is nowhere above 0."""
+    shown = [curve for curve in curves if any(value > 0 for value in curve.y)]
+    top = max((value for curve in shown for value in curve.y if math.isfinite(value)), default=0.0)
+    return {
+        curve.name: [[x + shift, y] for x, y in zip(curve.x, curve.y, strict=True) if y > top * _DEEPEST]
+        for curve in shown
+    }
 
 
 __all__ = ["About", "Finding", "answer", "audit_document", "audit_page", "audit_text"]

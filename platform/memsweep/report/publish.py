@@ -217,6 +217,12 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             gallery = gallery_of(charts, None if whole else PER_PICTURE)
             picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
             pictures |= {charts.name: picture} if picture is not None else {}
+    _write_tables(folder, contents, tables)
+    text = render(contents, tables, sets, pictures, formats, whole=whole)
+    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _write_tables(folder: Path, contents: Contents, tables: Tables) -> None:
     for table in tables.exported:
         write_csv(table.frame(), folder / f"{table.name}.csv")
     trials = contents.trials
@@ -231,8 +237,6 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             schema = _of_all_parts(pa.Schema.from_pandas(part, preserve_index=False), settings)
             writer = writer or closing.enter_context(pq.ParquetWriter(folder / "curves.parquet", schema))
             writer.write_table(pa.Table.from_pandas(part, schema=writer.schema, preserve_index=False))
-    text = render(contents, tables, sets, pictures, formats, whole=whole)
-    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
 
 
 def _of_all_parts(part: pa.Schema, settings: pa.Schema) -> pa.Schema:

@@ -17,12 +17,12 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from memsweep.config.schema.objective import objectives
 from memsweep.errors import StoreError
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
 from memsweep.report.naming.numbers import clean, show, slope_text
+from memsweep.report.naming.objective import objectives
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
@@ -94,13 +94,7 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if sentence := judged(contents.criteria):
         yield from (sentence, "")
-    if tables.winners is not None:
-        yield from tables.searched
-        if tables.across.rows and len(tables.winners.rows) > _MOST_WINNERS:
-            yield f"The settings of {len(tables.winners.rows)} winners are in winners.csv of the report."
-        elif tables.winners.rows:
-            yield from ["", *table_parts(tables.winners, width)]
-        yield ""
+    yield from _winners(tables, width)
     for section in placed(tables.sections, TERMINAL, Place.FIRST):
         if section.table is not None:
             yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
@@ -111,22 +105,36 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
-        yield cells_mean(tables.sections)
+        yield cells_mean(tables.cells, tables.sections)
     yield from _sections(tables, Place.COMPARED, width)
     yield from _sections(tables, Place.CLAIMED, width)
-    if tables.across.rows:
-        yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", across_means(tables.across))
-    if tables.losses.rows and not tables.across.rows:
-        yield from ("", *table_parts(tables.losses, width))
-    if tables.losses.rows:
-        yield from ["", f"Medians over seeds [smallest, largest]. {BASELINE}"] if has_baseline(contents.losses) else []
+    yield from _losses(contents, tables, width)
     yield from _sections(tables, Place.TRAINED, width)
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
-    if tables.alignment.rows:
-        yield from ("", "Gradients beside those of bptt:", *table_parts(tables.alignment, width))
+    yield from _sections(tables, Place.LAST, width)
+
+
+def _winners(tables: Tables, width: int) -> Iterator[_Part]:
+    if tables.winners is None:
+        return
+    yield from tables.searched
+    if tables.across.rows and len(tables.winners.rows) > _MOST_WINNERS:
+        yield f"The settings of {len(tables.winners.rows)} winners are in winners.csv of the report."
+    elif tables.winners.rows:
+        yield from ["", *table_parts(tables.winners, width)]
+    yield ""
+
+
+def _losses(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    if tables.across.rows:
+        yield from ("", f"{tables.across.title}:", *table_parts(tables.across, width), "", across_means(tables.across))
+    elif tables.losses.rows:
+        yield from ("", *table_parts(tables.losses, width))
+    if tables.losses.rows and has_baseline(contents.losses):
+        yield from ("", f"Medians over seeds [smallest, largest]. {BASELINE}")
 
 
 def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:

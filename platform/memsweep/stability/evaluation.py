@@ -7,9 +7,10 @@ spread of errors over seeds contains that of the data.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,15 +22,36 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part
 from memsweep.stability.gradients import gradient_norms
-from memsweep.stability.perturbation.error import Sample, perturbation_error, stronger_error
+from memsweep.stability.perturbation.error import Worst, perturbation_error, stronger_change, worst_at
+from memsweep.stability.perturbation.moved import Sample
 from memsweep.stability.side import attempt
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.streams import TEST, Stream
 
 FEW, MORE = 64, 512
 """Test sequences on which the search climbs at first and at last; all of them judge what it has found."""
+SEEDS_OF = 3
+"""Seeds, of each ``stronger_every``, on which a stronger search measures what the usual one misses."""
 _PARTS = 4
 """A part of an ensemble has a quarter of its rows: of 16, about three replicas of each of five seeds are real."""
+
+
+class Point(NamedTuple):
+    """A point of the curve of one replica in one ball.
+
+    Attributes:
+        radius: of the perturbation.
+        error: of the model that is moved so far.
+        change: what radii are read from.
+        threshold: whose radius this is, as a fraction of the zero predictor's loss; nan for a point of the grid.
+        stronger: the change that a stronger search finds; nan where it did not run.
+    """
+
+    radius: float
+    error: float
+    change: float
+    threshold: float = math.nan
+    stronger: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -38,16 +60,13 @@ class Evaluation:
 
     Attributes:
         error: without perturbation.
-        errors: by ball, the perturbation error at radius 0 and at each radius of the grid.
-        stronger: by ball, what a stronger search finds at some of these radii, nan at the others; without a ball where
-            it did not run.
+        curves: by ball, at radius 0, along the radii of the grid, and at the radii of the thresholds.
         metrics: the task's, by name.
         gradient: norm of the gradient of the last state by the state ``lag`` steps before; empty without Jacobians.
     """
 
     error: float
-    errors: dict[str, list[float]]
-    stronger: dict[str, list[float]]
+    curves: dict[str, list[Point]]
     metrics: dict[str, float]
     gradient: list[float]
 
@@ -83,12 +102,12 @@ def evaluate(
     found = {}
     for rows, part, data, sample in parts_of(ensemble, task_loss, config):
         own_weights, own_targets = weights[rows], targets[rows]
-        how = config.perturbation
-        errors = {
-            ball: perturbation_error(part, task_loss, data, own_weights, own_targets, ball, how, sample).errors
-            for ball in how.balls
-        }
-        stronger = _stronger(part, task_loss, data, own_weights, own_targets, errors, how, sample)
+        numbers = (part, task_loss, data, own_weights, own_targets)
+        limits = _limits(part, task_loss, own_weights, own_targets, config)
+        curves: dict[str, list[list[Point]]] = {}
+        for ball in config.perturbation.balls:
+            worst = perturbation_error(*numbers, ball, config.perturbation, sample, limits=limits)
+            curves[ball] = _points(worst, _stronger(*numbers, ball, worst, config.perturbation, sample))
         with torch.no_grad():
             named = part.layout.named(own_weights)
             error = task_loss.loss(part.model, named, data, own_targets).tolist()
@@ -102,8 +121,7 @@ def evaluate(
             if part.real[place]:
                 found[row] = Evaluation(
                     error=error[place] if math.isfinite(error[place]) else math.inf,
-                    errors={ball: values[place].tolist() for ball, values in errors.items()},
-                    stronger=stronger.get(place, {}),
+                    curves={ball: points[place] for ball, points in curves.items()},
                     metrics={name: value[place] for name, value in metrics.items()},
                     gradient=[] if gradients is None else gradients[place].tolist(),
                 )
@@ -126,7 +144,7 @@ def worst_weights(
     for rows, part, data, sample in parts_of(ensemble, task_loss, config):
         numbers = (data, weights[rows], targets[rows], ball, config.perturbation, sample)
         own = rows[: len(part.replicas)]
-        found[own] = perturbation_error(part, task_loss, *numbers).weights[: len(own), -1]
+        found[own] = worst_at(part, task_loss, *numbers)[: len(own)]
     return found
 
 
@@ -143,37 +161,63 @@ def metrics_of(
     return found
 
 
+def _limits(
+    ensemble: Ensemble, task_loss: TaskLoss[Data], weights: Tensor, targets: Tensor, config: TrialConfig
+) -> Tensor:
+    """The changes at which radii are read, ``[P, L]``: the thresholds, in the expected loss of the zero predictor."""
+    if config.has_closed_form:  # a linear model without encoder and readout answers with zeros
+        silent = torch.where(ensemble.select(Part.RECURRENT), weights, 0.0)
+        with torch.no_grad():
+            named = ensemble.layout.named(silent)
+            zero = task_loss.loss(ensemble.model, named, task_loss.population(), targets).unsqueeze(-1)
+    else:
+        with on_processor():
+            chance = registry.get(registry.TASK, config.task.name)(config.task).chance()
+        zero = weights.new_full((len(weights), 1), chance)
+    return zero * weights.new_tensor(THRESHOLDS)
+
+
+def _points(worst: Worst, stronger: Tensor) -> list[list[Point]]:
+    """Of each row, its points: those of the grid, then those of the thresholds with what a stronger search found."""
+    radii = worst.radii.tolist()
+    grid = [
+        [*map(Point, radii, errors, changes)]
+        for errors, changes in zip(worst.errors.tolist(), worst.changes.tolist(), strict=True)
+    ]
+    at = (worst.crossings, worst.errors_at_crossings, worst.at_crossings)
+    read = [
+        [*map(Point, *own, THRESHOLDS, more)]
+        for *own, more in zip(*map(Tensor.tolist, at), stronger.tolist(), strict=True)
+    ]
+    return [[*along, *points] for along, points in zip(grid, read, strict=True)]
+
+
 def _stronger(
     ensemble: Ensemble,
     task_loss: TaskLoss[Data],
     data: Data,
     weights: Tensor,
     targets: Tensor,
-    errors: Mapping[str, Tensor],
+    ball: str,
+    worst: Worst,
     config: PerturbationConfig,
     sample: Sample[Data] | None,
-) -> dict[int, dict[str, list[float]]]:
-    """By row and ball, what a stronger search finds for the replicas whose seed is a multiple of ``stronger_every``."""
-    every = config.stronger_every
-    rows = [row for row, replica in enumerate(ensemble.replicas) if every and replica.seed % every == 0]
+) -> Tensor:
+    """The changes that a stronger search finds at the radii of the smallest and the largest threshold, ``[P, L]``.
+
+    It runs on the replicas of the first ``SEEDS_OF`` of each ``stronger_every`` seeds; nan elsewhere.
+    """
+    found, every = torch.full_like(worst.crossings, torch.nan), config.stronger_every
+    rows = [row for row, replica in enumerate(ensemble.replicas) if every and replica.seed % every < SEEDS_OF]
     if config.method != "worst_case" or not rows:
-        return {}
-    if sample is not None and sample.limits is not None:
-        limits = weights.new_tensor([sample.limits[0], sample.limits[-1]]).expand(len(weights), -1)
-    else:  # a linear model without encoder and readout answers with zeros
-        silent = torch.where(ensemble.select(Part.RECURRENT), weights, 0.0)
-        with torch.no_grad():
-            zero = task_loss.loss(ensemble.model, ensemble.layout.named(silent), data, targets)
-        limits = zero.unsqueeze(-1) * weights.new_tensor([THRESHOLDS[0], THRESHOLDS[-1]])
+        return found
+    ends = [0, len(THRESHOLDS) - 1]
     size = ensemble.rows if ensemble.rows == 1 or sample is not None else max(1, ensemble.rows // _PARTS)
-    found: dict[int, dict[str, list[float]]] = {}
     for own, taken in in_groups(rows, size):
-        part = ensemble.part(own, size)
-        for ball, values in errors.items():
-            numbers = (weights[taken], targets[taken], ball, config, values[taken], limits[taken], sample)
-            worst = stronger_error(part, task_loss, data, *numbers).tolist()
-            for place, row in enumerate(own):
-                found.setdefault(row, {})[ball] = worst[place]
+        part, numbers = ensemble.part(own, size), (data, weights[taken], targets[taken], ball, config)
+        radii, known = worst.crossings[taken][:, ends], worst.at_crossings[taken][:, ends]
+        changes = stronger_change(part, task_loss, *numbers, radii, known, sample)
+        found[torch.tensor(own).unsqueeze(1), torch.tensor(ends)] = changes[: len(own)]
     return found
 
 
@@ -210,18 +254,13 @@ def parts_of(
         yield list(range(ensemble.rows)), ensemble, task_loss.population(), None
         return
     stream, size_of_all = Stream(config.training.data_seed, TEST), config.perturbation.test_size
-    limits = None
-    if not config.has_closed_form:
-        with on_processor():
-            chance = registry.get(registry.TASK, config.task.name)(config.task).chance()
-        limits = tuple(threshold * chance for threshold in THRESHOLDS)
     size = rows_together(ensemble, config)
     for seed, rows in rows_by_seed(ensemble).items():
         data = task_loss.data(stream, seed, size_of_all)
         sample = None
-        if limits is not None:
+        if not config.has_closed_form:
             few, more = (task_loss.data(stream, seed, min(count, size_of_all)) for count in (FEW, MORE))
-            sample = Sample(few, more, limits)
+            sample = Sample(few, more)
         for own, taken in in_groups(rows, size):
             yield taken, ensemble.part(own, size), data, sample
 

@@ -17,10 +17,11 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import Trained, TrainedEnsemble
 from memsweep.models.base import Model, Part, Weights
 from memsweep.outcome import Outcome
-from memsweep.stability.evaluation import evaluate
+from memsweep.stability.evaluation import Point, evaluate
 from memsweep.stability.gradients import gradient_bounds
 from memsweep.stability.memory_function import memory_function
 from memsweep.stability.perturbation.error import project
+from memsweep.stability.perturbation.moved import reading_of
 from memsweep.stability.side import attempt
 
 
@@ -31,9 +32,7 @@ class Measurement:
     Attributes:
         trained: what was measured, and how its training went.
         error: on the test data, without perturbation.
-        errors: by ball, the perturbation error at radius 0 and at each radius of the grid.
-        stronger: by ball, what a stronger search finds at some of these radii, nan at the others; without a ball where
-            it did not run.
+        curves: by ball, errors and changes at radius 0, along the radii of the grid, and at those of the thresholds.
         metrics: the task's, by name.
         memory: memory function by lag.
         gradient: norm of the gradient of the last state by the state ``lag`` steps before; empty without Jacobians.
@@ -41,14 +40,14 @@ class Measurement:
         margin: 1 - max |eigenvalue|.
         encoder_norm, readout_norm: Euclidean norms of the weights.
         micro_batch: sequences of a batch that were computed at a time; None where batches were not split.
+        reading: what the changes of the curves are.
         failures: measurements that failed, and why; their values are nan or empty.
         tables: further measurements that were asked for: name of a table of results -> its rows of this replica.
     """
 
     trained: Trained
     error: float
-    errors: dict[str, list[float]]
-    stronger: dict[str, list[float]]
+    curves: dict[str, list[Point]]
     metrics: dict[str, float]
     memory: list[float]
     gradient: list[float]
@@ -57,6 +56,7 @@ class Measurement:
     encoder_norm: float
     readout_norm: float
     micro_batch: int | None
+    reading: str
     failures: tuple[str, ...] = ()
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
@@ -93,9 +93,7 @@ def measure(
         measurement = Measurement(
             trained=pack.replicas[row],
             error=math.inf if diverged else evaluation.error,
-            # a diverged replica approximates nothing: its error is infinite at every radius
-            errors={ball: [math.inf if diverged else v for v in e] for ball, e in evaluation.errors.items()},
-            stronger={} if diverged else evaluation.stronger,
+            curves={ball: _lost(points) if diverged else points for ball, points in evaluation.curves.items()},
             metrics={name: math.nan if diverged else value for name, value in evaluation.metrics.items()},
             memory=[math.nan] * horizon if memory is None else memory[row].tolist(),
             gradient=evaluation.gradient,
@@ -104,10 +102,16 @@ def measure(
             encoder_norm=float(norms[Part.ENCODER][row]),
             readout_norm=float(norms[Part.READOUT][row]),
             micro_batch=pack.micro_batch,
+            reading=reading_of(config.perturbation, task_loss),
             failures=tuple(dict.fromkeys(failures)),
         )
         measurements[row] = (ensemble.replicas[row].trial, measurement)
     return measurements
+
+
+def _lost(points: Sequence[Point]) -> list[Point]:
+    """The curve of a diverged replica, which approximates nothing: inf at every radius, without those of thresholds."""
+    return [Point(point.radius, math.inf, math.inf) for point in points if math.isnan(point.threshold)]
 
 
 def errors_taken_of(

@@ -63,12 +63,12 @@ class Effort:
     Attributes:
         trial: that is measured.
         horizon: of its task.
-        search: ball, radii, growth -> evaluations of a search at so many radii, each ``growth`` times the one before.
+        search: ball, radii -> evaluations of a search for the worst push at so many radii.
     """
 
     trial: TrialConfig
     horizon: float
-    search: Callable[[str, int, float], float]
+    search: Callable[[str, int], float]
 
 
 class Measure(ABC):
@@ -93,6 +93,8 @@ class Measure(ABC):
         is_flat: the fields of its Config stand in the section itself, and not below its name.
         perturbs: it measures errors under perturbation, for which a linear functional is fitted as for a ball.
         needs_derivatives: by the inputs, which a model of ids does not have.
+        has_sizes: each row of the table has the horizon and the width of its trial, too.
+        is_tracked: the table is a file of the trial's run in a tracking server, too.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
             ``memsweep.report.values.section.Section`` of a study that has rows of the table, or several of them.
     """
@@ -109,6 +111,8 @@ class Measure(ABC):
     is_flat: ClassVar[bool] = False
     perturbs: ClassVar[bool] = False
     needs_derivatives: ClassVar[bool] = False
+    has_sizes: ClassVar[bool] = True
+    is_tracked: ClassVar[bool] = False
     section: ClassVar[str]
 
     def __init__(self, asked: Any, subject: Subject) -> None:
@@ -151,6 +155,11 @@ class Measure(ABC):
             row: of the replica in ``subject.pack``.
         """
 
+    @classmethod
+    def summary(cls, rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+        """Numbers of a whole trial for its summary, from the rows of its table, of which there are some."""
+        return {}
+
     def extended(self, measured: Measured) -> Measured:
         """The measurements of the replicas, with this one."""
         from memsweep.stability.measure import with_table
@@ -162,7 +171,8 @@ class TrainingMeasure(Measure):
     """What is measured of replicas while they train, where a training asks for it.
 
     The fields of its Config stand in ``training``; they may say their ``problems_beside`` that section. Its numbers
-    are part of the training, and are stored with it. Example: ``memsweep.measures.sharpness``.
+    are part of the training, and are stored with it. Examples: ``memsweep.measures.sharpness`` measures at validations,
+    ``memsweep.measures.alignment`` the gradients of steps.
     """
 
     when = DURING
@@ -170,8 +180,8 @@ class TrainingMeasure(Measure):
 
     @classmethod
     @abstractmethod
-    def observer(cls, asked: Any, ensemble: Ensemble) -> Observer:
-        """What measures an ensemble, before its first step."""
+    def observer(cls, asked: Any, ensemble: Ensemble, training: TrainingConfig) -> Observer | None:
+        """What measures an ensemble, before its first step; None where this training has nothing to measure."""
 
     @classmethod
     @abstractmethod

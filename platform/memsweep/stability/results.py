@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig
+from memsweep import registry
+from memsweep.config.schema.trial import TrialConfig, asked_of
 from memsweep.data.api import LinearFunctionalTask, Task
-from memsweep.learning.training.gradient_alignment import ALL
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
 from memsweep.stability.measure import Measurement
-from memsweep.stability.perturbation.error import radius_grid
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memsweep.stability.optional import Measure
 
 
 @dataclass(frozen=True)
@@ -84,49 +85,48 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         for m in measured
         for step, loss, valid in m.trained.history
     ]
-    alignment = [{"seed": m.trained.seed} | compared._asdict() for m in measured for compared in m.trained.alignment]
-    tables = {"curves": curves, "replicas": replicas, "metrics": metrics}
-    tables |= {"memory": memory, "history": history, "alignment": alignment}
-    further = [(m.trained.seed, {**m.trained.observed, **m.tables}) for m in measured]
-    for name in dict.fromkeys(name for _, own in further for name in own if name != "curves"):
-        tables[name] = [size | {"seed": seed, **row} for seed, own in further for row in own[name]]
+    tables = {"curves": curves, "replicas": replicas, "metrics": metrics, "memory": memory, "history": history}
+    optional = _optional(config, measured, size)
     return TrialResult(
         config=config,
         outcome=_outcome(measured),
         summary=_summary(measured, replicas, zero_loss)
-        | _alignment_summary(alignment)
+        | {name: value for measure, rows in optional.items() for name, value in measure.summary(rows).items()}
         | _micro_batch(config, measured)
         | _failures(measured),
-        tables={name: pd.DataFrame(rows) for name, rows in tables.items()},
+        tables={
+            name: pd.DataFrame(rows)
+            for name, rows in (*tables.items(), *((measure.table, rows) for measure, rows in optional.items()))
+        },
         weights={m.trained.seed: m.trained.weights for m in measured},
     )
 
 
 def _curve_rows(config: TrialConfig, measured: Measurement) -> Iterator[dict[str, Any]]:
-    """The errors of a replica in each ball, a row for each radius."""
+    """The curves of a replica in each ball, a row for each point."""
     perturbation = config.perturbation
     how = {"norm": perturbation.norm, "method": perturbation.method, "exact": evaluated_exactly(config)}
-    radii = [0.0, *radius_grid(perturbation.radii).tolist()]
-    for ball, errors in measured.errors.items():
-        stronger = measured.stronger.get(ball, [math.nan] * len(radii))
-        for radius, error, found in zip(radii, errors, stronger, strict=True):
-            yield {"ball": ball, "radius": radius, "error": error} | how | {"stronger": found}
+    for ball, points in measured.curves.items():
+        for point in points:
+            yield {"ball": ball, "reading": measured.reading} | how | point._asdict()
 
 
-def _alignment_summary(compared: list[dict[str, Any]]) -> dict[str, float]:
-    """Medians over replicas of means over the compared steps, for all weights and for each layer."""
-    if not compared:
-        return {}
-    measures = ["cosine", "norm_ratio"]
-    import pandas as pd
-
-    means = pd.DataFrame(compared).groupby(["layer", "seed"], sort=False)[measures].mean()
-    medians = means.groupby("layer", sort=False).median().to_dict()
-    return {
-        str(name) + ("" if layer == ALL else f"_layer_{layer}"): float(value)
-        for name, of_layers in medians.items()
-        for layer, value in of_layers.items()
-    }
+def _optional(
+    config: TrialConfig, measured: list[Measurement], size: dict[str, Any]
+) -> dict[type[Measure], list[dict[str, Any]]]:
+    """The rows of the tables of the measures that were asked for, as far as there are any."""
+    found = {}
+    for asked in (*asked_of(config.training), *asked_of(config.perturbation)):
+        measure: type[Measure] = registry.get(registry.MEASURE, asked.name)
+        sizes = size if measure.has_sizes else {}
+        rows = [
+            sizes | {"seed": m.trained.seed, **row}
+            for m in measured
+            for row in {**m.trained.observed, **m.tables}.get(measure.table, ())
+        ]
+        if rows and measure.table != "curves":
+            found[measure] = rows
+    return found
 
 
 def _micro_batch(config: TrialConfig, measured: list[Measurement]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What a run says of itself, before it begins and how it ended; commands print it, Python shows or raises it."""
+"""Sentences in which a run speaks of itself, before it begins and at its end: commands and Python show them."""
 
 from __future__ import annotations
 

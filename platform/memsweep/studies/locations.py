@@ -17,7 +17,8 @@ from memsweep.redaction import redacted
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.trust.gate import Trust, admit_plan, remember
 
 if TYPE_CHECKING:

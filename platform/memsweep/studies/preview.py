@@ -18,7 +18,15 @@ from memsweep.errors import counted, listed, printable
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.planning.reuse import Reuse, by_reason, examples, find_reusable, reasons, with_stored_training
+from memsweep.sweep.planning.reuse import (
+    Reuse,
+    by_reason,
+    examples,
+    find_reusable,
+    interpolated,
+    reasons,
+    with_stored_training,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +68,9 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
     reuse = find_reusable(trials, store, results)
     why = reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
     trials = with_stored_training(trials, reuse.all, results)
-    return Preview(study, make_plan(study, trials, reuse.all), reuse, why)
+    plan = make_plan(study, trials, reuse.all)
+    measured = [trial for pack in plan.packs for trial in pack.trials]
+    return Preview(study, plan, reuse, why, interpolated=interpolated(measured))
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,6 +83,7 @@ class Preview:
         reuse: the results that need no work.
         reasons: identity -> why a trial is not reused.
         stored: of a search, how many results its folder holds.
+        interpolated: how many of the trials that are only measured have stored radii that were read between two points.
     """
 
     study: SweepConfig
@@ -80,6 +91,7 @@ class Preview:
     reuse: Reuse = field(default_factory=Reuse)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     stored: int = 0
+    interpolated: int = 0
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -219,6 +231,8 @@ class Preview:
         seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
         if measured := only_measured(plan):
             yield f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored"
+            if self.interpolated:
+                yield f"  the stored radii of {self.interpolated} of them were interpolated; this run looks for them"
         packs = f"{counted(seeds, 'seed')} in {counted(len(plan.packs), 'pack')}"
         yield f"to run: {packs}" + (f"; work shares {shares}{more}" if shares else "")
         yield _resources(study)
@@ -255,8 +269,8 @@ class Preview:
     def _objectives(self) -> Iterator[str]:
         """The losses that the trials are trained on: nothing that is added to the loss is left out."""
         from memsweep.config.schema.batch_loss import way_of
-        from memsweep.config.schema.objective import objectives
         from memsweep.config.schema.protocols import MATCHED
+        from memsweep.report.naming.objective import objectives
 
         if self.study.protocol != MATCHED and self.study.search is None:
             yield f"protocol: {self.study.protocol}, under the study's own settings"

@@ -13,7 +13,7 @@ from memsweep.errors import ConfigError, counted
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, make_plan
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, with_stored_training
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.results import STATES
+from memsweep.sweep.store.layout import STATES
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
@@ -335,7 +335,10 @@ class SearchTrials:
         earlier = [self._search.trials[name] for name in sorted(again) if name in self._search.trials]
         present = {trial.identity: trial for trial in (*self._search.current_trials, *earlier)}
         done = frozenset(self._store.identities() & self._search.trials.keys())
-        plan = make_plan(self._sweep, list(present.values()), present.keys() & done, excluded)
+        trials = tuple(present.values())
+        if self._results is not None:
+            trials = with_stored_training(trials, done, self._results)
+        plan = make_plan(self._sweep, trials, present.keys() & done, excluded)
         return dataclasses.replace(plan, trials=self.all, done=done)
 
 

@@ -1,4 +1,4 @@
-"""Conformance suites: what every task, model, recurrent unit, measure and analysis must do, those of plugins included.
+"""Conformance suites: what every task, model, unit, learning rule, measure and analysis must do, plugins included.
 
 In a plugin's tests::
 
@@ -11,7 +11,8 @@ In a plugin's tests::
 from memsweep.testing.analyses import AnalysisSuite
 from memsweep.testing.measures import MeasureSuite
 from memsweep.testing.models import ModelSuite
+from memsweep.testing.rules import RuleSuite
 from memsweep.testing.tasks import TaskSuite
 from memsweep.testing.units import OnlineUnitSuite, UnitSuite
 
-__all__ = ["AnalysisSuite", "MeasureSuite", "ModelSuite", "OnlineUnitSuite", "TaskSuite", "UnitSuite"]
+__all__ = ["AnalysisSuite", "MeasureSuite", "ModelSuite", "OnlineUnitSuite", "RuleSuite", "TaskSuite", "UnitSuite"]

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import tempfile
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import one_of
 from memsweep.report.values.analysis import loaded
-from memsweep.testing.checks import equal
+from memsweep.testing.checks import equal, written
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
@@ -95,22 +96,16 @@ class AnalysisSuite:
         equal("sections that are made again", [*map(_plain, again)], [*map(_plain, first)])
 
     def test_its_words_are_sentences_and_its_names_its_own(self) -> None:
-        from memsweep.report.rows.report import tables_of
-
         contents, part = self.results().contents, self.part()
         shown = [section for section in self.sections(contents) if section.is_shown]
         assert shown, "the analysis says nothing of this study: give the suite another one (study = {...})"
-        every = tables_of(contents).sections if part.section else _beside(contents).sections
-        names = [one.name for one in tables_of(contents).exported] if part.section else [*_beside(contents).tables]
-        for section in shown:
-            assert section.title, f"section {section.anchor!r} has no title"
-            for said in (section.words, *section.answer):
-                assert said.endswith(".") or (not said and part.studies), f"{said!r} is no sentence"
-            alike = [one.title for one in every if (one.anchor, one.title) == (section.anchor, section.title)]
-            assert len(alike) == 1, f"{len(alike)} sections are {section.anchor or section.title}"
-            if section.table is not None:
-                count = names.count(section.table.name)
-                assert count == 1, f"{count} tables are named {section.table.name}"
+        untitled = [section.anchor for section in shown if not section.title]
+        equal("sections without a title", untitled, [])
+        for said in (said for section in shown for said in (section.words, *section.answer)):
+            assert said.endswith(".") or (not said and part.studies), f"{said!r} is no sentence"
+        names = _names_of_the_report(part, contents)
+        for own in [*_titles(shown), *(section.table.name for section in shown if section.table is not None)]:
+            equal(f"sections or tables that are {own}", names.count(own), 1)
 
     def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
         """Page, terminal, files and metrics, all from one section."""
@@ -123,18 +118,14 @@ class AnalysisSuite:
             found = _beside(results.contents)
             folder, text = publish_comparison(found, tmp_path).parent, comparison_text(found, width=200, colour=False)
         page = (folder / "index.html").read_text(encoding="utf-8")
-        for section in (section for section in self.sections(results.contents) if section.is_shown):
+        shown = [section for section in self.sections(results.contents) if section.is_shown]
+        for section in shown:
             assert f">{section.title}<" in page, f"the page has no heading {section.title!r}"
             if section.table is not None and section.table.rows:
-                name, word = section.table.name, (section.heading or section.words).split()[0]
-                assert (folder / f"{name}.csv").is_file(), f"no file {name}.csv in the report"
+                word = (section.heading or section.words).split()[0]
                 assert word in text, f"the text has no word {word!r} of {section.heading or section.words!r}"
-                assert beside or name in results.names, f"{name} is not among {results.names}"
-            if section.charts:
-                assert section.drawn in results.figures, f"{section.drawn} is not among {[*results.figures]}"
-                file = folder / "figures" / f"{section.drawn}.png"
-                assert file.is_file(), f"no file figures/{file.name} in the report"
             self._metrics(section, results.contents)
+        written(shown, results, folder, named=not beside)
 
     def _metrics(self, section: Section, contents: Contents) -> None:
         from memsweep.report.publish import verdicts_of
@@ -144,6 +135,20 @@ class AnalysisSuite:
             assert identity in contents.study.records, f"metrics of {identity!r}, which is no trial"
             unsaid = {*numbers.items()} - {*metrics[identity].metrics.items()}
             assert not unsaid, f"metrics that no run has: {unsaid}"
+
+
+def _names_of_the_report(part: type[Analysis], contents: Contents) -> list[str]:
+    """The names of all sections and tables of a report, or of studies side by side where the analysis is of these."""
+    from memsweep.report.rows.report import tables_of
+
+    if not part.section:
+        return [*_titles(_beside(contents).sections), *_beside(contents).tables]
+    every = tables_of(contents)
+    return [*_titles(every.sections), *(one.name for one in every.exported)]
+
+
+def _titles(sections: Iterable[Section]) -> list[str]:
+    return [f"{one.anchor}: {one.title}" for one in sections]
 
 
 def _beside(contents: Contents) -> SideBySide:

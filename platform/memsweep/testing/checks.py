@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -13,12 +14,27 @@ from torch import Tensor
 
 from memsweep.config.schema.canonical import to_dict
 
+if TYPE_CHECKING:
+    from memsweep.report.values.section import Section
+    from memsweep.studies.results import Results
+
 Weights = Mapping[str, np.ndarray]
 
 
 def equal(what: str, found: Any, expected: Any) -> None:
     """Two plain values are equal."""
     assert found == expected, f"{what}: expected {_shown(expected)}, got {_shown(found)}"
+
+
+def written(sections: Iterable[Section], results: Results, folder: Path, *, named: bool = True) -> None:
+    """The tables and charts of a report's sections lie in its folder and, if ``named``, are those of the results."""
+    for one in sections:
+        if one.table is not None and one.table.rows:
+            assert (folder / f"{one.table.name}.csv").is_file(), f"no file {one.table.name}.csv in the report"
+            assert not named or one.table.name in results.names, f"{one.table.name} is not among {results.names}"
+        if one.charts:
+            assert one.drawn in results.figures, f"{one.drawn} is not among {[*results.figures]}"
+            assert (folder / "figures" / f"{one.drawn}.png").is_file(), f"no file figures/{one.drawn}.png in the report"
 
 
 def same(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from config_study import BASE, load, problems, scaled_parameterization
+from memsweep.analyses.claims.cells import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame
 from memsweep.config.claims.comparisons import EXAMPLE, Cells
 from memsweep.config.claims.sections import study_claims
 from memsweep.config.schema.claims import Claims, Comparison, claims_from_dict
 from memsweep.config.schema.search import Domain, Search, SearchConfig
-from memsweep.report.analysis.claims import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame
 from memsweep.report.read.study import Study, load_study
 from memsweep.stability.comparison.paired import Support, support_text
 from memsweep.sweep.planning.plan import identified, make_plan

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from config_study import BASE, problems
 from memsweep.cli import main
 from memsweep.errors import StoreError
-from memsweep.sweep.store.results import folder_name
+from memsweep.sweep.store.layout import folder_name
 from paths import ROOT
 
 WORDS: dict[str, tuple[list[str], str]] = {

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from config_study import BASE, load, load_plain, only, problems
 from memsweep import registry
-from memsweep.config.describe import describe
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search
 from memsweep.config.schema.study import SweepConfig
@@ -27,6 +26,7 @@ from memsweep.config.search.sections import (
 )
 from memsweep.config.search.suggestion import config_of, fixed_of, fresh_first_seed, plain_at, with_fresh_seeds
 from memsweep.errors import ConfigError
+from memsweep.reference.describe import describe
 from memsweep.search.suggest.space import draw_all
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import read_plan, write_plan

@@ -19,8 +19,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.api import Batch, Corpus, TextTask
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.planning.fingerprint import data_fingerprint
-from memsweep.sweep.planning.identity import identifying
+from memsweep.sweep.planning.identity import data_fingerprint, identifying
 from paths import ROOT
 from text_files import spaced, write_ptb, write_text
 

@@ -24,6 +24,7 @@ from memsweep.learning.memory import live_bytes
 from memsweep.learning.state.trained import trained_ensemble
 from memsweep.learning.training import learner as learner_module
 from memsweep.learning.training.learner import Learner
+from memsweep.measures.alignment import Alignment
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.matrix.rnn import RNN
@@ -36,9 +37,7 @@ from paths import ROOT
 registry.discover(ROOT)
 SYMBOLS, CLASSES, STEPS = 5, 3, 9
 STACK = ResidualStack.Config(width=2, features=3, layers=1)
-TRAINING = TrainingConfig(
-    seeds=2, steps=4, batch_size=7, validation_size=10, validate_every=2, alignment_every=0, clip=0.0
-)
+TRAINING = TrainingConfig(seeds=2, steps=4, batch_size=7, validation_size=10, validate_every=2, clip=0.0)
 
 
 class Words(Task):
@@ -236,8 +235,8 @@ def test_the_gradient_that_a_rule_is_compared_with_keeps_to_the_budget_too(monke
     )
     budgeted(monkeypatch, true * 5 // 4)
     assert own < 0.8 * true
-    for every in (0, 2):
-        assert Learner.start(ensemble, task_loss, replace(training, alignment_every=every)).micro_batch == 8
+    for asked in ((), (Alignment.Config(alignment_every=2),)):
+        assert Learner.start(ensemble, task_loss, replace(training, asked_measures=asked)).micro_batch == 8
 
 
 def test_the_choice_leaves_no_trace() -> None:

@@ -282,7 +282,7 @@ def test_the_default_search_finds_the_worst_push_through_layers() -> None:
 
     def worst(starts: int, steps: int) -> Tensor:
         radii = RadiiConfig(from_=0.1, to=0.2, count=2)
-        how = PerturbationConfig(radii=radii, starts=starts, ascent_steps=steps)
+        how = PerturbationConfig(radii=radii, starts=starts, ascent_steps=steps, reading="error")
         return perturbation_error(ensemble, task_loss, data, ensemble.initial, targets, "recurrent", how).errors[:, -1]
 
     usual = PerturbationConfig()

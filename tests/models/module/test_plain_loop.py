@@ -12,11 +12,11 @@ from torch import nn
 
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
-from memsweep.config.schema.objective import objective
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.task import as_ids
 from memsweep.models.base import Signature
 from memsweep.models.module.anatomy import build_module
+from memsweep.report.naming.objective import objective
 from memsweep.streams import TEST, TRAIN, Stream
 from memsweep.trial import run_trial
 from paths import ROOT

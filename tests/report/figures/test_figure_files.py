@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from memsweep import report
-from memsweep.report.charts.claims import claim_charts
+from memsweep.analyses.claims.charts import claim_charts
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
 from memsweep.report.formats import FIGURES
-from memsweep.report.values.chart import ChartSet
+from memsweep.report.values.chart import ChartSet, chart
 from memsweep.stability.verdict.judgement import Criteria
 from report_study import THEORY, write_study
 
@@ -47,6 +48,15 @@ def test_a_report_by_other_criteria_leaves_the_studys_own_as_it_is(tmp_path: Pat
     for text in (other.page.read_text(), " ".join(other.text().split())):
         assert "at thresholds of 2 % and 20 % and a slope limit of −0.3" in text
         assert "chosen after the results were seen" in text
+
+
+@pytest.mark.parametrize("whole", ["", "y"])
+def test_an_axis_that_counts_is_labelled_by_whole_numbers(whole: str) -> None:
+    shown = chart("bits", "horizon", "bits", "x", {"exp": [[10, 5], [100, 5], [1000, 6]]}, whole=whole)
+    (panel,) = gallery_of(ChartSet("bits", [shown])).panels
+    axes = Figure().subplots()
+    panel.draw(axes)
+    assert all(place.is_integer() for place in axes.get_yticks()) is bool(whole)
 
 
 def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:

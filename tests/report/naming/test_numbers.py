@@ -7,9 +7,9 @@ import math
 import pandas as pd
 import pytest
 
+from memsweep.analyses.claims.conclusions import contradicted
 from memsweep.analyses.claims.tables import counted
 from memsweep.report.naming.numbers import figure, interval, percent, slope_text
-from memsweep.report.rows.claims import contradicted
 from memsweep.stability.verdict.trend import Slope
 
 

@@ -65,7 +65,16 @@ def test_a_line_holds_what_the_tables_of_a_condition_say(tmp_path: Path) -> None
     assert not [column for column in cells if "time" in column]  # a table is the same in every run
     text = re.sub(r"\s+", " ", paths.text(width=200))
     assert "Cells at a glance" in text
+    assert "Radius: at an error of 1 % of L₀." in text
+    assert "Bits: at" not in text  # no bits were measured, so no word says what they are
     assert "▲" in text
+
+
+def test_words_say_what_was_measured_alone(tmp_path: Path) -> None:
+    write_study(tmp_path, TRUTH, widths=[4], balls=[], memory=False, complete=complete)
+    text = re.sub(r"\s+", " ", report.build(tmp_path).text(width=200))
+    assert "Cells at a glance" in text
+    assert "Radius" not in text
 
 
 def test_a_study_of_one_kind_of_measurement_has_no_such_table(tmp_path: Path) -> None:

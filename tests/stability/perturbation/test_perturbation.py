@@ -18,8 +18,7 @@ from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.models.base import LinearModel, Model, Part, Role, Weights
 from memsweep.stability.perturbation.ball import Ball
-from memsweep.stability.perturbation.error import perturbation_error, radius_grid
-from memsweep.stability.perturbation.search import APART, CLOSED_APART, anchored
+from memsweep.stability.perturbation.error import APART, curve_places, perturbation_error, radius_grid
 from memsweep.trial import RunOptions, run_trial
 
 
@@ -60,7 +59,8 @@ def single(ensemble, recurrent_weight, encoder: float, readout: float):
 
 
 def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **config):
-    settings = PerturbationConfig(**{"starts": 4, "ascent_steps": 16} | config)
+    """The perturbation errors E_m along the grid."""
+    settings = PerturbationConfig(**{"starts": 4, "ascent_steps": 16, "reading": "error"} | config)
     targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
     return perturbation_error(ensemble, task_loss, data, weights, targets, ball, settings).errors
 
@@ -94,7 +94,8 @@ def test_the_stability_radius_of_a_direct_model_is_its_slowest_rate():
     for horizon in (200, 400, 800):
         ensemble, task_loss, weights = one_mode("direct", 1.0, horizon, rate=0.1)
         grid = RadiiConfig(from_=0.05, to=0.2, count=2)
-        errors[horizon] = measure(ensemble, KernelDistance(task_loss, 1.0), weights, "recurrent", radii=grid)[0, 1:]
+        loss = KernelDistance(task_loss, 1.0)
+        errors[horizon] = measure(ensemble, loss, weights, "recurrent", radii=grid, starts=0, ascent_steps=4)[0, 1:]
     assert errors[800][0] == pytest.approx(float(errors[400][0]), rel=1e-3)
     assert errors[400][1] > 1e3 * errors[200][1]
     assert errors[800][1] > 1e3 * errors[400][1]
@@ -162,10 +163,12 @@ def test_the_default_search_finds_what_a_search_of_many_times_its_effort_finds(f
     )
     longer = replace(config, perturbation=replace(config.perturbation, starts=8, ascent_steps=40))
     found, best = (run_trial(each, RunOptions(padded=False)).tables["curves"] for each in (config, longer))
-    share = found["error"] / found["zero_loss"]
-    read = (share > 0.01) & (share < 0.1)
-    assert read.groupby(found["ball"]).any().all()
-    assert (found["error"] >= 0.97 * best["error"])[read].all()
+    read = found["threshold"].notna()
+    assert read.groupby(found["ball"]).sum().tolist() == [3, 3]
+    assert (found["radius"] <= 1.015 * best["radius"])[read].all()
+    share = found["change"] / found["zero_loss"]
+    near = (share > 0.01) & (share < 0.1) & ~read
+    assert (found["change"] >= 0.97 * best["change"])[near].all()
 
 
 @pytest.mark.more
@@ -182,24 +185,22 @@ def test_the_search_finds_the_worst_push_of_a_non_normal_matrix_on_the_few_radii
         perturbation=PerturbationConfig(radii=RadiiConfig(from_=1e-3, to=1.0, count=9), balls=("all",), test_size=64),
     )
     curves = run_trial(config, RunOptions(padded=False)).tables["curves"]
-    shares = (curves["error"] / curves["stronger"]).dropna()
+    shares = (curves["change"] / curves["stronger"]).dropna()
     assert len(shares) == 2
     assert (shares >= 0.95).all()
 
 
-@pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize(
     "grid", [RadiiConfig(), GRID, RadiiConfig(from_=1e-3, to=1.0, count=9), RadiiConfig(count=300)]
 )
-def test_all_starts_are_climbed_at_radii_that_lie_near_one_another_on_any_grid(grid, closed):
+def test_a_curve_over_sequences_has_few_radii_and_both_ends_of_the_grid(grid):
+    assert curve_places(grid, "error", closed=False) == curve_places(grid, "drift", closed=True) == [*range(grid.count)]
+    places = curve_places(grid, "drift", closed=False)
     radii = radius_grid(grid)
     growth = float(radii[1] / radii[0])
-    anchors = anchored(grid.count, growth, closed)
-    ratios = radii[anchors][1:] / radii[anchors][:-1]
-    apart = CLOSED_APART if closed else APART
-    assert (anchors[0], anchors[-1]) == (0, grid.count - 1)
-    assert (ratios <= max(apart, growth) * 1.001).all()
-    assert len(anchors) <= max(2.0, 2.0 + math.log(grid.to / grid.from_) / math.log(max(growth, apart**0.5)))
+    assert (places[0], places[-1]) == (0, grid.count - 1)
+    assert (radii[places][1:] / radii[places][:-1] <= max(APART, growth) * 1.001).all()
+    assert len(places) <= max(2.0, 2.0 + math.log(grid.to / grid.from_) / math.log(max(growth, APART**0.5)))
 
 
 @pytest.mark.more

@@ -19,28 +19,38 @@ GRID = RadiiConfig(from_=1e-3, to=0.5, count=6)
 STREAM = Stream(0, TEST)
 
 
+@pytest.mark.parametrize("reading", ["drift", "excess", "error"])
 @pytest.mark.parametrize("method", ["worst_case", "random"])
 @pytest.mark.parametrize("ball", ["recurrent", "all"])
 @pytest.mark.parametrize("activation", ["linear", "tanh"])
-def test_the_returned_push_has_the_returned_error_and_lies_in_the_ball(activation: str, ball: str, method: str) -> None:
+def test_the_returned_push_changes_as_much_as_is_returned_and_lies_in_the_ball(
+    activation: str, ball: str, method: str, reading: str
+) -> None:
     config = trial(model={"activation": activation, "width": 3}, training={"steps": 20})
     trained = train_replicas([config])
     ((_, _, pack),) = trained.ensembles
     ensemble, task_loss, weights = pack.ensemble, trained.loss, pack.weights
     data = task_loss.population() if activation == "linear" else task_loss.prepare(task_loss.draw(STREAM, 0, 40))
     targets = ensemble.spread([task_loss.target(0)] * len(ensemble.replicas))
-    settings = PerturbationConfig(radii=GRID, starts=1, ascent_steps=4, norm="entrywise", method=method, repeats=4)
+    effort = {"starts": 1, "ascent_steps": 4, "repeats": 4}
+    settings = PerturbationConfig(radii=GRID, norm="entrywise", method=method, reading=reading, **effort)
     worst = perturbation_error(ensemble, task_loss, data, weights, targets, ball, settings)
     linear, real = as_linear(ensemble.model), len(ensemble.replicas)
     for index, radius in enumerate([0.0, *radius_grid(GRID).tolist()]):
         own = worst.weights[:, index]
-        errors = task_loss.loss(ensemble.model, ensemble.layout.named(own), data, targets)
-        torch.testing.assert_close(errors[:real], worst.errors[:real, index], rtol=1e-12, atol=0.0)
+        named = ensemble.layout.named(own.unsqueeze(1))
+        if reading == "drift":
+            unmoved = ensemble.layout.named(worst.weights[:, :1])
+            changes = task_loss.distance(ensemble.model, named, unmoved, data)[:, 0]
+        else:
+            changes = task_loss.loss(ensemble.model, named, data, targets.unsqueeze(1))[:, 0]
+            changes = changes - worst.errors[:, 0] if reading == "excess" else changes
+        torch.testing.assert_close(changes[:real], worst.changes[:real, index], rtol=1e-9, atol=1e-14)
         start = weights
         if ball == "all" and linear is not None:
             start = ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
         assert float((own - start)[:real].abs().max()) <= radius * (1.0 + 1e-12)
-    assert (worst.errors[:real, -1] > worst.errors[:real, 0]).any()
+    assert (worst.changes[:real, -1] > worst.changes[:real, 0]).any()
 
 
 def test_where_the_response_exceeds_a_positive_target_everywhere_the_worst_push_is_the_corner_that_raises_it() -> None:

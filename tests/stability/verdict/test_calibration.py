@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from memsweep.learning.ensemble.replicas import stability_margin
 from memsweep.models.base import Part
 from memsweep.models.parameterizations.base import EXACT, build
 from memsweep.stability.perturbation.error import perturbation_error, radius_grid
-from memsweep.stability.verdict.radius import stability_radii
+from memsweep.stability.verdict.radius import THRESHOLDS, stability_radii
 from memsweep.stability.verdict.rule import Verdict, judge
 
 HORIZONS = (50, 100, 200, 400)
@@ -49,17 +50,26 @@ def curves(
             ensemble.spread([problem.target(0)] * len(widths)),
             ball,
             PerturbationConfig(radii=RADII, starts=1, ascent_steps=12),
-        ).errors
+        )
         margins = stability_margin(ensemble, weights)
         for row, width in enumerate(widths):
             base = {"width": width, "horizon": horizon, "zero_loss": problem.task.chance()}
-            at = [0.0, *radius_grid(RADII).tolist()]
+            points = [
+                *points_of(found.radii, found.errors[row], found.changes[row], [math.nan] * (1 + RADII.count)),
+                *points_of(
+                    found.crossings[row], found.errors_at_crossings[row], found.at_crossings[row], list(THRESHOLDS)
+                ),
+            ]
             for seed in range(5):
-                errors += [
-                    base | {"seed": seed, "radius": r, "error": e} for r, e in zip(at, found[row].tolist(), strict=True)
-                ]
+                errors += [base | {"seed": seed} | point for point in points]
                 replicas.append(base | {"seed": seed, "slowest_rate": -float(torch.log1p(-margins[row]))})
     return pd.DataFrame(errors), pd.DataFrame(replicas)
+
+
+def points_of(*columns: torch.Tensor | list[float]) -> list[dict[str, float]]:
+    """Rows of a table of curves."""
+    plain = (column if isinstance(column, list) else column.tolist() for column in columns)
+    return [dict(zip(("radius", "error", "change", "threshold"), row, strict=True)) for row in zip(*plain, strict=True)]
 
 
 def _fitted(ensemble, problem, kernel: str, widths: tuple[int, ...], normalize: bool) -> torch.Tensor:
@@ -103,7 +113,7 @@ def test_a_readout_that_carries_all_of_the_amplitude_is_the_weak_spot():
             ensemble.layout.flat(named),
             ensemble.spread([problem.target(0)]),
             "weights",
-            PerturbationConfig(radii=RADII, starts=2, ascent_steps=16, balance=False),
+            PerturbationConfig(radii=RADII, starts=2, ascent_steps=16, balance=False, reading="error"),
         ).errors[0, 1:]
         relative = np.log(errors.numpy() / problem.task.chance())
         found.append(float(np.exp(np.interp(np.log(0.10), relative, np.log(radius_grid(RADII).numpy())))))

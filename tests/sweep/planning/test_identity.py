@@ -37,7 +37,8 @@ from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identifying, identity, identity_of
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.trial import RunOptions, run_trial
 from paths import ROOT
 from text_files import write_ptb, write_text

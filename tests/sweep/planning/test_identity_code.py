@@ -32,7 +32,7 @@ from memsweep.sweep.planning.fingerprint import (
 )
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.members import Member, take_later
-from memsweep.sweep.planning.source_graph import SENTENCES, Definition
+from memsweep.sweep.planning.statements import SENTENCES, Definition
 from memsweep.trial import run_pack
 
 PACKAGE = Path(memsweep.__file__).parent
@@ -130,7 +130,7 @@ def definition_of(code: types.CodeType) -> Definition | None:
 
 NOT_OF_A_TRIAL = (
     *("memsweep.registry", "memsweep.errors", "memsweep.outcome", "memsweep.config", "memsweep.sweep"),
-    "memsweep.learning.ensemble.replicas",  # whether a model freezes weights is asked of all of them
+    "memsweep.learning.ensemble.frozen",  # whether a model freezes weights is asked of all of them
 )
 """Rooms that a trial calls, and that its closure leaves out."""
 

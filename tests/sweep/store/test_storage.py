@@ -16,9 +16,11 @@ import pytest
 from test_store import A, B, make_record, make_tables
 
 from memsweep.errors import StoreError
+from memsweep.sweep.planning.reuse import find_elsewhere
 from memsweep.sweep.store import lease
 from memsweep.sweep.store.filesystem import STAGING, Location
-from memsweep.sweep.store.results import Store, find_elsewhere, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from tally import Tally
 
 ODD = ("a b+c", "ü%20é 100%.json", "名前.parquet", "x&y=z;it's", "~tilde,dot.")

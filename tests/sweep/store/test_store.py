@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from memsweep import registry
 from memsweep.errors import StoreError
+from memsweep.sweep.planning.reuse import find_elsewhere
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.record import SCHEMA, sealed
-from memsweep.sweep.store.results import Store, find_elsewhere, folder_name
+from memsweep.sweep.store.results import Store
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 SEEDS, RADII = 2, (0.0, 0.1, 1.0)
@@ -59,6 +61,9 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
             "zero_loss": 1.0,
             "exact": True,
             "stronger": math.nan,
+            "reading": "drift",
+            "change": r,
+            "threshold": math.nan,
         }
         | {"error": math.inf if r == 1.0 else 0.25 + r}
         for s in range(SEEDS)

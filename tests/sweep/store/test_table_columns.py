@@ -23,10 +23,10 @@ from memsweep.report.rows.report import tables_of
 from memsweep.report.terminal import report_text
 from memsweep.stability.results import TrialResult, result_of
 from memsweep.sweep.planning.fingerprint import forget
-from memsweep.sweep.planning.reuse import stored_training
+from memsweep.sweep.planning.reuse import find_elsewhere, stored_training
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.form import OtherSchemaError
-from memsweep.sweep.store.results import Store, find_elsewhere
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import DEFINITIONS, REPLICAS, definition
 from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT

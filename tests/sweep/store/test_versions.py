@@ -14,9 +14,10 @@ from test_store import A, B, filled
 
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.planning.reuse import find_elsewhere
 from memsweep.sweep.store.form import OtherSchemaError
 from memsweep.sweep.store.record import SCHEMA, file_of, sealed, to_json
-from memsweep.sweep.store.results import Store, find_elsewhere
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 
 

@@ -15,8 +15,9 @@ import pandas as pd
 import requests
 
 from memsweep import registry
+from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.record import SCHEMA
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker
 from paths import ROOT
 
@@ -67,6 +68,7 @@ def make_tables(number: int) -> dict[str, pd.DataFrame]:
     curves = [
         {**head, "seed": seed, "ball": ball, "norm": "spectral", "method": "worst_case", "radius": float(radius)}
         | {"error": math.inf if radius > 1 else 0.1 + radius**2, "zero_loss": 1.0, "exact": False, "stronger": math.nan}
+        | {"reading": "drift", "change": math.inf if radius > 1 else radius**2, "threshold": math.nan}
         for seed in range(5)
         for ball in ("recurrent", "all")
         for radius in (0.0, *np.geomspace(1e-4, 3.0, RADII - 1))

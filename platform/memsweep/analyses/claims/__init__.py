@@ -1,7 +1,7 @@
 """Claims: what a study's results say of what was claimed, of published verdicts and of its own comparisons of cells.
 
 ``published`` puts published verdicts beside ours, ``published_tables`` and ``tables`` show both kinds of claims,
-``section`` says what they are. The tests of cells are ``memsweep.report.analysis.claims``.
+``section`` says what they are. ``cells`` tests claims that compare cells, ``conclusions`` says what the tests show.
 """
 
 from __future__ import annotations

@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
+from memsweep.analyses.claims.cells import compared_of
+from memsweep.analyses.claims.charts import claim_charts
+from memsweep.analyses.claims.conclusions import contradicted
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
 from memsweep.analyses.claims.published_tables import published_export, published_tables
 from memsweep.analyses.claims.tables import claim_table, counted
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.numbers import MOST_NAMED, joined
-from memsweep.report.rows.claims import contradicted
 from memsweep.report.rows.verdicts import SHORT_KEY
-from memsweep.report.values.section import Place, Rank, Section
+from memsweep.report.values.section import FILES, Place, Rank, Section
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 from memsweep.stability.comparison.paired import Support
 
@@ -26,6 +28,8 @@ SUPPORTED = (
     "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
     "at most 5 %."
 )
+_KIND = "claims"
+"""Of a study that both kinds of claims answer."""
 _PENDING = "No claim is decided yet: that takes the trials of both its sides."
 _AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
 _MOST_CITED = 2  # claims that are cited whole
@@ -33,7 +37,7 @@ _MOST_CITED = 2  # claims that are cited whole
 
 def sections(contents: Contents) -> list[Section]:
     """Published verdicts beside ours, and the claims that compare cells."""
-    return [_published(contents), *_compared(contents.compared)]
+    return [_published(contents), *_compared(compared_of(contents))]
 
 
 def _published(contents: Contents) -> Section:
@@ -54,6 +58,7 @@ def _published(contents: Contents) -> Section:
         key=f"{_AGREEMENT_KEY}\n{SHORT_KEY}",
         places={PAGE: shown, TERMINAL: shown, CSV: Place.LAST},
         anchor="published",
+        kind=_KIND,
     )
 
 
@@ -91,8 +96,13 @@ def _compared(compared: pd.DataFrame) -> Iterator[Section]:
         rank=Rank.TESTED,
         heading="Claims, tested over seeds with Holm's correction",
         key="",
-        places={PAGE: Place.FIRST, TERMINAL: Place.FIRST, CSV: Place.FIRST},
+        places={PAGE: Place.FIRST, TERMINAL: Place.FIRST, CSV: Place.FIRST, FILES: Place.LAST},
         brief=("conclusion", "claim"),
         meaning=("What “supported” means:", SUPPORTED),
         pending=_PENDING if unmeasured else "",
+        charts=[*claim_charts(compared)],
+        kind=_KIND,
+        columns=1,
+        chosen=True,
+        sectioned=False,
     )

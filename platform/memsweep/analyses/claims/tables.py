@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.analyses.claims.conclusions import CONTRADICTED, Pair, conclusion, contradicted
 from memsweep.report.naming.numbers import figure, interval, joined
-from memsweep.report.rows.claims import CONTRADICTED, Pair, conclusion, contradicted
 from memsweep.report.values.table import NOTHING, PAGE, Column, Table
 from memsweep.stability.comparison.paired import Support
 
 
 def claim_table(compared: pd.DataFrame) -> Table[Pair]:
-    """Of ``memsweep.report.analysis.claims.compared_frame``: a row per claim and pair of cells."""
+    """Of ``memsweep.analyses.claims.cells.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
     against = contradicted(compared)
     columns: list[Column[Pair]] = [

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.learning_rates.curves import RATE, RateStudy, rate_of
+from memsweep.analyses.rates.curves import RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow
-from memsweep.report.naming.conditions import masked
+from memsweep.report.naming.conditions import RATE, masked
 from memsweep.stability.verdict.trend import mean_interval
 
 TRAINS = 0.5

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from memsweep.analyses.rates.curves import rate_of
 from memsweep.outcome import Outcome
-from memsweep.report.analysis.learning_rates.curves import RATE, rate_of
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.conditions import masked
+from memsweep.report.naming.conditions import RATE, masked
 from memsweep.stability.verdict.trend import Slope, mean_interval, over_seeds
 
 AXES = ("width", "horizon")

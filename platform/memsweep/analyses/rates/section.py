@@ -7,33 +7,55 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from memsweep.analyses.rates.ceilings import rate_ceilings
+from memsweep.analyses.rates.charts import rate_charts
+from memsweep.analyses.rates.curves import RateStudy, rate_of, rate_studies
 from memsweep.analyses.rates.rule import RateRule, rate_rules
 from memsweep.analyses.rates.tables import RULES_MEAN, ceiling_table, ceilings_mean, rule_table
-from memsweep.config.schema.search import NONE
+from memsweep.config.schema.search import GRID, NONE
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import LossRow
-from memsweep.report.naming.conditions import Labels
-from memsweep.report.naming.numbers import joined, with_interval
+from memsweep.report.naming.conditions import RATE, Labels
+from memsweep.report.naming.numbers import figure, joined, with_interval
 from memsweep.report.values.section import Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 
 _MOST_LINES = 6  # conditions that one sentence compares
+_CURVES = (
+    "Test loss against the learning rate: medians over seeds, bands from the best seed to the worst. Rates at which "
+    "seeds diverged are listed below a chart. Gradient over weight: the largest |gradient| / |weight| of a recurrent "
+    "weight over training, which a stable parameterization keeps bounded."
+)
+_SCANNED = (
+    "These are all suggestions of the search, on its own seeds: the least of each line is the best of several, and so "
+    "too good. Winners on fresh seeds stand above."
+)
 
 
 def sections(contents: Contents) -> list[Section]:
-    """The rule across sizes, and the ceilings of the curves."""
+    """The curves of the loss against the rate, the rule across sizes, and the ceilings of the curves."""
     names, labels = contents.grouping.columns, contents.labels
-    rules, ceilings = rate_rules(tried(contents)), rate_ceilings(contents.rates)
+    rates, scanned = rate_studies(contents.trained, labels), scans(contents)
+    rules, ceilings = rate_rules(tried(contents)), rate_ceilings(rates)
     rule, highest = rule_table(rules, names, labels), ceiling_table(ceilings, names, labels)
+    said = _sentences(rules, labels.without(RATE))[:1] or [*filter(None, [best_rates(rates)])]
     return [
+        Section(
+            "Learning rates",
+            _CURVES,
+            charts=[*rate_charts([*rates, *scanned])],
+            answer=said if rates else (),
+            rank=Rank.INSTEAD,
+            note=_SCANNED if scanned else "",
+            places={PAGE: Place.LOSSES},
+            anchor="rates",
+            drawn="learning-rates",
+            chosen=bool(rates),
+        ),
         Section(
             rule.title,
             RULES_MEAN,
             rule,
             metrics=_metrics(rules),
-            answer=_sentences(rules, labels.without(RATE)),
-            rank=Rank.OF_RATES,
             heading=rule.title,
             places={PAGE: Place.COMPARED, TERMINAL: Place.COMPARED, CSV: Place.COMPARED},
             anchor="rate-rule",
@@ -43,10 +65,19 @@ def sections(contents: Contents) -> list[Section]:
             ceilings_mean(ceilings),
             highest,
             heading=highest.title,
-            places={PAGE: Place.BELOW_RATES, TERMINAL: Place.TRAINED, CSV: Place.TRAINED},
+            places={PAGE: Place.BELOW, TERMINAL: Place.TRAINED, CSV: Place.TRAINED},
             anchor="ceilings",
+            below="rates",
         ),
     ]
+
+
+def scans(contents: Contents) -> list[RateStudy]:
+    """The curves of all suggestions of a search over a grid of rates alone."""
+    searched = contents.searched
+    if searched is None or searched.history.algorithm != GRID:
+        return []
+    return rate_studies(contents.scan, Labels([row.condition for row in contents.scan]))
 
 
 def tried(contents: Contents) -> Sequence[LossRow]:
@@ -71,6 +102,24 @@ def _sentences(rules: Sequence[RateRule], labels: Labels) -> list[str]:
     ]
     sizes = joined([*ruled[0].exponents])
     return [f"At held-out sizes, a learning rate that follows {sizes} has, of the loss at one rate, {joined(parts)}."]
+
+
+def best_rates(studies: Sequence[RateStudy]) -> str:
+    """The learning rate of the least loss of every line, and from where on it diverges; at the largest size."""
+    if not studies:
+        return ""
+    study, parts, lost = studies[-1], [], []
+    for line, rows in study.lines.items():
+        known = [row for row in rows if math.isfinite(row.loss.middle)]
+        if known:
+            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
+        diverged = [rate_of(row) for row in rows if row.diverged]
+        if diverged:
+            lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")
+    if not parts:
+        return ""
+    where = f" on {study.memory}, {study.machine}" if len(studies) > 1 else ""
+    return f"The best learning rate{where} is {joined(parts)}{f'; {joined(lost)}' if lost else ''}."
 
 
 def _metrics(rules: Sequence[RateRule]) -> dict[str, dict[str, float]]:

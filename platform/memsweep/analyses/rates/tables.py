@@ -9,9 +9,8 @@ import pandas as pd
 
 from memsweep.analyses.rates.ceilings import TRAINS, RateCeiling, rank_correlations
 from memsweep.analyses.rates.rule import AXES, HeldOut, RateRule
-from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.losses import CRITERIA, Spread
-from memsweep.report.naming.conditions import Labels
+from memsweep.report.naming.conditions import RATE, Labels
 from memsweep.report.naming.numbers import interval, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.losses import criterion_word
 from memsweep.report.values.table import EXPORTED, Cell, Column, Table, condition_columns

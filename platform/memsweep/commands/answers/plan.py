@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from memsweep.config.schema.objective import objectives
 from memsweep.config.schema.search import NONE
 from memsweep.documents.keys.plans import ExpectedItem, PackItem, PlanDocument, PlannedTrialItem, SearchItem
+from memsweep.report.naming.objective import objectives
 from memsweep.studies.preview import notes
 
 if TYPE_CHECKING:

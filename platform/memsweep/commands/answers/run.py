@@ -69,7 +69,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         {"condition": {name: row[name] for name in columns}, **{k: v for k, v in row.items() if k not in columns}}
         for row in rows_of(tables.verdicts.frame())
     ]
-    claims = rows_of(contents.compared)
+    claims = [row for table in tables.exported if table.name == "compared" for row in rows_of(table.frame())]
     return {
         "folder": str(paths.folder),
         "page": str(paths.page),

@@ -1,8 +1,4 @@
-"""The comparisons in a study's claims, read and checked against its cells before anything runs. ::
-
-    claims:
-      - {metric: radius, direction: greater, left: {model.parameterization: exp},
-         right: {model.parameterization: direct}, at: {model.width: 8}}
+"""The comparisons in a study's claims (``EXAMPLE``), read and checked against its cells before anything runs.
 
 ``left`` and ``right`` select cells by dotted paths of a trial, ``at`` holds on both sides. The cells of both sides
 form pairs that agree on all other axes of the grid. Values equal the canonical ones; a part is meant by its name.
@@ -16,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
-from memsweep.config.core.problems import join, phrase, sentence, show
+from memsweep.config.core.problems import join, lies_in, phrase, sentence, show
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
 from memsweep.config.schema.claims import DIRECTIONS, Comparison, at_path
@@ -59,7 +55,7 @@ class Cells:
 
     def searched_field(self, path: str) -> str:
         """The searched field that a path names or lies in; empty where none is."""
-        return next((field for field in self.space if f"{path}.".startswith(f"{field}.")), "")
+        return next((field for field in self.space if lies_in(path, field)), "")
 
     def fields(self, axis: str) -> list[str]:
         """The fields that an axis of the grid sets: its own path, or those in its values where they are mappings."""
@@ -183,20 +179,25 @@ def _pair_problems(made: Comparison, path: str, cells: Cells) -> Iterator[str]:
         if not trials:
             yield sentence(f"{path}.{side}", "the study has no cell with all of these values (and those of 'at')")
             return
-    keys = {side: [_key([plain_at(trial, p) for p in made.same]) for trial in trials] for side, trials in sides.items()}
+    keys = {side: {_key([plain_at(trial, p) for p in made.same]) for trial in trials} for side, trials in sides.items()}
     for side, trials in sides.items():
-        if len(set(keys[side])) < len(trials):
-            open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
-            paths = [p for axis in open_axes for p in (cells.fields(axis) if axis == ROWS else (axis,))]
-            varied = [p for p in paths if len({_key(plain_at(trial, p)) for trial in trials}) > 1]
+        if len(keys[side]) < len(trials):
+            varied = _varied_fields(made, cells, trials)
             rule = f"several cells of one side differ in {_phrase(varied)} alone: name it on both sides or in 'at'"
             yield sentence(path, rule)
             return
-    if not {*keys["left"]} & {*keys["right"]}:
+    if not keys["left"] & keys["right"]:
         yield sentence(path, "no cell of the one side agrees with one of the other in all other axes")
     ball = BALL_OF.get(made.metric)
     if ball and any(ball not in trial.perturbation.balls for trials in sides.values() for trial in trials):
         yield sentence(path, f"{made.metric} needs {ball} among perturbation.balls")
+
+
+def _varied_fields(made: Comparison, cells: Cells, trials: Sequence[TrialConfig]) -> list[str]:
+    """The fields in which trials differ and in which a comparison does not make its pairs agree."""
+    open_axes = [axis for axis in cells.axes if not {*cells.fields(axis)} <= {*made.same}]
+    paths = [path for axis in open_axes for path in (cells.fields(axis) if axis == ROWS else (axis,))]
+    return [path for path in paths if len({_key(plain_at(trial, path)) for trial in trials}) > 1]
 
 
 def _text(made: Comparison, *, whole: bool = False) -> str:
@@ -215,9 +216,7 @@ def _text(made: Comparison, *, whole: bool = False) -> str:
 
 def _overlap(paths: Sequence[str], others: Sequence[str]) -> bool:
     """Whether any of these paths leads to a part of any of the others, or the other way round."""
-    return any(
-        f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.") for one in paths for other in others
-    )
+    return any(lies_in(one, other) or lies_in(other, one) for one in paths for other in others)
 
 
 def _key(value: Any) -> str:

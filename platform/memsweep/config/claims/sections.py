@@ -1,14 +1,12 @@
 """The section ``claims`` of a study: a published table, comparisons of its cells, or both.
 
-The report sets claims beside its verdicts. They decide nothing: no trial's identity contains them. ::
+::
 
     claims:
       source: README of the method's repository
       rows:
         - {name: Diagonal RNN, where: {model: diagonal_rnn, parameterization: direct}, exponential: stable}
-      compare:
-        - {metric: radius, direction: greater, left: {model.parameterization: exp},
-           right: {model.parameterization: direct}, at: {model.width: 8}}
+      compare: [...]
 
 Each row names its conditions (``where``) and gives a verdict for each kernel. Without a table, the section may be the
 list of comparisons itself (``memsweep.config.claims.comparisons``).
@@ -28,7 +26,7 @@ from memsweep.errors import did_you_mean, one_of
 
 CLAIMS = "claims"
 COLUMNS = ("task", "kernel", "rate", "exponent", "model", "activation", "parameterization", "normalize")
-"""What a row's ``where`` may speak of: the condition columns of the report."""
+"""The keys of a row's ``where``: the condition columns of the report."""
 VERDICTS = ("stable", "unstable")
 _NAME, _WHERE, _ROWS, _SOURCE, _COMPARE = "name", "where", "rows", "source", "compare"
 _KEYS = (_SOURCE, _ROWS, _COMPARE)

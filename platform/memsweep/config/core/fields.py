@@ -49,21 +49,8 @@ def setting(
             study writes the name of a part and its fields (``worst_inputs: {...}``), or null.
         when: of these parts, those that measure then.
     """
-    metadata = {
-        "doc": doc,
-        "at_least": at_least,
-        "above": above,
-        "at_most": at_most,
-        "below": below,
-        "choices": tuple(choices) if choices is not None else None,
-        "registered": registered,
-        "named": named,
-        "cosmetic": cosmetic,
-        "added": added,
-        "depends_on": depends_on,
-        "opens": opens,
-        "when": when,
-    }
+    metadata = {name: value for name, value in locals().items() if name not in ("default", "factory")}
+    metadata["choices"] = None if choices is None else tuple(choices)
     if factory is not MISSING:
         return dataclasses.field(default_factory=factory, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

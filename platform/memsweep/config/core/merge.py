@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.problems import join
+from memsweep.config.core.problems import join, sentence
 from memsweep.config.core.reflect import Layout, config_of, default, layout
 
 
@@ -54,13 +54,24 @@ def remove(entry: dict[str, Any], path: Sequence[str]) -> bool:
     return True
 
 
-def leaves(value: Any, path: str = "", whole: Container[str] = ()) -> Iterator[tuple[str, Any]]:
-    """The dotted paths below ``path`` that a nested value sets, each with its value; those in ``whole`` stay nested."""
-    if isinstance(value, Mapping) and value and path not in whole:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted paths below ``path`` that a nested value sets, each with its value."""
+    if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from leaves(inner, join(path, key), whole)
+            yield from leaves(inner, join(path, key))
     else:
         yield path, value
+
+
+def by_path(values: Iterable[tuple[str, Any]], section: str, problems: list[str]) -> dict[str, Any]:
+    """Dotted path -> value, as it is written first; a path that is written again is added to ``problems``."""
+    found: dict[str, Any] = {}
+    for path, value in values:
+        if path in found:
+            rule = "is written twice, once with dots and once nested. Keep one of them"
+            problems.append(sentence(f"{section}.{path}", rule))
+        found.setdefault(path, value)
+    return found
 
 
 def merge(cls: type | None, tree: Mapping[str, Any], *entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,7 +94,7 @@ def merge(cls: type | None, tree: Mapping[str, Any], *entries: Mapping[str, Any]
 def _over(cls: type | None, tree: dict[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
     """``tree``, which is changed, under an entry."""
     known = layout(cls)
-    dropped = _dropped(known, tree, entry)
+    dropped = dropped_keys(known, tree, entry)
     for key, value in entry.items():
         tree[key] = _value_over(cls, known, key, tree.get(key), value)
     for key in dropped:
@@ -106,12 +117,8 @@ def _value_over(cls: type | None, known: Layout, key: str, held: Any, value: Any
     return _over(below, held, value)
 
 
-def dropped_keys(cls: type | None, tree: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+def dropped_keys(known: Layout, tree: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     """Keys whose values in the tree are dropped, because ``entry`` changes the field on which they depend."""
-    return _dropped(layout(cls), tree, entry)
-
-
-def _dropped(known: Layout, tree: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
     dropped = []
     for key, other in known.deciders.items():
         if other not in entry or key in entry:

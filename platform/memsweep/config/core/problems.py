@@ -55,6 +55,11 @@ def join(path: str, key: object) -> str:
     return f"{path}.{word}" if path else word
 
 
+def lies_in(path: str, place: str) -> bool:
+    """Whether a dotted path is this place, or leads to a part of it."""
+    return f"{path}.".startswith(f"{place}.")
+
+
 def phrase(words: Iterable[str], most: int = 5) -> str:
     """The first ``most`` words as one phrase, and how many more there are."""
     spelled = list(words)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import operator
 import typing
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from memsweep.errors import RegistryError
 
 
 class Layout(NamedTuple):
-    """What is known of the fields of a config dataclass; each attribute is by YAML key.
+    """The facts about the fields of a config dataclass; each attribute is by YAML key.
 
     Attributes:
         fields: all of them, in order.
@@ -53,7 +54,7 @@ def _layout(cls: type | None, names: tuple[str, ...]) -> Layout:
         fields,
         {key: types[field.name] for key, field in fields.items()},
         {key: kind for key, field in fields.items() if (kind := registered_kind(field)) is not None},
-        {key: other for key in fields if (other := decider(cls, key)) is not None},
+        {key: other for key in fields if (other := fields[key].metadata.get("depends_on")) is not None},
     )
 
 
@@ -79,12 +80,14 @@ def _names(opened: dataclasses.Field[Any]) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=16)
 def _with_parts(cls: type | None, names: tuple[str, ...]) -> dict[str, dataclasses.Field[Any]]:
-    """The fields of an open dataclass: its own, those of flat parts, and one for each other part of these."""
+    """The fields of an open dataclass: its own; where it is opened those of flat parts, and one for each other part."""
     own, opened = _own_keys(cls)
     assert opened is not None, "please report this: the dataclass is not open"
     parts = [registry.get(opened.metadata["opens"], name) for name in names]
     flat = {key: field for part in parts if part.is_flat for key, field in _own_keys(part.Config)[0].items()}
-    return own | flat | {part.Config.name: _field_of(part) for part in parts if not part.is_flat}
+    named = {part.Config.name: _field_of(part) for part in parts if not part.is_flat}
+    first = itertools.takewhile(lambda field: field is not opened, dataclasses.fields(cls))  # type: ignore[arg-type]
+    return {key_of(field): field for field in first} | flat | named | own
 
 
 @functools.lru_cache(maxsize=16)
@@ -159,12 +162,6 @@ def values_of(config: Any) -> dict[str, Any]:
     return {field.name: value_of(config, field) for field in keys(type(config)).values()}
 
 
-def decider(cls: type | None, key: str) -> str | None:
-    """The key of the field that decides whether this field exists and what its default is, if one does."""
-    field = keys(cls).get(key)
-    return field.metadata.get("depends_on") if field is not None else None
-
-
 def key_of(field: dataclasses.Field[Any]) -> str:
     """The YAML key of a field."""
     return field.name.rstrip("_")
@@ -218,7 +215,7 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     """
     kind = registered_kind(field)
     if kind is None:
-        return nested_config(hints(cls)[field.name])
+        return nested_config(cls, field)
     name = part_name(data)
     if name is None:
         fallback = default(field)
@@ -226,12 +223,11 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     return part_config(kind, name)
 
 
-def nested_config(hint: Any) -> type | None:
+def nested_config(cls: type, field: dataclasses.Field[Any]) -> type | None:
     """The dataclass of a field's type: the type itself, or the one dataclass of ``X | None``."""
-    for candidate in (hint, *typing.get_args(hint)):
-        if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
-            return candidate
-    return None
+    hint = hints(cls)[field.name]
+    candidates = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
+    return next(filter(dataclasses.is_dataclass, candidates), None)
 
 
 def part_name(data: Any) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memsweep.config.core.problems import UNKNOWN, VALUE, Problem, phrase, sentence, show
+from memsweep.config.core.problems import UNKNOWN, VALUE, Problem, lies_in, phrase, sentence, show
 from memsweep.config.schema.axes import Axes
 
 
@@ -52,7 +52,7 @@ class Causes:
         for axis in case.seen:
             if problem.kind == VALUE and axis.startswith(f"{problem.path}."):
                 return sentence(f"{self._home}.{axis}", f"names no field: {problem.path} has no fields below it here")
-            if problem.kind == UNKNOWN and (axis == problem.path or axis.startswith(f"{problem.path}.")):
+            if problem.kind == UNKNOWN and lies_in(axis, problem.path):
                 where = self._where(case).replace(f" (in the {self._home})", "").replace(f"in the {self._home}, ", "")
                 return sentence(f"{self._home}.{axis}", f"names no field: {problem.rule}", "", where)
         return sentence(problem.path, problem.rule, phrase(got for got in case.got if got), self._where(case))
@@ -62,7 +62,7 @@ class Causes:
         words, related = [], False
         for axis, indices in case.seen.items():
             values = self._axes[axis]
-            inside = case.problem.path == axis or case.problem.path.startswith(f"{axis}.")
+            inside = lies_in(case.problem.path, axis)
             related |= inside
             obvious = axis == case.problem.path and case.problem.kind == VALUE
             if len(indices) < len(values) and not obvious:

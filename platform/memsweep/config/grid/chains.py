@@ -26,7 +26,7 @@ _WITHOUT = "take the chain out (chain=null)"
 
 
 def chain_problems(chains: Sequence[ChainConfig], axes: Axes, parts: Mapping[str, Sequence[Any]]) -> list[str]:
-    """What is wrong with the chains of a study, each mistake once.
+    """The problems of a study's chains, each once.
 
     Args:
         chains: the valid ``chain`` sections of its trials.
@@ -114,7 +114,7 @@ def _into_problems(chain: ChainConfig, axes: Axes, parts: Mapping[str, Sequence[
 
 
 def _field_problems(chain: ChainConfig, part: Any) -> Iterator[str]:
-    """What is wrong with the field ``chain.into`` in a valid section of a trial."""
+    """The problems of the field ``chain.into`` in a valid section of a trial."""
     path, *below = chain.into.split(".")
     value = part
     for key in below:

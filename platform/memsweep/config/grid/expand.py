@@ -64,22 +64,20 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
     first: dict[tuple[int, ...], Indices] = {}
     equal: list[tuple[Indices, Indices]] = []
     known: dict[Any, Any] = {}  # models of a budget: equal ones are one object
-    tasks = next(place for place, section in enumerate(sections) if section.name == "task")
     for indices, at in _all(axes):
-        chosen = [section.at(indices) for section in sections]
-        if any(value is INVALID for value in chosen):
+        chosen = {section.name: section.at(indices) for section in sections}
+        if INVALID in chosen.values():
             continue
-        place = next((place for place, value in enumerate(chosen) if isinstance(value, Budgeted)), None)
-        if place is not None:
-            found = widest(chosen[place], chosen[tasks])
+        if isinstance(chosen["model"], Budgeted):
+            found = widest(chosen["model"], chosen["task"])
             if isinstance(found, str):
                 causes.add([Problem("", found, kind=WHOLE)], at)
                 continue
-            chosen[place] = known.setdefault(found, found)
-        trial = TrialConfig(**{section.name: value for section, value in zip(sections, chosen, strict=True)})
+            chosen["model"] = known.setdefault(found, found)
+        trial = TrialConfig(**chosen)
         if wrong := [Problem("", text, kind=WHOLE) for text in trial.problems()]:
             causes.add(wrong, at)
-        same = first.setdefault(tuple(map(id, chosen)), indices)
+        same = first.setdefault(tuple(map(id, chosen.values())), indices)
         if same is not indices:
             equal.append((same, indices))
         trials[indices] = trial

@@ -1,14 +1,7 @@
 """The overrides of a command line, in Hydra's grammar: each is an edit at a path of the study's tree.
 
-What a path means follows from its first key, and from what the word does with it:
-
-=============  ==============================  ==========================  =================
-first key      ``key=value``                   ``key=a,b``                 ``~key``
-=============  ==============================  ==========================  =================
-``grid``       an axis, a list of values       an axis                     removes the axis
-``search``     a searched domain or a setting  refused                     removes it
-any other      a field                         an axis over the field      removes the field
-=============  ==============================  ==========================  =================
+What a path means follows from its first key: an axis below ``grid``, a searched domain or a setting below ``search``, a
+field anywhere else. ``key=a,b`` makes an axis, ``~key`` removes what is there (table in ``docs/architecture.md``).
 """
 
 from __future__ import annotations
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
 
 GRID, SEARCH = "grid", "search"
 FIELD, AXIS, SEARCHED = "field", "axis", "searched"
-"""What a path means."""
+"""The meanings of a path."""
 _MEANINGS = {GRID: AXIS, SEARCH: SEARCHED}
 """First key of a path -> what the rest of it means; of any other key the whole path is a field."""
 MOST_VALUES = 100_000
@@ -88,20 +81,17 @@ class Overrides:
 
     def removed(self, meaning: str) -> list[str]:
         """The paths that edits of one meaning remove."""
-        return [edit.path for edit in self.edits if edit.meaning == meaning and edit.removes]
+        return [path for path, value in self.of(meaning) if value is REMOVED]
 
     @property
     def values(self) -> list[tuple[str, Any]]:
         """(path, value) of the fields that are set."""
-        return self._set(FIELD)
+        return [edit for edit in self.of(FIELD) if edit[1] is not REMOVED]
 
     @property
     def axes(self) -> list[tuple[str, Any]]:
         """(path, values) of the axes that are made or replaced."""
-        return self._set(AXIS)
-
-    def _set(self, meaning: str) -> list[tuple[str, Any]]:
-        return [(edit.path, edit.value) for edit in self.edits if edit.meaning == meaning and not edit.removes]
+        return [edit for edit in self.of(AXIS) if edit[1] is not REMOVED]
 
 
 def parse(words: Sequence[str], *folders: Path) -> Overrides:
@@ -136,7 +126,7 @@ def _add(override: Override, word: str, folders: Sequence[Path], result: Overrid
         )
     if not path:
         return f"cannot be read (it names nothing). {_FORM}"
-    if "/" in path or override.package is not None or any(os.path.isdir(folder / path) for folder in folders):
+    if _chooses_file(override, folders):
         if "${" in word:
             return "chooses a file by an interpolation. Write the file's name itself"
         result.groups.append(word)
@@ -151,14 +141,23 @@ def _add(override: Override, word: str, folders: Sequence[Path], result: Overrid
     at = path if meaning == FIELD else below
     if override.is_sweep_override():
         return _add_axis(override, at, result)
-    value = REMOVED if override.is_delete() else override.value()
-    edits = [(at, value)]
-    if meaning == AXIS and value is not REMOVED:
-        if not at and not (isinstance(value, Mapping) and value):
-            return f"gives no axes. Write {GRID}.model.width=[2,4]"
-        edits = list(leaves(value, at))  # grid={model: {width: [2, 4]}} is the axis model.width
-    result.edits += [Edit(meaning, *edit) for edit in edits]
+    return _add_edit(Edit(meaning, at, REMOVED if override.is_delete() else override.value()), result)
+
+
+def _add_edit(edit: Edit, result: Overrides) -> str:
+    if edit.meaning != AXIS or edit.removes:
+        result.edits.append(edit)
+    elif not edit.path and not (isinstance(edit.value, Mapping) and edit.value):
+        return f"gives no axes. Write {GRID}.model.width=[2,4]"
+    else:  # grid={model: {width: [2, 4]}} is the axis model.width
+        result.edits += [Edit(AXIS, *axis) for axis in leaves(edit.value, edit.path)]
     return ""
+
+
+def _chooses_file(override: Override, folders: Sequence[Path]) -> bool:
+    """Whether a word chooses a file of a config group, which Hydra does."""
+    path = override.key_or_group
+    return "/" in path or override.package is not None or any(os.path.isdir(folder / path) for folder in folders)
 
 
 def _add_axis(override: Override, path: str, result: Overrides) -> str:

@@ -171,7 +171,7 @@ def _resolved_tree(written: Mapping[str, Any], changes: Overrides, path: Path, s
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
-    """What running the own code of models and tasks shows, each model once on each task.
+    """The problems that the own code of models and tasks shows when it runs, each model once on each task.
 
     Several trials may have one fault with different numbers (shapes, differences): it is told once, of the first trial.
     """

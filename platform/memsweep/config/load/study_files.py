@@ -14,7 +14,7 @@ from memsweep.gate import gated
 
 FOLDER = builtin.STUDIES
 EDITOR = "yaml-language-server:"
-"""What a comment begins with that tells an editor the schema of the file."""
+"""The beginning of a comment that tells an editor the schema of the file."""
 _ROOMS = ("start", "memory", "tasks", "published", "cluster")
 """The order in which built-in rooms are listed; one that is not named here comes after them."""
 _MOST_NAMED, _LONGEST = 50, 100
@@ -142,7 +142,7 @@ def _studies(folder: Path) -> list[Path]:
 
 
 def _words(path: Path, folder: Path) -> tuple[str, str]:
-    """What names a study: its file's name, and the same after its room."""
+    """The names of a study: its file's name, and the same after its room."""
     return path.stem, path.relative_to(folder).as_posix().removesuffix(".yaml")
 
 

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.merge import as_mapping, dropped_keys, leaves, merge, nested, put, remove
-from memsweep.config.core.reflect import config_of, decider, keys
+from memsweep.config.core.problems import lies_in
+from memsweep.config.core.reflect import config_of, keys, layout
 from memsweep.config.load.overrides import AXIS, FIELD, GRID, REMOVED, SEARCH, SEARCHED, Overrides
 from memsweep.config.schema.axes import ROWS, flatten_axes
+from memsweep.config.schema.canonical import MISSING
+from memsweep.config.schema.claims import at_path
 from memsweep.config.schema.protocols import PROTOCOL, for_trials
 from memsweep.config.schema.search import KINDS
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import SECTIONS, WHEN, flatten_fields, split_fields
 from memsweep.errors import did_you_mean
-
-_ABSENT = object()
 
 
 def study_tree(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def study_tree(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]
 
 def _remove_axes(axes: dict[str, Any], changes: Overrides) -> None:
     for path in changes.removed(AXIS):
-        removed = [axis for axis in axes if not path or f"{axis}.".startswith(f"{path}.")]
+        removed = [axis for axis in axes if not path or lies_in(axis, path)]
         if not removed:
             known = f"{did_you_mean(path, axes)} There: {', '.join(axes) or 'no axes'}"
             changes.problems.append(f"the override '~grid.{path}' removes an axis that is not there.{known}.")
@@ -90,30 +91,34 @@ def _fix_one(axes: dict[str, Any], path: str, value: Any, config: type | None) -
     if isinstance(value, Mapping) and value:
         return set().union(*[_fix_one(axes, f"{path}.{key}", inner, config) for key, inner in value.items()])
     dropped = _depends_on_axis(axes, path, config)
-    moved = False
-    for group in [group for group in axes if group == ROWS or path.startswith(f"{group}.")]:
-        if isinstance(axes[group], list):
-            _narrow(axes, group, path, value, config)
-            moved |= group in axes and "." in group  # a nested part of another name replaces the tree's part
+    moved = _narrow_groups(axes, path, value, config)
     if moved or dropped:
         axes[path] = [value]
     return {path} if moved else set()
 
 
+def _narrow_groups(axes: dict[str, Any], path: str, value: Any, config: type | None) -> bool:
+    """Narrows the axes whose values hold a field; whether one stays whose part would replace that of the tree."""
+    groups = [group for group in axes if (group == ROWS or lies_in(path, group)) and isinstance(axes[group], list)]
+    for group in groups:
+        _narrow(axes, group, path, value, config)
+    return any(group in axes and "." in group for group in groups)
+
+
 def _depends_on_axis(axes: Mapping[str, Any], path: str, config: type | None) -> bool:
     """Whether a trial may change the field on which this one depends, and so drop its value from the tree."""
     section, _, key = path.partition(".")
-    other = decider(config, key)
+    other = layout(config).deciders.get(key)
     return other is not None and any(name in axes for name in (section, f"{section}.{other}", ROWS))
 
 
 def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: type | None) -> None:
     """Keep the entries of an axis that agree with the value; where none has it, all entries lose the field."""
-    at = path.removeprefix(f"{group}.").split(".")
-    names_part = group == ROWS and len(at) == 1  # model=lru: the whole section of a row is another part's
-    held = [*at, "name"] if names_part else at
-    kept = [entry for entry in axes[group] if _at(entry, held) in (value, _ABSENT)]
-    if not any(_at(entry, held) == value for entry in axes[group]):
+    at = path.removeprefix(f"{group}.")
+    names_part = group == ROWS and "." not in at  # model=lru: the whole section of a row is another part's
+    held = f"{at}.name" if names_part else at
+    kept = [entry for entry in axes[group] if at_path(entry, held) in (value, MISSING)]
+    if not any(at_path(entry, held) == value for entry in axes[group]):
         below = config if path.count(".") == 1 else None  # the class of a section, whose field the path names
         kept = [_without(entry if group == ROWS else as_mapping(entry), at, value, below) for entry in axes[group]]
         kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
@@ -122,24 +127,15 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
         del axes[group]
 
 
-def _at(entry: Any, path: Sequence[str]) -> Any:
-    for key in path:
-        entry = as_mapping(entry)
-        if not isinstance(entry, Mapping) or key not in entry:
-            return _ABSENT
-        entry = entry[key]
-    return entry
-
-
-def _without(entry: Any, path: Sequence[str], value: Any, config: type | None) -> Any:
+def _without(entry: Any, path: str, value: Any, config: type | None) -> Any:
     """The entry without one field, and without the fields that depended on its old value."""
-    if not isinstance(entry, Mapping) or _at(entry, path) is _ABSENT:
+    if not isinstance(entry, Mapping) or at_path(entry, path) is MISSING:
         return entry
-    key, *below = path
+    key, _, below = path.partition(".")
     if below:
         rest = _without(as_mapping(entry[key]), below, value, config)
         return {name: rest if name == key else inner for name, inner in entry.items() if name != key or rest}
-    dropped = {key, *dropped_keys(config, entry, nested([(key, value)]))}
+    dropped = {key, *dropped_keys(layout(config), entry, nested([(key, value)]))}
     return {name: inner for name, inner in entry.items() if name not in dropped}
 
 
@@ -166,10 +162,11 @@ def _searched(section: Any, changes: Overrides, fixed: Sequence[str]) -> Any:
             searched = True
             _search(fields, settings, path, value)
     fixed = [*fixed, *(leaf for path, value in changes.axes for leaf, _ in leaves(value, path))]
-    free = {
-        path: value for path, value in fields.items() if not any(f"{leaf}.".startswith(f"{path}.") for leaf in fixed)
-    }
-    return {**free, **settings} if searched else None
+    return {**_free(fields, fixed), **settings} if searched else None
+
+
+def _free(fields: Mapping[str, Any], fixed: Sequence[str]) -> dict[str, Any]:
+    return {path: value for path, value in fields.items() if not any(lies_in(leaf, path) for leaf in fixed)}
 
 
 def _search(fields: dict[str, Any], settings: dict[str, Any], path: str, value: Any) -> None:
@@ -194,7 +191,7 @@ def _search(fields: dict[str, Any], settings: dict[str, Any], path: str, value: 
 def _remove_searched(fields: dict[str, Any], settings: dict[str, Any], path: str, problems: list[str]) -> None:
     if not path:
         return
-    removed = [field for field in fields if f"{field}.".startswith(f"{path}.")]
+    removed = [field for field in fields if lies_in(field, path)]
     for field in removed:
         del fields[field]
     if not remove(settings, path.split(".")) and not removed:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from memsweep.config.core.merge import leaves
+from memsweep.config.core.merge import by_path, leaves
 from memsweep.config.core.problems import sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.schema.chain import CHAIN
@@ -33,13 +33,7 @@ def flatten_axes(grid: Any, problems: list[str]) -> dict[str, Any]:
     if not isinstance(grid, Mapping):
         problems.append(sentence("grid", "must be a mapping of dotted paths to lists of values", show(grid)))
         return {}
-    axes: dict[str, Any] = {}
-    for path, values in leaves(grid):
-        if path in axes:
-            problems.append(f"grid.{path}: is written twice, once with dots and once nested. Keep one of them.")
-        else:
-            axes[path] = values
-    return axes
+    return by_path(leaves(grid), "grid", problems)
 
 
 def valid_axes(written: Mapping[str, Any], problems: list[str]) -> Axes:

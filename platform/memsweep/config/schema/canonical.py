@@ -8,7 +8,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import hints, keys, nested_config, value_of
+from memsweep.config.core.reflect import keys, nested_config, value_of
 from memsweep.config.schema.trial import TrialConfig
 
 LEAVES = (str, int, float, bool, type(None))
@@ -25,10 +25,9 @@ def to_dict(config: Any) -> dict[str, Any]:
     """
     data: dict[str, Any] = {"name": config.name} if getattr(config, "kind", None) in registry.NAMED else {}
     cls: type = type(config)
-    types = hints(cls)
     for key, field in keys(cls).items():
         value = value_of(config, field)
-        if value is not None or nested_config(types[field.name]) is None:
+        if value is not None or nested_config(cls, field) is None:
             data[key] = plain(value)
     return data
 
@@ -72,7 +71,7 @@ def plain_at(config: Any, path: str) -> Any:
             return MISSING
         field = keys(cls)[key]
         config = value_of(config, field)
-        if config is None and nested_config(hints(cls)[field.name]) is not None:
+        if config is None and nested_config(cls, field) is not None:
             return MISSING
     value = plain(config)
     return value["name"] if isinstance(value, dict) and set(value) == {"name"} else value

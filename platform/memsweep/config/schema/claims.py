@@ -1,4 +1,4 @@
-"""What a study claims: rows of a published table, and comparisons of its cells."""
+"""The claims of a study: rows of a published table, and comparisons of its cells."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from memsweep.config.schema.search import same
 
 GREATER, LESS = "greater", "less"
 DIRECTIONS = {GREATER: ">", LESS: "<"}
-"""What a comparison claims of its left side, and the sign for it."""
+"""The relation of a comparison's left side to its right, and the sign for it."""
 
 
 @dataclass(frozen=True)

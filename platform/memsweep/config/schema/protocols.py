@@ -4,22 +4,15 @@
 the study leaves out the value of the named preset instead of the schema's default. What the study writes, and what the
 command line overrides, wins.
 
-- ``matched`` (the default) is the schema itself, for memory of functionals: every width trained alike for a
-  stability-aware fit, all seeds at once, no trial dependent on another.
-- ``tokens`` is for networks on symbols, text or images, judged by loss and accuracy. Their state of least loss is kept
-  as it is, modes are not merged, and no weights are moved unless the study names balls. float32, gradients clipped at
-  1, validation every 100 steps.
-- ``published`` is how the public code of arXiv 2305.19190 trained and measured, as far as settings can say it. A fixed
-  set of 128 000 sequences in batches of 512, 250 steps an epoch, at most 1000 epochs; AdamW at 0.01 without decay,
-  a tenth of the rate whenever the validation loss has not fallen for more than ten epochs; gradients clipped at 0.5; a
-  penalty of 0.01 on a stability margin below 1; the state of least validation loss kept. One seed. A width stops at the
-  end of the first epoch (the second at the earliest) whose validation loss is below half of the loss that the width
-  before it reached; the first at 100, at once. Measured on a test set with 30 draws per radius, entry by entry at most
-  the radius, every parameter moving as it was trained; the rates clamped first and set free then, and pushed down by
-  the whole radius, as the code did until November 2023 (afterwards they were drawn like the rest:
-  ``perturbation.method=random``). Euler steps of a standard normal start.
-
-  The horizon, the kernels, the widths (8, 16, 32, 64) and the parameterization (``relu``) are the study's to say.
+- ``matched`` (the default) is the schema itself, for memory of functionals: every width trained alike, all seeds at
+  once, no trial dependent on another.
+- ``tokens`` is for networks on symbols, text or images, judged by loss and accuracy: no weights are moved unless the
+  study names balls.
+- ``published`` is how the public code of arXiv 2305.19190 trained and measured, as far as settings can say it. A width
+  stops at the end of the first epoch, the second at the earliest, whose validation loss is below half of the loss that
+  the width before it reached. The rates are pushed down by the whole radius, as the code did until November 2023;
+  afterwards they were drawn like the rest (``perturbation.method=random``). Horizon, kernels, widths (8, 16, 32, 64)
+  and parameterization (``relu``) are the study's to say.
 """
 
 from __future__ import annotations
@@ -81,6 +74,7 @@ PROTOCOLS: Final[Mapping[str, Mapping[str, Any]]] = {
             "method": "random_push",
             "repeats": 30,
             "error": "sampled",
+            "reading": "error",
             "test_size": 12_800,
         },
         "chain": {

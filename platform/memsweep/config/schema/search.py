@@ -38,7 +38,7 @@ TEST: Final = "test_"
 
 @dataclass(frozen=True)
 class Domain:
-    """What a searched field may be.
+    """The values that a searched field may have.
 
     Attributes:
         kind: one of ``KINDS``.

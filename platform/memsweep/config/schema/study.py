@@ -14,12 +14,12 @@ from memsweep.config.schema.search import ConfirmConfig, Search
 from memsweep.config.schema.trial import TrialConfig
 
 KEEP = ("weights", "none")
-"""What of a trained trial may be kept beside its tables; the first is the default."""
+"""The parts of a trained trial that may be kept beside its tables; the first is the default."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourcesConfig:
-    """What one pack of trials asks of the cluster; changes how fast numbers come, and their last bits at most."""
+    """The share of the cluster that a pack of trials asks for: how fast numbers come, and their last bits at most."""
 
     cpus: float = setting(1.0, "CPU cores per process; each process runs one thread per core asked", above=0.0)
     gpus: float = setting(

@@ -13,7 +13,7 @@ from memsweep.config.core.fields import DURING, setting
 
 LINEAR_PENALTY, NONLINEAR_PENALTY = 1e-2, 1e-3
 CLIP, SCHEDULE = 0.5, "cosine"
-"""What a study leaves out (``config.schema.trial.usual_training``)."""
+"""The values of settings that a study leaves out (``config.schema.trial.usual_training``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,12 +102,6 @@ class TrainingConfig:
         "how gradients are computed: bptt (backpropagation through time), or a rule that goes forward in time; see "
         "memsweep list rules",
         named=registry.RULE,
-    )
-    alignment_every: int = setting(
-        0,
-        "steps between comparisons of the rule's gradient with that of bptt, layer by layer (0: none; bptt itself has "
-        "none to make); costs a gradient each",
-        at_least=0,
     )
     asked_measures: tuple[Any, ...] = setting(
         (), "the Configs of the measures that are asked for in training", opens="measure", when=DURING

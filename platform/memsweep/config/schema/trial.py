@@ -41,6 +41,10 @@ class ModelConfig(Protocol):
     def __hash__(self) -> int: ...
 
 
+DRIFT, EXCESS, ERROR = "drift", "excess", "error"
+"""What radii are read from (``perturbation.reading``)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RadiiConfig:
     """A geometric grid of perturbation radii, the smallest and the largest included; radius 0 is always added."""
@@ -96,8 +100,8 @@ class PerturbationConfig:
     ascent_steps: int = setting(16, "ascent steps per start; half as many in each pass along the radii", at_least=0)
     stronger_every: int = setting(
         5,
-        "a search of three times the effort runs on seeds that are multiples of this, and measures what the usual "
-        "search misses; 0: on none",
+        "a search of several times the effort runs on the first three of each so many seeds (0, 1, 2, 5, 6, 7, ...), "
+        "and measures what the usual search misses; 0: on none",
         at_least=0,
     )
     repeats: int = setting(30, "draws per radius of the random method", at_least=1)
@@ -109,6 +113,13 @@ class PerturbationConfig:
         choices=("auto", "exact", "sampled"),
     )
     test_size: int = setting(12_800, "sequences of the fixed test set", at_least=1)
+    reading: str = setting(
+        DRIFT,
+        "what radii are read from: drift (distance of the outputs from the model's own, in the norm of the error; "
+        "excess where that is no squared error), excess (growth of the error over the unperturbed one) or error "
+        "(E(radius) itself, fit error included, like the published curves)",
+        choices=(DRIFT, EXCESS, ERROR),
+    )
     asked_measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
     def problems(self) -> Iterable[str]:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.core.merge import leaves
-from memsweep.config.core.problems import join, phrase, sentence, show
+from memsweep.config.core.merge import by_path, leaves
+from memsweep.config.core.problems import join, lies_in, phrase, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.schema.axes import Axes, duplicates, root
 from memsweep.config.schema.canonical import MISSING, flatten, plain_at, to_dict
@@ -60,13 +60,7 @@ def split_fields(section: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, 
 
 def flatten_fields(fields: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
     """Searched fields with nested mappings turned into dotted paths; domains are left as written."""
-    flat: dict[str, Any] = {}
-    for path, value in _domains(fields, ""):
-        if path in flat:
-            problems.append(sentence(f"search.{path}", "is written twice, once with dots and once nested. Keep one"))
-        else:
-            flat[path] = value
-    return flat
+    return by_path(_domains(fields, ""), "search", problems)
 
 
 def _domains(fields: Mapping[Any, Any], path: str) -> Iterator[tuple[str, Any]]:
@@ -86,18 +80,12 @@ def read_domain(path: str, data: Any, problems: list[str]) -> Domain | None:
         None where it is wrong, with the reasons added to ``problems``.
     """
     at = f"search.{path}"
-    kinds = [key for key in data if key in KINDS] if isinstance(data, Mapping) else []
-    if not isinstance(data, Mapping) or (not kinds and WHEN not in data):
-        near = did_you_mean(next(iter(data)), KINDS) if isinstance(data, Mapping) and data else ""
-        got = f"{show(data)} ({near.strip().replace('Did', 'did')})" if near else show(data)
-        problems.append(sentence(at, f"must be one of {FORM}", got))
+    if not _is_form(data, at, problems):
         return None
     before = len(problems)
-    for key in data:
-        if key not in _WORDS:
-            rule = f"no such word.{did_you_mean(key, _WORDS)} A domain is {FORM}, and may have a condition, {WHEN}"
-            problems.append(sentence(join(at, key), rule))
+    problems += _strange_words(data, at)
     when = _when(data.get(WHEN), f"{at}.{WHEN}", problems)
+    kinds = [key for key in data if key in KINDS]
     if len(kinds) != 1:
         problems.append(sentence(at, f"must be one of {FORM}", " and ".join(kinds) or f"{WHEN} alone"))
         return None
@@ -109,6 +97,23 @@ def read_domain(path: str, data: Any, problems: list[str]) -> Domain | None:
     if kind == CHOICE:
         return Domain(CHOICE, values=tuple(values), when=when)
     return Domain(kind, float(values[0]), float(values[1]), when=when)
+
+
+def _is_form(data: Any, at: str, problems: list[str]) -> bool:
+    """Whether plain data has the form of a domain at all; if not, the reason is added to ``problems``."""
+    if isinstance(data, Mapping) and any(word in data for word in _WORDS):
+        return True
+    near = did_you_mean(next(iter(data)), KINDS) if isinstance(data, Mapping) and data else ""
+    got = f"{show(data)} ({near.strip().replace('Did', 'did')})" if near else show(data)
+    problems.append(sentence(at, f"must be one of {FORM}", got))
+    return False
+
+
+def _strange_words(data: Mapping[Any, Any], at: str) -> Iterator[str]:
+    for key in data:
+        if key not in _WORDS:
+            rule = f"no such word.{did_you_mean(key, _WORDS)} A domain is {FORM}, and may have a condition, {WHEN}"
+            yield sentence(join(at, key), rule)
 
 
 def domain_to_plain(domain: Domain) -> dict[str, Any]:
@@ -186,7 +191,7 @@ def domain_problems(search: Search, axes: Axes, cells: Sequence[TrialConfig]) ->
     for path, domain in space.items():
         for other, wanted in domain.when.items():
             at = f"search.{path}.when.{other}"
-            around = [known for known in space if known.startswith(f"{other}.") or other.startswith(f"{known}.")]
+            around = [known for known in space if lies_in(known, other) or lies_in(other, known)]
             if other in space:
                 yield from _never_suggested(at, space[other], wanted)
             elif around:
@@ -216,7 +221,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _field_problems(at: str, leaf: str, axes: Axes, named: str) -> Iterator[str]:
-    if leaf == CHAIN or leaf.startswith(f"{CHAIN}."):
+    if lies_in(leaf, CHAIN):
         yield sentence(at, "a chain is an order of trials and cannot be searched. Take it out of the search")
     elif leaf in _KEPT:
         yield sentence(at, f"{leaf} {_KEPT[leaf]}. Take it out of the search")

@@ -1,4 +1,4 @@
-"""What is wrong with a study's ``search`` and ``confirm`` over its cells: all that is known before anything runs."""
+"""The problems of a study's ``search`` and ``confirm`` over its cells: all that are known before anything runs."""
 
 from __future__ import annotations
 

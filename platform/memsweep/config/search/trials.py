@@ -15,7 +15,7 @@ from typing import Any
 from memsweep.config.core.build import INVALID, build
 from memsweep.config.core.merge import edited
 from memsweep.config.core.problems import Problem, sentence, show
-from memsweep.config.core.reflect import decider
+from memsweep.config.core.reflect import layout
 from memsweep.config.grid.causes import Causes
 from memsweep.config.schema.axes import Axes, root
 from memsweep.config.schema.canonical import MISSING, plain_at
@@ -59,25 +59,26 @@ def extreme_trials(
     for number in chosen:
         at_cell = dict(zip(axes, places[number], strict=True)) if places else {}
         entry = {axis: axes[axis][index] for axis, index in at_cell.items()}
-        at_cell = at_cell if len(chosen) == len(cells) else {}
         suggestions = _suggestions(space, combinations, fixed_of(cells[number], space))
         if {} in suggestions:
-            words = ", ".join(f"{axis}={show(value)}" for axis, value in entry.items())
-            where = f" (in the cell {words})" if words else ""
-            text = f"nothing is searched where no condition holds{where}. Search a field there"
-            wrong |= {sentence(_HOME, text): None}
+            wrong |= {_nothing_searched(entry): None}
         base, cell_trials = shortest_form(cells[number]), list[TrialConfig]()
         for suggestion in suggestions:
-            refused: list[Problem] = []
-            trial = build(TrialConfig, edited(TrialConfig, base, in_order(suggestion)), "", refused)
-            if trial is not INVALID:
-                cell_trials.append(trial)
             at = {path: values[path].index(value) for path, value in suggestion.items()}
-            causes.add(refused, {**at, **at_cell})
+            refused = list[Problem]()
+            trial = build(TrialConfig, edited(TrialConfig, base, in_order(suggestion)), "", refused)
+            cell_trials += [trial] if trial is not INVALID else []
+            causes.add(refused, at | at_cell if len(chosen) == len(cells) else at)
         trials += cell_trials
         wrong |= dict.fromkeys(_lost(cells[number], entry, cell_trials, changed, set_fields))
     problems += [*wrong, *causes.sentences()]
     return trials
+
+
+def _nothing_searched(cell: Mapping[str, Any]) -> str:
+    words = ", ".join(f"{axis}={show(value)}" for axis, value in cell.items())
+    where = f" (in the cell {words})" if words else ""
+    return sentence(_HOME, f"nothing is searched where no condition holds{where}. Search a field there")
 
 
 def _combinations(space: Space, values: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
@@ -138,7 +139,7 @@ def _lost(
     for path in {**dict.fromkeys(set_fields), **on_axes}:
         section, _, key = path.partition(".")
         part: type = type(getattr(cell, section, None))
-        if any(overlap(path, leaf) for leaf in changed) or (path not in on_axes and decider(part, key)):
+        if any(overlap(path, leaf) for leaf in changed) or (path not in on_axes and key in layout(part).deciders):
             continue
         before = plain_at(cell, path)
         after = next((now for trial in trials if not same(now := plain_at(trial, path), before)), before)

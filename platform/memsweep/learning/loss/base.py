@@ -97,6 +97,25 @@ class TaskLoss(ABC, Generic[Data]):
             weights, start: stacked, ``[N, *shape]``.
         """
 
+    @property
+    def has_distance(self) -> bool:
+        """Whether the loss is a squared error, so that ``distance`` is one in the same norm."""
+        return False
+
+    def distance(
+        self, model: Model, weights: Weights, start: Weights, data: Data, live: Tensor | None = None
+    ) -> Tensor:
+        """Losses with the outputs at other weights of the same models in the place of the targets.
+
+        Args:
+            model, weights, data, live: as for ``loss``.
+            start: the other weights: ``[N, 1, *shape]``, or as many copies as ``weights`` has.
+
+        Returns:
+            ``[N, ...]``, differentiable once by ``weights``; raises TypeError without ``has_distance``.
+        """
+        raise TypeError("please report this: a loss that is no squared error was asked for a distance")
+
     def gradient(self, model: Model, weights: Tensor, data: Data, live: Tensor) -> tuple[Tensor, Tensor] | None:
         """Losses and their gradients at once, where one call of the model's gives both; for tasks without states.
 

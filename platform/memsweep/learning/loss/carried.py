@@ -93,6 +93,10 @@ class CarriedLoss(SampledLoss):
         prepared = super().prepare(batch)
         return Windows(prepared.inputs, prepared.targets, batch.runs, batch.begins)
 
+    @property
+    def has_distance(self) -> bool:
+        return False  # what a window starts from differs, too
+
     def first_states(self, model: Model, weights: Weights, size: int) -> Tensor:
         """Zeros ``[N, size, M]``; M is read off one step, because only the model knows the size of its state."""
         one_step = torch.zeros(1, 1, self.carried_task.inputs, dtype=self.dtype)

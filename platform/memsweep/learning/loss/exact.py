@@ -15,6 +15,7 @@ from memsweep.learning.loss.base import TaskLoss
 from memsweep.models.base import Model, Weights, as_linear
 from memsweep.recurrence.linear.gram import Gram, Growth
 from memsweep.recurrence.linear.modal_loss import modal_loss
+from memsweep.recurrence.linear.modes_of_difference import modes_of_difference
 from memsweep.recurrence.padding import aligned
 from memsweep.streams import Stream
 
@@ -56,6 +57,26 @@ class ExactLoss(TaskLoss[Gram]):
         modes = None if linear is None else linear.as_modes(weights)
         loss = None if modes is None else modal_loss(modes, data, targets, live)
         return data.loss(*self._errors(model, weights, targets)) if loss is None else loss
+
+    @property
+    def has_distance(self) -> bool:
+        return True
+
+    def distance(
+        self, model: Model, weights: Weights, start: Weights, data: Gram, live: Tensor | None = None
+    ) -> Tensor:
+        """The difference of two sums of modes is a sum of the modes of both, whose target is zero."""
+        linear, none = as_linear(model), self.kernels[0].new_zeros(())
+        modes = None if linear is None or not isinstance(data, Gram) else linear.as_modes(weights)
+        if linear is not None and modes is not None:
+            own = linear.as_modes(start)
+            assert own is not None, "please report this: a model has modes at some weights alone"
+            targets = self.kernels[0].new_zeros(modes.eigenvalues.shape[0], 1, self.steps)
+            loss = modal_loss(modes_of_difference(modes, own), data, targets, live)
+            if loss is not None:
+                return loss
+        (kernel, drift), (own_kernel, own_drift) = (self._errors(model, at, none) for at in (weights, start))
+        return data.loss(kernel - own_kernel, drift - own_drift)
 
     @torch.no_grad()
     def squared_change(self, model: Model, weights: Weights, start: Weights, data: Gram) -> Tensor:

@@ -6,6 +6,7 @@ Letters: N leading dimensions (replicas, then copies), B sequences, T time, I in
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
-from memsweep.recurrence.layer_outputs import squared_loss
+from memsweep.recurrence.layer_outputs import layer_outputs, squared_loss
 from memsweep.streams import Stream
 
 
@@ -162,6 +163,48 @@ class SampledLoss(TaskLoss[Batch]):
             ),
             start=torch.zeros(()),
         )
+
+    @property
+    def has_distance(self) -> bool:
+        return self.squares is not None
+
+    def distance(
+        self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None = None
+    ) -> Tensor:
+        """The own outputs are computed anew each time, of a replica or of a chunk of sequences, which bounds memory."""
+        by_kernels = self._distance_by_kernels(model, weights, start, data, live)
+        if by_kernels is not None:
+            return by_kernels
+        assert self.squares is not None, "please report this: a distance without a squared error"
+        squares = self.squares.unsqueeze(-1) / data.inputs.shape[0]
+        total = AccumulatedLoss(model, weights)
+        for chunk in self._chunks(model, data):
+            with torch.no_grad():
+                own = model.outputs(start, chunk.inputs)
+            change = model.outputs(total.own, chunk.inputs) - own
+            total.add((change.square() * squares).sum((-3, -2, -1)))
+        return total.loss()
+
+    def _distance_by_kernels(
+        self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None
+    ) -> Tensor | None:
+        """``distance`` of each replica, because the layer kernels take one target; None where they do not know it."""
+        single, leading = as_layer(model), leading_shape(model, weights)
+        if single is None or self.squares is None or leading_shape(model, start) != (leading[0], 1):
+            return None
+        inputs, squares = self._read(model, data.inputs), self.squares / data.inputs.shape[0]
+        layer, own, copies = single.layer(weights), single.layer(start), math.prod(leading[1:])
+        losses = [
+            *(0.0 * layer.offset.sum(-1)).split(copies)
+        ]  # those of replicas that are not live, which nobody needs
+        for row in range(leading[0]) if live is None else live.nonzero().flatten().tolist():
+            with torch.no_grad():
+                (target,) = layer_outputs(own.at(slice(row, row + 1)), inputs)
+            loss = squared_loss(layer.at(slice(row * copies, (row + 1) * copies)), inputs, target, squares)
+            if loss is None:
+                return None
+            losses[row] = loss
+        return torch.cat(losses).unflatten(0, leading)
 
     def loss(self, model: Model, weights: Weights, data: Batch, targets: Tensor, live: Tensor | None = None) -> Tensor:
         in_one_pass = self._one_pass_loss(model, weights, data, live)

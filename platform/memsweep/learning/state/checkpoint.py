@@ -171,14 +171,13 @@ def rows_of(learner: Learner, step: int, training: TrainingConfig) -> Rows:
     rows = {name: getattr(learner, name) for name in _TENSORS}
     rows |= {name: value for name, value in inner.items() if isinstance(value, Tensor)}
     rows |= {} if learner.carried is None else {"carried": learner.carried}
-    criterion, alignment, loss = learner.criterion, learner.alignment, learner.loss
+    criterion, loss = learner.criterion, learner.loss
     samples = math.ceil(step / training.validate_every) if len(criterion.entries) else 0
     ratios = criterion.largest.new_empty(criterion.exists.shape)
     validations = len(history_steps(training, step))
     return rows | {
         "largest": criterion.largest,
         "samples": _stack(criterion.samples, samples, ratios),
-        "alignment": _stack(alignment.measured, alignment.expected(step), alignment.pattern()),
         **{
             each.table: _stack(each.measured, each.expected(step), each.pattern(loss.device))
             for each in learner.observers
@@ -207,7 +206,6 @@ def restore(learner: Learner, rows: Rows, step: int, training: TrainingConfig) -
         learner.optimizer.step = step  # type: ignore[attr-defined]  # one update a step
     learner.carried = rows.get("carried")
     learner.criterion.largest, learner.criterion.samples = rows["largest"], list(rows["samples"].unbind(1))
-    learner.alignment.measured = list(rows["alignment"].unbind(1))
     for observer in learner.observers:
         observer.measured = list(rows[observer.table].unbind(1))
     losses = (rows[name].unbind(1) for name in ("train_losses", "validation_losses"))

@@ -17,7 +17,6 @@ from torch import Tensor
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
-from memsweep.learning.training.gradient_alignment import Comparison
 from memsweep.learning.training.learner import Learner
 from memsweep.outcome import Outcome
 
@@ -33,7 +32,6 @@ class Trained:
         validation_loss: at the best step; inf where the replica diverged.
         gradient_over_weight: maximum and quantiles of the ratios in training.
         history: step, training loss and validation loss of the kept validations.
-        alignment: comparisons of the rule's gradients with those of backpropagation.
         observed: what was measured in training: name of a table -> its rows.
         weights: at the best step, by name, without padding, on the processor.
     """
@@ -45,7 +43,6 @@ class Trained:
     validation_loss: float
     gradient_over_weight: Mapping[str, float]
     history: Sequence[tuple[int, float, float]]
-    alignment: Sequence[Comparison]
     observed: Mapping[str, Sequence[Mapping[str, Any]]]
     weights: Mapping[str, Tensor]
 
@@ -93,7 +90,6 @@ def trained_ensemble(learner: Learner, training: TrainingConfig) -> TrainedEnsem
             history=[
                 (step, float(loss[row]), float(valid[row])) for step, loss, valid in learner.history if step <= steps
             ],
-            alignment=learner.alignment.of(row, steps),
             observed={each.table: each.of(row, steps) for each in learner.observers},
             weights=ensemble.weights_of(weights, row),
         )

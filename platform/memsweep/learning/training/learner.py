@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.ensemble.replicas import Ensemble, freezes_weights, frozen_entries
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
+from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import CHUNK, Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.memory import footprint
-from memsweep.learning.training.gradient_alignment import Alignment, GradientOverWeight
+from memsweep.learning.training.gradient_over_weight import GradientOverWeight
 from memsweep.learning.training.observer import Observer, observers_of
 from memsweep.learning.training.optimizer import GroupSettings, Optimizer, Plateau, optimizer_for
 from memsweep.models.base import Model, Part
@@ -88,7 +89,6 @@ class Learner:
         amplitudes: ``[size]``, bool: the weights of encoders and readouts, which pay the amplitude penalty.
         plateau: the learning rates' factors under the schedule ``plateau``.
         criterion: ratios of gradient to weight in training.
-        alignment: comparisons of the learning rule's gradients with those of backpropagation.
         observers: of the measures that are asked for in training.
         rule: name of the learning rule by which gradients are computed.
         micro_batch: sequences that are computed at a time; None: batches are not split.
@@ -114,7 +114,6 @@ class Learner:
     amplitudes: Tensor
     plateau: Plateau
     criterion: GradientOverWeight
-    alignment: Alignment
     observers: list[Observer]
     rule: str = BPTT
     micro_batch: int | None = None
@@ -145,7 +144,6 @@ class Learner:
             amplitudes=ensemble.select(Part.ENCODER, Part.READOUT),
             plateau=Plateau.start(rows, weights.dtype),
             criterion=GradientOverWeight.start(ensemble),
-            alignment=Alignment.start(ensemble, training),
             observers=observers_of(ensemble, training),
             rule=training.rule,
             carried=task_loss.first_states(ensemble.model, ensemble.layout.named(weights), training.batch_size),

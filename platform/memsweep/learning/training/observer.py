@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
+from memsweep.config.schema.trial import asked_of
 
 if TYPE_CHECKING:
     from memsweep.config.schema.training import TrainingConfig
@@ -51,8 +52,21 @@ class Observer(ABC):
     def of(self, row: int, steps: int) -> list[Mapping[str, Any]]:
         """The rows of the table of one replica, up to its last step."""
 
-    @abstractmethod
-    def validated(
+    def differentiated(  # noqa: B027  (a hook)
+        self, learner: Any, task_loss: TaskLoss[Any], data: ShardedBatch[Any], step: int, gradient: Tensor
+    ) -> None:
+        """Measure in the step after ``step`` steps, where it is due; called at every step, before weights move.
+
+        Args:
+            learner: the ``Learner`` whose ensemble is measured; its weights do not change.
+            task_loss: that is learnt.
+            data: the batch of the step.
+            step: steps that were done.
+            gradient: of the loss without penalties, by the learner's rule: ``[P, S]`` over the flat weights; it is read
+                alone.
+        """
+
+    def validated(  # noqa: B027  (a hook)
         self, learner: Any, task_loss: TaskLoss[Any], data: ShardedBatch[Any], step: int, training: TrainingConfig
     ) -> None:
         """Measure after ``step`` steps, where it is due; called at every validation.
@@ -68,4 +82,6 @@ class Observer(ABC):
 
 def observers_of(ensemble: Ensemble, training: TrainingConfig) -> list[Observer]:
     """Those of the measures that a training asks for, before its first step."""
-    return [registry.get(registry.MEASURE, asked.name).observer(asked, ensemble) for asked in training.asked_measures]
+    asked = ((registry.get(registry.MEASURE, each.name), each) for each in asked_of(training))
+    found = (measure.observer(each, ensemble, training) for measure, each in asked)
+    return [observer for observer in found if observer is not None]

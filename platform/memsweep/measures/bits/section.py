@@ -12,9 +12,11 @@ from memsweep.measures.bits.tables import BITS_MEAN, FORMATS_MEAN, ROUNDED, bits
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.naming.conditions import Labels
+from memsweep.report.naming.numbers import percent
 from memsweep.report.values.chart import Chart, chart, spread_point
 from memsweep.report.values.section import Glance, Place, Rank, Section, slope_metrics
 from memsweep.report.values.table import NOTHING, PAGE, Cell, spread_cell
+from memsweep.stability.verdict.radius import THRESHOLD
 
 _CURVES = (
     "The bits at which the error stays within its limit, against the horizon: medians over the seeds that fit, bands "
@@ -22,6 +24,7 @@ _CURVES = (
     "doubling. Points at the fewest bits that were measured are bounds."
 )
 
+_AT = f"Bits: at an error of {percent(THRESHOLD)} of L₀."
 _MEANING = "Bits:", BITS_MEAN.removeprefix("Bits: ")
 
 
@@ -112,7 +115,7 @@ def _glance(rounding: str, rows: Sequence[BitsRow]) -> Glance:
         return tuple(loss.condition.values()) in own
 
     name, key = f"bits: {ROUNDED[rounding]}", f"bits_{rounding}"
-    return Glance(name, key, "", value, cell=cell, is_measured=is_measured, kind="bits", optional=False)
+    return Glance(name, key, _AT, value, cell=cell, is_measured=is_measured, kind="bits", optional=False)
 
 
 def _charts(rows: Sequence[BitsRow], labels: Labels) -> Iterator[Chart]:
@@ -123,4 +126,4 @@ def _charts(rows: Sequence[BitsRow], labels: Labels) -> Iterator[Chart]:
             ]
             for row in part
         }
-        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines)
+        yield chart(f"{memory}, {machine}: {what}", "horizon T (steps)", "bits", "x", lines, whole="y")

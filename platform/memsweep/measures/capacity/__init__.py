@@ -44,9 +44,9 @@ class Capacity(Measure):
         )
         bits: tuple[int, ...] | None = setting(
             None,
-            "the block, and the task's metric, again with all weights rounded to the nearest of 2^bits cells, one "
-            "scale for each tensor",
-            at_least=1,
+            "the block, and the task's metric, again with all weights rounded to symmetric integers of so many "
+            "bits (2^bits - 1 values), one scale for each tensor",
+            at_least=2,
             at_most=24,
             added=True,
         )
@@ -68,11 +68,10 @@ class Capacity(Measure):
     @classmethod
     def cost(cls, asked: Config, effort: Effort) -> float:
         """A search for each radius and, of other than linear models, a gradient for each step behind the middle."""
-        from memsweep.measures.capacity.moved import PATH
         from memsweep.stability.block import STEPS
 
         pushes, trial = len(asked.radii or ()), effort.trial
-        total = pushes * effort.search("all", 2, PATH)
+        total = pushes * effort.search("all", 2)
         if not trial.has_closed_form:
             blocks = 1 + len(asked.bits or ()) + 2 * pushes
             steps = min(STEPS, effort.horizon / 2)

@@ -72,7 +72,7 @@ class Sharpness(TrainingMeasure):
         return 4.0 * STEPS * (training.end // asked.sharpness_every + 1)
 
     @classmethod
-    def observer(cls, asked: Config, ensemble: Ensemble) -> Observer:
+    def observer(cls, asked: Config, ensemble: Ensemble, training: TrainingConfig) -> Observer:
         from memsweep.measures.sharpness.observer import SharpnessObserver
 
         assert asked.sharpness_every is not None, "please report this: sharpness was not asked for"

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.training import TrainingConfig
-from memsweep.learning.ensemble.replicas import freezes_weights, frozen_entries, stability_margin, time_scales
+from memsweep.learning.ensemble.frozen import freezes_weights, frozen_entries
+from memsweep.learning.ensemble.replicas import stability_margin, time_scales
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.training.learner import Learner

@@ -24,7 +24,7 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import as_linear
 from memsweep.stability.perturbation.ascent import FIRST_STEP, LAST_STEP, NEAR_STEP, finite_or_inf
 from memsweep.stability.perturbation.ball import Ball
-from memsweep.stability.perturbation.error import balanced, starts
+from memsweep.stability.perturbation.moved import balanced, starts
 from memsweep.streams import Stream
 
 CORNERS = 256

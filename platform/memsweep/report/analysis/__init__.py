@@ -1,1 +1,1 @@
-"""Computes what a report says: findings, losses, rankings, claims."""
+"""Computes what a report says: findings, losses, rankings."""

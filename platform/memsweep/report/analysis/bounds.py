@@ -10,6 +10,8 @@ import math
 import numpy as np
 import pandas as pd
 
+from memsweep.stability.verdict.radius import change
+
 DRAWN, SAMPLED, SEARCHED = "random draws", "sampled", "searched"
 MARK = "†"
 """Beside a verdict that rests on lower bounds."""
@@ -48,14 +50,17 @@ def corrected(curves: pd.DataFrame) -> pd.DataFrame:
     """
     shares = _shares(curves)
     cells = curves[_CELL].assign(share=shares).groupby(_CELL)["share"].transform("min").fillna(shares.min())
-    moved = curves["radius"] > 0
+    moved, found = curves["radius"] > 0, change(curves)
     with np.errstate(divide="ignore"):
-        return curves.assign(error=np.where(moved, curves["error"] / cells, curves["error"]))
+        worse = np.where(moved, found / cells, found)
+    # no change of these is the limit of a threshold: radii are interpolated
+    return curves.assign(change=worse, threshold=math.nan)
 
 
 def _shares(curves: pd.DataFrame) -> pd.Series:
     """Found over worst known error, nan where no stronger search ran; 1 where both are infinite."""
     if "stronger" not in curves:
         return pd.Series(math.nan, index=curves.index)
-    both = np.isinf(curves["error"]) & np.isinf(curves["stronger"])
-    return (curves["error"] / curves["stronger"]).mask(both, 1.0)
+    found = change(curves)
+    both = np.isinf(found) & np.isinf(curves["stronger"])
+    return (found / curves["stronger"]).mask(both, 1.0)

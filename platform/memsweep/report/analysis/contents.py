@@ -13,11 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep import registry
-from memsweep.config.schema.search import GRID
 from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
-from memsweep.report.analysis.claims import compare_cells, compared_frame
-from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
-from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.naming.conditions import (
     ALWAYS,
@@ -213,13 +209,9 @@ class Contents:
         searched: the search with its results; None for a study that searches nothing.
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
-        compared: the tested claims that compare cells, of ``memsweep.report.analysis.claims.compared_frame``.
         trained: the losses of all conditions.
         losses: those among them that answer something.
-        rates: the curves of a study of learning rates.
         scan: the losses of all suggestions of a search over the learning rate alone, on the seeds of the search.
-        scanned: the curves of such a search over a grid.
-        alignment: gradients of learning rules beside those of backpropagation through time.
         criteria: by which the findings were judged.
     """
 
@@ -229,13 +221,9 @@ class Contents:
     grouping: Grouping
     labels: Labels
     findings: Sequence[Finding]
-    compared: pd.DataFrame
     trained: Sequence[LossRow]
     losses: Sequence[LossRow]
-    rates: Sequence[RateStudy]
     scan: Sequence[LossRow]
-    scanned: Sequence[RateStudy]
-    alignment: Sequence[AlignmentRow]
     criteria: Criteria = DEFAULT
 
     @property
@@ -284,8 +272,6 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
     findings = judge_conditions(measured, grouping, criteria)
     trained = loss_rows(measured, grouping)
     labels = Labels([*grouping.conditions.values()] if planned else [row.condition for row in trained])
-    rates = rate_studies(trained, labels)
-    grid = searched is not None and searched.history.algorithm == GRID
     return Contents(
         study=study,
         measured=measured,
@@ -293,29 +279,29 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         grouping=grouping,
         labels=labels,
         findings=findings,
-        compared=_compared(measured, searched),
         trained=trained,
-        losses=_answering(trained, findings, _measured(measured, grouping), rates),
-        rates=rates,
+        losses=_answering(trained, findings, _measured(measured, grouping), labels),
         scan=scan,
-        scanned=rate_studies(scan, Labels([row.condition for row in scan])) if grid else (),
-        alignment=alignment_rows(trained, measured),
         criteria=criteria,
     )
 
 
 def _answering(
-    rows: Sequence[LossRow], findings: Sequence[Finding], measured: Set[Key], rates: Sequence[RateStudy]
+    rows: Sequence[LossRow], findings: Sequence[Finding], measured: Set[Key], labels: Labels
 ) -> list[LossRow]:
     """The losses of tasks without a kernel or with a metric, and of conditions without a verdict or another answer.
 
-    All of them where the study is one of learning rates.
+    All of them where an analysis says that the study asks for them.
     """
+    registry.find_in(registry.ANALYSES)  # of the engine: whoever reads a study need not know of them
+    analyses = (registry.get(registry.ANALYSIS, name) for name in registry.names(registry.ANALYSIS))
+    if any(analysis.asks_for_losses(rows, labels) for analysis in analyses):
+        return [*rows]
     judged = {finding.key for finding in findings if finding.needs_verdict} | measured
     return [
         row
         for row in rows
-        if rates or row.condition.get(KERNEL) is None or row.metric or tuple(row.condition.values()) not in judged
+        if row.condition.get(KERNEL) is None or row.metric or tuple(row.condition.values()) not in judged
     ]
 
 
@@ -346,10 +332,3 @@ def _of_search(study: Study) -> tuple[Searched | None, Study, Sequence[LossRow]]
         loss_rows(scan, find_grouping(scan.records, scan.tables["replicas"], OF_A_SEARCH)) if scan is not None else ()
     )
     return searched, winners_part(study, searched), losses
-
-
-def _compared(measured: Study, searched: Searched | None) -> pd.DataFrame:
-    """The claims that compare cells; those of a search are tested on its retrained winners."""
-    claims = measured.claims.compare if measured.claims is not None else ()
-    chosen = searched.measured if searched is not None else None
-    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen) if claims else ())

@@ -16,6 +16,7 @@ from memsweep.report.naming.numbers import percent
 from memsweep.report.read.study import Study
 from memsweep.report.rows.verdicts import MOVES
 from memsweep.report.values.chart import ORDERED, TARGET, Chart, chart, over_seeds, size_words
+from memsweep.stability.verdict.radius import change, of_grid
 
 _CEILING = 100.0  # beyond a hundred times the zero predictor, how much worse tells nothing
 _RADIUS, _SHARE = "perturbation radius β", "√(E(β) / L₀)"
@@ -48,9 +49,9 @@ def _at_longest(finding: Finding) -> pd.DataFrame:
 
 
 def _relative(curves: pd.DataFrame) -> pd.DataFrame:
-    """The curves with the relative error sqrt(E / L0): 1 is as bad as predicting zero."""
-    part = curves[curves["radius"] > 0]
-    return part.assign(relative=(part["error"] / part["zero_loss"]).pow(0.5))
+    """The curves with the root of what radii are read from, over L0: 1 is as bad as predicting zero."""
+    part = of_grid(curves[curves["radius"] > 0])
+    return part.assign(relative=(change(part) / part["zero_loss"]).pow(0.5))
 
 
 def _across(curves: pd.DataFrame) -> list[float]:

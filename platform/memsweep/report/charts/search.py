@@ -27,9 +27,9 @@ _BASIN = (
 
 def search_sets(study: Study, searched: Searched) -> Iterator[ChartSet]:
     """The charts of a search, those of its answer first."""
-    yield ChartSet("search-transfer", _transfer(searched), chosen=True)
+    yield ChartSet("search-transfer", _transfer(searched), chosen=True, sectioned=True)
     yield ChartSet("search-front", _fronts(searched))
-    yield ChartSet("search-fields", _fields(searched), chosen=True)
+    yield ChartSet("search-fields", _fields(searched), chosen=True, sectioned=True)
     yield ChartSet("search-curves", _curves(study, searched))
 
 

@@ -156,6 +156,8 @@ def _axes(ax: Axes, chart: Chart) -> None:
         log_axis(ax, "x")
     if "y" in chart["log"]:
         log_axis(ax, "y")
+    for axis in chart.get("whole", ""):
+        ax.locator_params(axis=axis, integer=True)
     ax.set_xlim(*chart["limits"]["x"])
     ax.set_ylim(chart["limits"]["y"][0], _top(chart))
     ax.grid(axis="y", which="both" if "y" in chart["log"] else "major", color=FAINT, linewidth=0.4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.colors import LinearSegmentedColormap
@@ -32,26 +33,29 @@ def draw_rows(ax: Axes, chart: Chart) -> None:
         )
     for place, row in enumerate(chart["rows"]):
         ax.axhline(place, color=FAINT, linewidth=0.5, zorder=0.5)
-        if row.get("low") is not None and row.get("high") is not None:
-            ends = [
-                min(max(end, low), high) if not math.isnan(end) else side
-                for end, side in ((row["low"], low), (row["high"], high))
-            ]
-            ax.plot(ends, [place, place], color=_COLOR, linewidth=1.4)
-        values = [value for value in row.get("values", ()) if math.isfinite(value)]
-        ax.plot(values, [place] * len(values), marker="o", markersize=3.4, color=_COLOR, alpha=0.6, linestyle="none")
-        if row.get("middle") is not None and math.isfinite(row["middle"]):
-            mark: dict[str, Any] = (
-                {"marker": "|", "markersize": 9, "color": INK}
-                if values
-                else {"marker": "o", "markersize": 4, "color": _COLOR}
-            )
-            ax.plot([row["middle"]], [place], linestyle="none", **mark)
+        _draw_values(ax, row, place, (low, high))
         text = clean(": ".join(filter(None, [row.get("words", ""), row["name"], row.get("text", "")])))
         shown = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
         ax.annotate(shown, (0.01, place - 0.16), xycoords=ax.get_yaxis_transform(), fontsize=6.0, va="bottom")
     ax.set_ylim(len(chart["rows"]) - 0.5, -0.8)
     ax.set_yticks([])
+
+
+def _draw_values(ax: Axes, row: Mapping[str, Any], place: int, limits: tuple[float, float]) -> None:
+    """The interval of a row, within the ends of the axis, its values and their middle."""
+    low, high = limits
+    if row.get("low") is not None and row.get("high") is not None:
+        ends = [
+            min(max(end, low), high) if not math.isnan(end) else side
+            for end, side in ((row["low"], low), (row["high"], high))
+        ]
+        ax.plot(ends, [place, place], color=_COLOR, linewidth=1.4)
+    values = [value for value in row.get("values", ()) if math.isfinite(value)]
+    ax.plot(values, [place] * len(values), marker="o", markersize=3.4, color=_COLOR, alpha=0.6, linestyle="none")
+    if row.get("middle") is not None and math.isfinite(row["middle"]):
+        tick, dot = {"marker": "|", "markersize": 9, "color": INK}, {"marker": "o", "markersize": 4, "color": _COLOR}
+        mark: dict[str, Any] = tick if values else dot
+        ax.plot([row["middle"]], [place], linestyle="none", **mark)
 
 
 def draw_cells(ax: Axes, chart: Chart) -> None:

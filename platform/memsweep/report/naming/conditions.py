@@ -15,6 +15,7 @@ from memsweep.report.naming.numbers import show
 from memsweep.report.read.study import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
+RATE = "training.learning_rate"
 ALWAYS = ("task", KERNEL, "model", PARAMETERIZATION)
 """Columns that name a condition in every study whose configs have the field, whether they differ or not."""
 SIZES = {"width": "model.width", "horizon": "task.horizon"}

@@ -9,31 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
-from memsweep.report.analysis.learning_rates.curves import rate_of
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
-from memsweep.report.values.section import Rank, sections_of
+from memsweep.report.values.section import Rank, Section, sections_of
 from memsweep.stability.verdict.judgement import Verdict
-
-_MOST_LINES = 6  # conditions that one sentence compares
-
-
-def best_rates(contents: Contents) -> str:
-    """The learning rate of the least loss of every line, and from where on it diverges; at the largest size."""
-    study, parts, lost = contents.rates[-1], [], []
-    for line, rows in study.lines.items():
-        known = [row for row in rows if math.isfinite(row.loss.middle)]
-        if known:
-            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
-        diverged = [rate_of(row) for row in rows if row.diverged]
-        if diverged:
-            lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")
-    if not parts:
-        return ""
-    where = f" on {study.memory}, {study.machine}" if len(contents.rates) > 1 else ""
-    return f"The best learning rate{where} is {joined(parts)}{f'; {joined(lost)}' if lost else ''}."
 
 
 def ranking_sentence(contents: Contents) -> str:
@@ -120,12 +101,11 @@ STABLE_MEANS = (
 
 
 class Kind(enum.StrEnum):
-    """What a study asks; one that asks for a measure alone is of a kind that is called as the measure's section."""
+    """What a study asks; one that a section answers is of the kind that the section says."""
 
     STABILITY = "stability"
     SEARCH = "search"
     LOSSES = "losses"
-    CLAIMS = "claims"
     NOTHING = "nothing yet"
 
 
@@ -138,40 +118,49 @@ class StudyAnswer:
         headline: the answer with its limit. Names of settings stand between backticks.
         more: further answers of the same study, a sentence each.
         decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
+        rank: of the section that is the answer; None where none is.
     """
 
     kind: Kind | str
     headline: str
     more: tuple[str, ...] = ()
     decide: str = ""
+    rank: Rank | None = None
 
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it."""
-    claims, decide = tuple(_said(contents, Rank.TESTED)), _decide(contents)
+    decide, tested = _decide(contents), _answering(contents, Rank.TESTED)
+    claims = tuple(_said(contents, Rank.TESTED))
     found, gaps = _of_search(contents)
     if found:
         return StudyAnswer(Kind.SEARCH, found, (*gaps, *claims), decide)
     if contents.verdicts:
         stable = _stability(contents.verdicts, contents.labels)
-        if claims:
-            return StudyAnswer(Kind.CLAIMS, claims[0], (*claims[1:], stable), decide)
+        if tested:
+            return StudyAnswer(tested.kind, claims[0], (*claims[1:], stable), decide, Rank.TESTED)
         return StudyAnswer(Kind.STABILITY, stable, (), decide)
-    alone = (section for section in sections_of(contents) if section.rank is Rank.ALONE and section.answer)
-    if measured := next(alone, None):
-        return StudyAnswer(measured.anchor, measured.answer[0], claims)
-    if contents.rates and (found := next(iter(_said(contents, Rank.OF_RATES)), "") or best_rates(contents)):
-        return StudyAnswer(Kind.LOSSES, found, claims)
+    if measured := _answering(contents, Rank.ALONE):
+        return StudyAnswer(measured.kind, measured.answer[0], claims, rank=Rank.ALONE)
+    if instead := _answering(contents, Rank.INSTEAD):
+        return StudyAnswer(Kind.LOSSES, instead.answer[0], claims)
     if contents.losses:
         said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
         first, *more = said
         return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims))
-    return StudyAnswer(Kind.CLAIMS, claims[0], claims[1:]) if claims else StudyAnswer(Kind.NOTHING, NOT_FINISHED)
+    if tested:
+        return StudyAnswer(tested.kind, claims[0], claims[1:], rank=Rank.TESTED)
+    return StudyAnswer(Kind.NOTHING, NOT_FINISHED)
 
 
 def first_ball(findings: Iterable[Finding]) -> str:
     """The smallest ball that was measured: the one that the answer speaks of."""
     return next((ball for ball in BALLS if any(finding.ball == ball for finding in findings)), "")
+
+
+def _answering(contents: Contents, rank: Rank) -> Section | None:
+    """The first section of a rank that has an answer."""
+    return next((section for section in sections_of(contents) if section.rank is rank and section.answer), None)
 
 
 def _said(contents: Contents, rank: Rank) -> list[str]:

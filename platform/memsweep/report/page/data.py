@@ -1,4 +1,4 @@
-"""What the page's script draws and shows, as JSON, as much as has room: findings, charts, trials."""
+"""The data that the page's script draws and shows, as JSON, as much as has room: findings, charts, trials."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from memsweep.report.page.answer import Kind, StudyAnswer, first_ball
 from memsweep.report.read.study import fields_of
 from memsweep.report.rows.verdicts import MOVES, reasons
 from memsweep.report.values.chart import Chart, ChartSet
+from memsweep.report.values.section import Rank, figured, sections_of
 
 
 def plain(value: Any) -> Any:
@@ -108,8 +109,6 @@ def _loss(row: Mapping[Any, Any]) -> float:
 _FIGURE, _SECTIONS = 600_000, 250_000
 """Bytes of the charts of the figure, and of all others; those beyond are pictures beside the page alone."""
 _POINTED = ("lines", "dots", "rings")
-_ON_PAGE = ("learning-rates", "search-transfer", "search-front", "search-fields", "search-curves")
-"""Sets that have a section of their own, whether the figure shows them or not."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +128,11 @@ class Charts:
     chosen: Mapping[str, str]
 
 
-def charts_of(contents: Contents, kind: Kind | str, sets: Sequence[ChartSet], trials: Trials) -> Charts:
+def charts_of(contents: Contents, answer: StudyAnswer, sets: Sequence[ChartSet], trials: Trials) -> Charts:
     """The charts of a page; its trials are numbered in the order in which charts name them."""
     known = {each.name: each for each in sets if each.paged and each.first(1)}
-    figure = _figure(kind, contents, known)
-    sections = [each for name, each in known.items() if not each.chosen or name in _ON_PAGE]
+    figure = _figure(answer, contents, known)
+    sections = [each for name, each in known.items() if not each.chosen or each.sectioned]
     shown, left_out = dict[str, list[Chart]](), 0
     for part, room in (([known[name] for name in figure], _FIGURE), (sections, _SECTIONS)):
         for each in part:
@@ -150,23 +149,26 @@ def charts_of(contents: Contents, kind: Kind | str, sets: Sequence[ChartSet], tr
     return Charts(shown, left_out, figure, _first(choices, contents))
 
 
-def pictured(kind: Kind | str, contents: Contents, sets: Mapping[str, Any]) -> list[str]:
+def pictured(answer: StudyAnswer, contents: Contents, sets: Mapping[str, Any]) -> list[str]:
     """The sets that may show the answer, the best first: the page's figure has the charts of all of them."""
-    if not isinstance(kind, Kind):
-        return [kind] if kind in sets else []
+    if answer.rank is Rank.ALONE:
+        return [answer.kind] if answer.kind in sets else []
+    sections = sections_of(contents)
     radius = [name for name in (f"radius-{ball}" for ball in BALLS) if name in sets]
     first = f"radius-{first_ball(contents.verdicts)}"
     radius.sort(key=lambda name: name != first)
-    claims = ["claims"] if kind is Kind.CLAIMS or not radius else []
-    return {
+    tested = figured(sections, Rank.TESTED) if answer.rank is Rank.TESTED or not radius else []
+    known: dict[Kind | str, list[str]] = {
         Kind.SEARCH: [name for name in ("search-transfer", "search-fields") if name in sets][:1],
-        Kind.LOSSES: ["learning-rates"] if contents.rates else ["tasks", "ranking"],
-    }.get(kind, [name for name in claims if name in sets] or radius)
+        Kind.LOSSES: figured(sections, Rank.INSTEAD) or ["tasks", "ranking"],
+    }
+    return known.get(answer.kind, [name for name in tested if name in sets] or radius)
 
 
-def _figure(kind: Kind | str, contents: Contents, sets: Mapping[str, ChartSet]) -> list[str]:
+def _figure(answer: StudyAnswer, contents: Contents, sets: Mapping[str, ChartSet]) -> list[str]:
     # the charts of a section whose measure is the answer stand in the section
-    names = pictured(kind, contents, sets) if isinstance(kind, Kind) else ["claims"]
+    alone = answer.rank is Rank.ALONE
+    names = figured(sections_of(contents), Rank.TESTED) if alone else pictured(answer, contents, sets)
     found = [name for name in names if name in sets]
     return [*found, *(f"{name}-others" for name in found if f"{name}-others" in sets)]
 

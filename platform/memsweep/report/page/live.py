@@ -10,7 +10,7 @@ from typing import Any
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.page.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.page.grid import Grid, LiveCell, live_grids
-from memsweep.report.values.section import sections_of
+from memsweep.report.values.section import Rank, sections_of
 
 _MOST_CAUSES = 5
 _LONGEST = 300  # characters of a cause
@@ -48,7 +48,7 @@ def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> S
     """The answer of the cells whose trials have all ended; what would decide the others is not known yet."""
     answer = replace(answer_of(contents), decide="")
     pending = [section.pending for section in sections_of(contents) if section.pending]
-    if answer.kind is Kind.CLAIMS and pending:
+    if answer.rank is Rank.TESTED and pending:
         return replace(answer, headline=pending[0])
     if answer.kind is not Kind.STABILITY:
         return replace(answer, headline=f"So far: {answer.headline}") if answer.kind is not Kind.NOTHING else answer

@@ -86,6 +86,7 @@
   /** An axis of a chart, as the chart says. */
   function axisOf(chart, axis, label) {
     const domain = chart.limits[axis], places = axis === "x" ? chart.ticks : null;
+    if ((chart.whole ?? "").includes(axis)) return { domain, label, ticks: d3.ticks(...domain, 5).filter(Number.isInteger), tickFormat: "d" };
     if (!chart.log.includes(axis)) return { domain, label, ticks: 5 };
     return { type: "log", domain, label, ...(places ? { axis: null } : { ticks: logTicks(domain), tickFormat: (v) => num(v) }) };
   }
@@ -293,13 +294,13 @@
       return;
     }
     const same = (chart) => Object.entries(state.choice).every(([key, word]) => chart.choice[key] === word);
-    const shown = choices().filter(same), radii = shown[0].look === "verdicts", claims = data.figure[0] === "claims", abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 300)));
+    const shown = choices().filter(same), radii = shown[0].look === "verdicts", leads = shown.some((chart) => chart.kind !== "rows" || chart.rows.some((row) => row.trial !== null)), abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 300)));
     const one = Math.floor(wide() / abreast) - (abreast > 1 ? 12 : 0), rows = Math.ceil(shown.length / abreast);
     byId("selectors").replaceChildren(...selectors());
     byId("chart").classList.toggle("abreast", shown.length > 1);
     drawAll(byId("chart"), shown, { width: one, height: rows > 1 ? 300 : one < 500 ? 330 : 420, ends: true, chosen: radii ? findings[state.chosen]?.machine : null },
       (point, chart) => (radii ? openFinding(findings.findIndex((f) => f.ball === chart.ball && f.memory === chart.memory && f.machine === point.name), point.trial) : openPoint(point)));
-    byId("caption").replaceChildren(radii ? "Medians over seeds, with a band from the smallest to the largest; small marks are seeds, hollow where the fit is not valid. Dashed: the limit slope of each line. Click a mark, or a verdict, for the evidence." : `${shown[0].lines?.length ? "Medians over seeds; a band reaches from the smallest to the largest. " : ""}${claims ? "" : "Click a mark for its trial."}`,
+    byId("caption").replaceChildren(radii ? "Medians over seeds, with a band from the smallest to the largest; small marks are seeds, hollow where the fit is not valid. Dashed: the limit slope of each line. Click a mark, or a verdict, for the evidence." : `${shown[0].lines?.length ? "Medians over seeds; a band reaches from the smallest to the largest. " : ""}${leads ? "Click a mark for its trial." : ""}`,
       data.unshown ? ` The evidence of ${data.unshown} verdicts is left out here to keep the page small: it is in radii.csv.` : "");
   }
 

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
 
-from memsweep.config.schema.objective import objectives
 from memsweep.gate import gated
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
-from memsweep.report.page.answer import STABLE_MEANS, Kind, answer_of
+from memsweep.report.naming.objective import objectives
+from memsweep.report.page.answer import STABLE_MEANS, Kind, StudyAnswer, answer_of
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
@@ -29,7 +28,7 @@ from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
 from memsweep.report.rows.verdicts import NOT_ASKED, judged, moving
 from memsweep.report.values.chart import ChartSet
-from memsweep.report.values.section import Place, Rank, Section, placed
+from memsweep.report.values.section import Place, Rank, Section, figured, placed
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -77,17 +76,18 @@ def render(
     shown = live.grids if live is not None else grids(contents.verdicts, labels)
     answer = live.answer if live is not None else answer_of(contents)
     trials = Trials(contents)
-    charts = charts_of(contents, answer.kind, sets, trials)
+    charts = charts_of(contents, answer, sets, trials)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
         tables=tables,
         answer=answer,
         kind=str(answer.kind),
-        meaning=_meaning(answer.kind, tables, asked=any(grid.ball for grid in shown)),
+        rank=str(answer.rank or ""),
+        meaning=_meaning(answer, tables, asked=any(grid.ball for grid in shown)),
         live=live,
         grids=shown,
-        picture=_static(answer.kind, contents, pictures),
+        picture=_static(answer, contents, pictures),
         about=about(study.description),
         data=page_data(contents, answer, trials, charts),
         charted=charts.sets,
@@ -112,10 +112,9 @@ def render(
         not_asked=NOT_ASKED,
         lower=any(finding.bound for finding in contents.verdicts),
         across_means=across_means(tables.across),
-        cells_mean=cells_mean(tables.sections),
+        cells_mean=cells_mean(tables.cells, tables.sections),
         baseline=BASELINE if has_baseline(contents.losses) else "",
-        rates=bool(contents.rates),
-        scanned=bool(contents.scanned),
+        instead=bool(figured(tables.sections, Rank.INSTEAD)),
         searched=searched,
         rule=_rule(contents.criteria),
         judged=judged(contents.criteria),
@@ -141,7 +140,7 @@ def render_comparison(found: SideBySide, picture: Shown | None) -> str:
 def on_page(contents: Contents, sets: Sequence[ChartSet]) -> Callable[[str], bool]:
     """Whether the page holds a gallery as a picture: the answer's alone, for browsers without scripts."""
     named = {each.name: each for each in sets if each.first(1)}
-    return pictured(answer_of(contents).kind, contents, named).__contains__
+    return pictured(answer_of(contents), contents, named).__contains__
 
 
 def about(description: str) -> list[str]:
@@ -149,16 +148,16 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(kind: Kind | str, tables: Tables, *, asked: bool) -> tuple[str, str]:
+def _meaning(answer: StudyAnswer, tables: Tables, *, asked: bool) -> tuple[str, str]:
     """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
-    if kind is Kind.SEARCH:
+    if answer.kind is Kind.SEARCH:
         return "What was searched:", tables.searched[0].removeprefix("Searched ")
-    if kind is Kind.LOSSES:
+    if answer.kind is Kind.LOSSES:
         return "What is compared:", "trained models without perturbation, each by the median over its seeds."
-    if not isinstance(kind, Kind):
-        return next(section.meaning for section in tables.sections if section.anchor == kind)
+    if answer.rank is Rank.ALONE:
+        return next(section.meaning for section in tables.sections if section.kind == answer.kind)
     said = [section.meaning for section in tables.sections if section.meaning[0]]
-    if kind is Kind.CLAIMS and said:
+    if answer.rank is Rank.TESTED and said:
         return said[0]
     if asked:
         return "What “stable” means:", STABLE_MEANS
@@ -169,15 +168,15 @@ def _in_place(sections: Sequence[Section], kind: str, charted: Container[str], p
     """The sections at a place of the page that have something to show there; the table of the answer stands above."""
     found = []
     for section in placed(sections, PAGE, Place(place)):
-        is_answer = section.rank is Rank.ALONE and section.anchor == kind
+        is_answer = section.rank is Rank.ALONE and section.kind == kind
         if (section.charts and section.drawn in charted) or (section.table is not None and not is_answer):
             found.append(replace(section, table=None) if is_answer else section)
     return found
 
 
-def _static(kind: Kind | str, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
+def _static(answer: StudyAnswer, contents: Contents, pictures: Mapping[str, Shown]) -> Shown | None:
     """The picture of the answer that stands in the page where scripts are off."""
-    return next((pictures[name] for name in pictured(kind, contents, pictures) if name in pictures), None)
+    return next((pictures[name] for name in pictured(answer, contents, pictures) if name in pictures), None)
 
 
 def _finished(study: Study) -> str:
@@ -215,7 +214,7 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["style"] = Markup((folder / "style.css").read_text(encoding="utf-8"))
+    environment.globals["style"] = (folder / "style.css").read_text(encoding="utf-8").rstrip("\n")
     return environment
 
 

@@ -100,7 +100,7 @@ def _hashable(value: Any) -> Any:
 
 
 _TOGETHER = 500  # results whose small tables become one
-_WORDS = {"identity", "ball", "norm", "method"}
+_WORDS = {"identity", "ball", "norm", "method", "reading"}
 DAMAGED = "damaged"
 """In place of an outcome, for a result that is there and cannot be read."""
 
@@ -316,8 +316,13 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         absent=known.absent(whole),
-        runs_page=page if (page := str(plan.provenance.get("runs_page"))).startswith(("http://", "https://")) else "",
+        runs_page=_web_address(plan.provenance.get("runs_page")),
     )
+
+
+def _web_address(written: object) -> str:
+    """An address as a page may link it; empty for anything else that a plan holds."""
+    return str(written) if str(written).startswith(("http://", "https://")) else ""
 
 
 def _search(place: Location, plan: StoredPlan) -> SearchHistory | None:

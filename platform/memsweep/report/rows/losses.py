@@ -1,11 +1,10 @@
-"""Losses, and gradients' alignment as tables."""
+"""Losses as tables."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 
-from memsweep.report.analysis.gradient_alignment import AlignmentRow, layer_name
 from memsweep.report.analysis.losses import (
     BELOW,
     CRITERIA,
@@ -116,34 +115,35 @@ def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Ma
         memory, machine = labels.names(row.condition)
         memories.setdefault(memory, []).append(row)
         machines.setdefault(machine, {})[memory] = row
-
-    def column(memory: str, length: str = "") -> Column[tuple[str, Mapping[str, LossRow]]]:
-        """Of a memory, or of its sequences of this length."""
-        known = [row for row in memories[memory] if not length or length in row.longer]
-        best = {id(row) for row in (longest_level(known, length) if length else level(known))}
-
-        def cell(line: tuple[str, Mapping[str, LossRow]]) -> Cell:
-            row = line[1].get(memory)
-            if row is None or row not in known:
-                return Cell("")
-            return _across_cell(row, length, best=id(row) in best)
-
-        def value(line: tuple[str, Mapping[str, LossRow]]) -> Spread | None:
-            row = line[1].get(memory)
-            if row is None or row not in known:
-                return None
-            return row.longer[length] if length else row.value if by_accuracy(row) else row.loss
-
-        return Column(f"{memory}, {length.rpartition('_')[2]}" if length else memory, value, cell=cell, ends=True)
-
     pairs = sum(map(len, memories.values()))
     whole = len(memories) >= MANY_TASKS and len(machines) > 1 and 2 * pairs >= len(memories) * len(machines)
     name: Column[tuple[str, Mapping[str, LossRow]]] = Column("under", lambda line: line[0], style="name")
     lengths = {
         memory: [*dict.fromkeys(name for row in alike for name in row.longer)] for memory, alike in memories.items()
     }
-    columns = [name, *(column(memory, length) for memory in memories for length in ("", *lengths[memory][-1:]))]
+    columns = [name, *(_of_memory(m, rows, at) for m, rows in memories.items() for at in ("", *lengths[m][-1:]))]
     return Table("tasks", "Models by task: accuracy, else test loss", [*machines.items()] if whole else [], columns)
+
+
+def _of_memory(memory: str, rows: Sequence[LossRow], length: str) -> Column[tuple[str, Mapping[str, LossRow]]]:
+    """The column of a memory, or of its sequences of this length."""
+    known = [row for row in rows if not length or length in row.longer]
+    best = {id(row) for row in (longest_level(known, length) if length else level(known))}
+
+    def found(line: tuple[str, Mapping[str, LossRow]]) -> LossRow | None:
+        row = line[1].get(memory)
+        return row if row in known else None
+
+    def cell(line: tuple[str, Mapping[str, LossRow]]) -> Cell:
+        row = found(line)
+        return Cell("") if row is None else _across_cell(row, length, best=id(row) in best)
+
+    def value(line: tuple[str, Mapping[str, LossRow]]) -> Spread | None:
+        if (row := found(line)) is None:
+            return None
+        return row.longer[length] if length else row.value if by_accuracy(row) else row.loss
+
+    return Column(f"{memory}, {length.rpartition('_')[2]}" if length else memory, value, cell=cell, ends=True)
 
 
 def across_means(table: Table[tuple[str, Mapping[str, LossRow]]]) -> str:
@@ -165,28 +165,6 @@ def _across_cell(row: LossRow, length: str, *, best: bool) -> Cell:
 def has_baseline(rows: Sequence[LossRow]) -> bool:
     """Whether any row has a memoryless baseline to beat, and its task asks no question of a kernel."""
     return any(row.memoryless > 0 and row.condition.get(KERNEL) is None for row in rows)
-
-
-def alignment_table(
-    rows: Sequence[AlignmentRow], names: Sequence[str], labels: Labels
-) -> Table[tuple[AlignmentRow, str]]:
-    """Cosine and norm ratio of each condition and layer, all weights first."""
-
-    def measured(name: str) -> Column[tuple[AlignmentRow, str]]:
-        return Column(name.replace("_", " "), lambda line: line[0].layers[line[1]][name], key=name, ends=True)
-
-    columns: list[Column[tuple[AlignmentRow, str]]] = [
-        *condition_columns(names, labels, lambda line: line[0].condition),
-        Column("width", lambda line: line[0].row.width, varies=True),
-        Column("horizon", lambda line: line[0].row.horizon, varies=True),
-        Column("steps compared", lambda line: line[0].steps, key="steps", varies=True),
-        Column("seeds", lambda line: line[0].seeds, views=EXPORTED),
-        Column("layer", lambda line: line[1], layer_name),
-        measured("cosine"),
-        measured("norm_ratio"),
-    ]
-    lines = [(row, layer) for row in rows for layer in row.layers]
-    return Table("alignment", "Alignment of gradients", lines, columns)
 
 
 def _relative_loss(row: LossRow) -> float:

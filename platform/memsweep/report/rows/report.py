@@ -33,8 +33,9 @@ from memsweep.stability.verdict.radius import THRESHOLD
 
 _MEANS = (
     "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
-    f"the zero predictor's loss L₀. Radius, bits: at an error of {percent(THRESHOLD)} of L₀."
+    "the zero predictor's loss L₀."
 )
+_RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀."
 _LEAST = 2
 """Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
 
@@ -66,10 +67,11 @@ class CellRow:
         return Spread.of(longest.loc[longest["width"] == longest["width"].max(), "radius"])
 
 
-def cells_mean(sections: Sequence[Section]) -> str:
-    """What the numbers of the table are."""
-    words = (glance.words for section in sections for glance in section.glance)
-    return " ".join([_MEANS, *filter(None, words)])
+def cells_mean(cells: Table[CellRow], sections: Sequence[Section]) -> str:
+    """What the numbers of the table are, those that were measured."""
+    radius = [_RADIUS_MEANS] if any(row.findings for row in cells.rows) else []
+    words = dict.fromkeys(glance.words for section in sections for glance in section.glance)
+    return " ".join([_MEANS, *radius, *filter(None, words)])
 
 
 def cell_table(contents: Contents, glances: Sequence[Glance]) -> Table[CellRow]:
@@ -305,7 +307,6 @@ class Tables:
     losses: Table[Any]
     ranking: Table[Any]
     across: Table[Any]
-    alignment: Table[Any]
     sections: tuple[Section, ...]
     cells: Table[Any]
     searched: Sequence[str]
@@ -326,7 +327,6 @@ def tables_of(contents: Contents) -> Tables:
     verdict_table = verdicts.verdict_table(judged, names, labels, contents.study)
     slopes = verdicts.slope_table(judged, names, labels)
     loss_table = losses.loss_table(contents.losses, names, labels)
-    alignment = losses.alignment_table(contents.alignment, names, labels)
     sections = sections_of(contents)
     cells = cell_table(contents, [glance for section in sections for glance in section.glance])
     searched, of_search = _of_search(contents)
@@ -340,7 +340,6 @@ def tables_of(contents: Contents) -> Tables:
         *_of(sections, Place.COMPARED),
         loss_table,
         *_of(sections, Place.TRAINED),
-        alignment,
         *_of(sections, Place.LAST),
     )
     return Tables(
@@ -350,7 +349,6 @@ def tables_of(contents: Contents) -> Tables:
         losses=loss_table,
         ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
-        alignment=alignment,
         sections=tuple(sections),
         cells=cells,
         searched=searched,

@@ -14,7 +14,7 @@ from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, percent, quoted, show, with_interval
 from memsweep.report.values.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
-from memsweep.stability.comparison.selection_bias import mean_gap
+from memsweep.stability.comparison.selection_bias import search_bias
 
 _MOST_CELLS = 4  # cells whose settings a sentence names
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
@@ -48,17 +48,20 @@ def answer(searched: Searched) -> str:
     if numeric and len(sizes) > 1 and all(map(is_number, sizes)):
         return as_sentences(_moves(searched, first, field) for field in numeric[:2])
     if len(first) == 1:
-        (winner,) = first
-        settings = settings_text(winner.member.suggestion.values)
-        values = [f"{last(one.objective)} {figure(_known(one.values))}" for one in winner.worth]
-        count = len(searched.history.suggestions)
-        seeds = winner.worth[0].seeds
-        return f"The best of {count} suggestions is {settings}, with {joined(values)}" + (
-            f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
-        )
+        return _only_winner(searched, *first)
     named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
     more = f" and {len(named) - _MOST_CELLS} more cells" if len(named) > _MOST_CELLS else ""
     return f"The best settings are {joined(named[:_MOST_CELLS])}{more}."
+
+
+def _only_winner(searched: Searched, winner: Winner) -> str:
+    settings = settings_text(winner.member.suggestion.values)
+    values = [f"{last(one.objective)} {figure(_known(one.values))}" for one in winner.worth]
+    count = len(searched.history.suggestions)
+    seeds = winner.worth[0].seeds
+    return f"The best of {count} suggestions is {settings}, with {joined(values)}" + (
+        f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
+    )
 
 
 def _known(values: object) -> float:
@@ -74,16 +77,11 @@ def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
         lines.setdefault(cells.picture(winner.cell), []).append(winner)
     moving, staying = [], []
     for line, winners in lines.items():
-        values = [float(winner.member.suggestion.values[field]) for winner in winners]
-        ratio = values[-1] / values[0] if values[0] > 0 else math.nan
-        (low, high), (last_low, last_high) = (searched.basin(winners[place], field) for place in (0, -1))
-        apart = last_high < low or high < last_low
-        if not apart or not (ratio <= 1 / _TRANSFERS or ratio >= _TRANSFERS):
-            staying.append(line)
-            continue
-        verb, times = ("falls", 1 / ratio) if ratio < 1 else ("rises", ratio)
         under = f" under `{line}`" if len(lines) > 1 else ""
-        moving.append(f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})")
+        if moved := _move(searched, winners, field, under):
+            moving.append(moved)
+        else:
+            staying.append(line)
     parts = [joined(moving)] if moving else []
     if staying:
         under = f" under {quoted(staying)}" if len(lines) > 1 else ""
@@ -94,6 +92,18 @@ def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
     size = last(cells.hue)
     text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "
     return text + ", and ".join(parts)
+
+
+def _move(searched: Searched, winners: Sequence[Winner], field: str, under: str) -> str:
+    """How the best value of a field moves from the first of these winners to the last; empty where it does not."""
+    values = [float(winner.member.suggestion.values[field]) for winner in winners]
+    ratio = values[-1] / values[0] if values[0] > 0 else math.nan
+    (low, high), (last_low, last_high) = (searched.basin(winners[place], field) for place in (0, -1))
+    apart = last_high < low or high < last_low
+    if not apart or not (ratio <= 1 / _TRANSFERS or ratio >= _TRANSFERS):
+        return ""
+    verb, times = ("falls", 1 / ratio) if ratio < 1 else ("rises", ratio)
+    return f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})"
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
@@ -235,18 +245,21 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
     missing = f"{_count(waiting, 'winner')} still to be retrained with fresh seeds."
     if not worth:
         return f"{label}: {missing}"
-    worse = sum(one.values.gap > 0 for one in worth)
     seeds = joined(sorted({str(one.seeds) for one in worth}, key=int))
+    bias = search_bias([one.values for one in worth])
     text = (
-        f"On {seeds} fresh seeds and fresh data the {label} of {worse} of {_count(len(worth), 'winner')} is worse "
-        "than the search saw"
+        f"On {seeds} fresh seeds and fresh data the {label} of {bias.worse} of {_count(len(worth), 'winner')} is worse "
+        f"than the search saw, and of {bias.better} better"
     )
-    mean = mean_gap([one.values for one in worth], range(len(worth)))
-    if mean.cells:
-        over = f"mean gap over {mean.cells} cells" if mean.cells > 1 else "gap"
-        text += f"; {over}: {gap_text(mean.mean, 1.0)}"
-        if not math.isnan(mean.low):
-            text += f", 95 % interval {gap_text(mean.low, 1.0)} to {gap_text(mean.high, 1.0)}"
+    if bias.worse + bias.better > 1:
+        text += f" (sign test: p = {bias.p:.2g})"
+    if bias.cells:
+        over = f"geometric mean over {bias.cells} cells" if bias.cells > 1 else "that is"
+        text += f"; {over}: {gap_text(bias.ratio - 1.0, 1.0)}"
+        if not math.isnan(bias.low):
+            text += f", 95 % interval {gap_text(bias.low - 1.0, 1.0)} to {gap_text(bias.high - 1.0, 1.0)}"
+        if bias.left_out:
+            text += f"; {_count(bias.left_out, 'cell')} with a value that is not positive and finite left out"
     return f"{text}. {missing if waiting else ''}".strip()
 
 

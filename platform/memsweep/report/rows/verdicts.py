@@ -15,6 +15,7 @@ from memsweep.report.naming.numbers import joined, limit, number, percent, slope
 from memsweep.report.read.study import Study
 from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Trends
+from memsweep.stability.verdict.radius import INTERPOLATED
 from memsweep.stability.verdict.trend import Trend
 
 MOVES = {
@@ -52,7 +53,7 @@ SHORT_KEY = f"{SIGNS_KEY}   T, m: the deciding slope of the radius, with horizon
 BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
 """What the mark says."""
 LETTERS = {"horizon": "T", "width": "m"}
-_RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss")
+_RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss", "how")
 
 
 def moving(ball: str) -> str:
@@ -72,19 +73,27 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     first, *others = judgement.extend or ("",)
     command = f"memsweep extend STUDY {first}" if study is None else study.extended_by(first)
     advice = (f"to decide: {', or '.join([command, *others])}",) if first else ()
-    return "; ".join((*advice, *judgement.reasons, f"errors: {EXPLANATIONS[finding.bound]}", *_shortfall(finding)))
+    about = (f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
+    return "; ".join((*advice, *judgement.reasons, *about))
 
 
 def _shortfall(finding: Finding) -> Iterator[str]:
     """What a stronger search says about the errors, where one ran."""
     if math.isnan(finding.found_share):
         return
+    ran, seeds = finding.curves.dropna(subset="stronger")["seed"].nunique(), finding.curves["seed"].nunique()
     yield (
-        f"where a search of several times the effort ran (seeds 0, 5, 10, ...), this one had found at least "
-        f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the worst error"
+        f"where a search of several times the effort ran ({ran} of {seeds} seeds), this one had found at least "
+        f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the largest change"
     )
     if finding.otherwise is not None:
         yield f"if every error were as short of the worst, the verdict would be {finding.otherwise.value}"
+
+
+def _how(finding: Finding) -> Iterator[str]:
+    """That radii were read between two points of a curve, where they were."""
+    if (finding.radii["how"] == INTERPOLATED).any():
+        yield "radii: interpolated between measured points, which makes them a few percent too small"
 
 
 def short_verdict_cell(finding: Finding) -> Cell:

@@ -7,7 +7,12 @@ installed distribution (entry-point group ``memsweep.plugins``). A report loops 
 from __future__ import annotations
 
 import importlib
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from memsweep.report.analysis.losses import LossRow
+    from memsweep.report.naming.conditions import Labels
 
 _PLACE = "module:function"
 
@@ -29,6 +34,16 @@ class Analysis:
     Config: ClassVar[type]
     section: ClassVar[str] = ""
     studies: ClassVar[str] = ""
+
+    @classmethod
+    def asks_for_losses(cls, trained: Sequence[LossRow], labels: Labels) -> bool:
+        """Whether all final losses are an answer of such a study, those of conditions with a verdict among them.
+
+        Args:
+            trained: the losses of all conditions.
+            labels: their names.
+        """
+        return False
 
     @classmethod
     def registration_problem(cls) -> str | None:

@@ -27,8 +27,8 @@ ORDERED, ROLES, VERDICTS = "ordered", "roles", "verdicts"
 Chart = dict[str, Any]
 """A chart of one of three kinds, with ``title``, ``note`` (text below it), ``x`` and ``y`` (words of the axes), ``log``
 (the axes that are logarithmic), ``limits`` (axis -> its ends), ``ticks`` (places on the x axis that are labelled; none:
-round ones), ``levels`` (``[value, words]``: guide lines across the axis of values) and ``words`` (what it shows, as a
-sentence).
+round ones), ``whole`` (the axes that count, whose labels are whole numbers), ``levels`` (``[value, words]``: guide
+lines across the axis of values) and ``words`` (what it shows, as a sentence).
 
 ``curves``: ``lines`` and ``dots``, each ``[name, points]`` with points ``[x, middle, low, high, trial, words]``, of
 which the last ones may be missing; ``rings``: points that stand out; ``lost``: ``[name, [[x, words]]]``, what lies
@@ -62,6 +62,7 @@ class ChartSet:
         columns: side by side in a file.
         paged: whether the page draws them, too.
         chosen: whether the page shows those that a reader chooses, in the figure of its answer.
+        sectioned: whether the page has them in a section, too, where they are chosen.
         extra: whether files are drawn only where formats are asked for.
     """
 
@@ -73,10 +74,11 @@ class ChartSet:
         columns: int = 2,
         paged: bool = True,
         chosen: bool = False,
+        sectioned: bool = False,
         extra: bool = False,
     ) -> None:
         self.name, self.columns = name, columns
-        self.paged, self.chosen, self.extra = paged, chosen, extra
+        self.paged, self.chosen, self.sectioned, self.extra = paged, chosen, sectioned, extra
         self._made, self._rest = list[Chart](), iter(charts)
 
     def __iter__(self) -> Iterator[Chart]:
@@ -175,26 +177,16 @@ def size_words(width: Any, horizon: Any, *, several: bool) -> list[str]:
     return [f"{name} {show(value)}" for name, value in (("width", width), ("horizon", horizon)) if several and value]
 
 
+_LAST = {"lines": 4, "dots": 4, "rings": 4, "seeds": 2, "beyond": 2, "lost": 1}
+"""Part of a chart -> where the values along y end in each of its points: a value, or with its interval, or none."""
+
+
 def _along(value: Chart, axis: str) -> Iterator[float]:
     """All finite values along an axis."""
-    ends = slice(0, 1) if axis == "x" else slice(1, 4)
-    found: list[Any] = [
-        number
-        for part in ("lines", "dots", "rings")
-        for _, points in value.get(part, ())
-        for p in points
-        for number in p[ends]
-    ]
-    flat = slice(0, 1) if axis == "x" else slice(1, 2)
-    found += [
-        number
-        for part in ("seeds", "beyond")
-        for _, points in value.get(part, ())
-        for p in points
-        for number in p[flat]
-    ]
-    found += [x for _, points in value.get("lost", ()) for x, _ in points] if axis == "x" else []
-    found += [at for at, _ in value.get("levels", ())] if axis == "y" else []
+    found: list[Any] = [] if axis == "x" else [at for at, _ in value.get("levels", ())]
+    for part, last in _LAST.items():
+        ends = slice(0, 1) if axis == "x" else slice(1, last)
+        found += [number for _, points in value.get(part, ()) for point in points for number in point[ends]]
     yield from (float(number) for number in found if number is not None and math.isfinite(number))
 
 

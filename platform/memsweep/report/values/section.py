@@ -65,20 +65,30 @@ class Place(enum.StrEnum):
     """Behind the losses of trained models."""
     TRAINING = "training"
     """On the page: behind the curves of the training."""
+    GRADIENTS = "gradients"
+    """On the page: behind these, before the gradients of the memory."""
     LAST = "last"
     NOWHERE = "nowhere"
-    BELOW_RATES = "below rates"
-    """On the page: below the curves of the loss against the learning rate, without a heading of its own."""
+    LOSSES = "losses"
+    """On the page: before the losses of trained models, behind what stands COMPARED."""
+    BELOW = "below"
+    """On the page: below the charts of another section, without a heading of its own."""
+
+
+FILES = "files"
+"""The view of figure files, in the order in which they are drawn; LAST is behind those of the training."""
 
 
 class Rank(enum.StrEnum):
     """Where the sentences of a section stand in the answer of a study without verdicts."""
 
     TESTED = "tested"
-    """First where there are verdicts, else behind every other answer: what was claimed and tested."""
+    """First where there are verdicts, else behind every other answer: what was claimed and tested. Its charts are the
+    figure of such an answer."""
     ALONE = "alone"
     """The answer, where there are no verdicts: the kind of such a study is called as the anchor of the section."""
-    OF_RATES = "in place of the best learning rates"
+    INSTEAD = "in place of the ranking"
+    """The answer, where there are no verdicts: it tells more of the losses than their ranking, and its charts do."""
     BEFORE = "before the ranking"
     AFTER = "after the ranking"
 
@@ -105,6 +115,13 @@ class Section:
         places: view -> where in it the section stands; a view that is not named: MEASURED.
         anchor: of the section on the page; empty: made of the name of the measure or analysis.
         drawn: name of the charts, and of their files; empty: the anchor.
+        kind: of a study that is answered by it; empty: the anchor.
+        small, note: smaller text below the words, on the page.
+        charted: text above the charts, on the page.
+        below: anchor of the section below which it stands, where its place on the page is BELOW.
+        columns: of charts side by side in a file.
+        chosen: the page's figure shows those of its charts that a reader chooses, where it is the answer.
+        sectioned: the page draws its charts in its section.
     """
 
     title: str
@@ -125,11 +142,19 @@ class Section:
     places: Mapping[str, Place] = field(default_factory=dict)
     anchor: str = ""
     drawn: str = ""
+    kind: str = ""
+    small: str = ""
+    note: str = ""
+    charted: str = ""
+    below: str = ""
+    columns: int = 2
+    chosen: bool = False
+    sectioned: bool = True
 
     def named(self, anchor: str) -> Section:
-        """It with an anchor, and a name of its charts, where it has none."""
+        """It with an anchor, a kind, and a name of its charts, where it has none."""
         anchor = self.anchor or anchor
-        return replace(self, anchor=anchor, drawn=self.drawn or anchor)
+        return replace(self, anchor=anchor, drawn=self.drawn or anchor, kind=self.kind or anchor)
 
     @property
     def is_shown(self) -> bool:
@@ -157,9 +182,14 @@ def sections_of(contents: Contents) -> list[Section]:
 
 
 def placed(sections: Sequence[Section], view: str, place: Place) -> list[Section]:
-    """The sections that stand at a place of a view. A terminal and a list of files have the last analyses first."""
+    """The sections that stand at a place of a view. A terminal and a list of tables have the last analyses first."""
     found = [section for section in sections if section.places.get(view, Place.MEASURED) is place]
-    return found if view == PAGE or place is Place.MEASURED else found[::-1]
+    return found if view in (PAGE, FILES) or place is Place.MEASURED else found[::-1]
+
+
+def figured(sections: Sequence[Section], rank: Rank) -> list[str]:
+    """The names of the charts that the page's figure shows where sections of a rank are the answer."""
+    return [section.drawn for section in sections if section.rank is rank and section.chosen]
 
 
 def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:

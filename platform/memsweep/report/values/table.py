@@ -147,13 +147,21 @@ class Table(Generic[Row]):
         columns = [column for column in self.columns if where in column.views]
         grid = {column.name: [column.show(row) for row in self.rows] for column in columns}
         texts = {name: [cell.text for cell in cells] for name, cells in grid.items()}
-        kept = [c for c in columns if not (c.optional and {*texts[c.name]} <= {"", NOTHING})]
-        alike = [c for c in kept if where == TERMINAL and c.varies and len({*texts[c.name]}) == 1 < len(self.rows)]
-        kept = [column for column in kept if column not in alike]
-        groups: dict[str, list[Line]] = {}
-        for row, *line in zip(self.rows, *(grid[column.name] for column in kept), strict=True):
-            groups.setdefault(self.group(row) if self.group else "", []).append(tuple(line))
+        columns = [c for c in columns if not (c.optional and {*texts[c.name]} <= {"", NOTHING})]
+        alike = self._alike(columns, texts) if where == TERMINAL else []
+        kept = [column for column in columns if column not in alike]
+        groups = self._grouped([grid[column.name] for column in kept])
         return View(tuple(kept), groups, {column.name: texts[column.name][0] for column in alike})
+
+    def _grouped(self, cells: Sequence[Sequence[Cell]]) -> dict[str, list[Line]]:
+        groups: dict[str, list[Line]] = {}
+        for row, *line in zip(self.rows, *cells, strict=True):
+            groups.setdefault(self.group(row) if self.group else "", []).append(tuple(line))
+        return groups
+
+    def _alike(self, columns: Sequence[Column[Row]], texts: Mapping[str, Sequence[str]]) -> list[Column[Row]]:
+        """The columns of what varies in a study that have one text in all of several rows."""
+        return [c for c in columns if c.varies and len({*texts[c.name]}) == 1 < len(self.rows)]
 
     def frame(self) -> pd.DataFrame:
         """The table as the CSV file holds it."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from memsweep.config.schema.search import BALL_OF, METRICS, TEST
 from memsweep.errors import MemsweepError, did_you_mean
-from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, crossing
+from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN, NOT_CENSORED, THRESHOLD, curves_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,10 +129,9 @@ def _radii(ball: str, curves: pd.DataFrame) -> Iterator[SeedValue]:
 
 
 def _radius(seed: int, curve: pd.DataFrame) -> SeedValue:
-    ordered = curve.sort_values("radius")
-    errors = ordered["error"].to_numpy(float)
-    limit = THRESHOLD * float(ordered["zero_loss"].iloc[0])
-    if not errors[0] <= limit or math.isinf(errors[0]):  # known: not even without perturbation
+    own = next(curves_of(curve.assign(width=0, horizon=0)))
+    limit = THRESHOLD * own.zero_loss
+    if not own.unmoved <= limit or math.isinf(own.unmoved):  # known: not even without perturbation
         return SeedValue(seed, 0.0)
-    at = crossing(ordered["radius"].to_numpy(float), errors, limit)
+    at = own.radius(THRESHOLD)
     return SeedValue(seed, at.radius, at.censored, at.high if at.censored == BETWEEN else math.nan)

@@ -1,41 +1,47 @@
-"""The perturbation error E_m(radius): the largest loss of a model whose weights move by at most the radius.
+"""The perturbation error E_m(radius), and how far a model drifts whose weights move by at most the radius.
 
 ``worst_case`` is a search by projected gradient ascent (``memsweep.stability.perturbation.search``): a lower bound of
 the supremum, which it reaches on models with few modes (checked against exhaustive grids). ``random`` is the published
 protocol: the largest of some draws on the sphere, a weak lower bound whose bias grows with width; ``random_push`` is
 its first version, in which all raw rates fall by the radius, towards slower modes.
 
-An error that is not finite is inf. E is monotone in the radius because a larger ball contains the smaller one.
+What is climbed, and what radii are read from, is ``perturbation.reading``
+(``memsweep.stability.perturbation.moved``). A loss that is not finite is inf. Losses are monotone in the radius because
+a larger ball contains the smaller one.
 
-Letters: P rows (replicas and dummies), K copies, R radii, S size of the flat weights.
+Letters: P rows (replicas and dummies), C starts, R radii, L limits, S size of the flat weights.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, replace
-from typing import Generic
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.config.schema.trial import ERROR, EXCESS, PerturbationConfig, RadiiConfig
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
-from memsweep.models.base import Part, as_linear
 from memsweep.models.parameterizations.base import build
-from memsweep.stability.perturbation.ascent import NEAR_STEP, Ascent, Loss, finite_or_inf, first_steps, slice_size
-from memsweep.stability.perturbation.ball import RECURRENT, Ball
-from memsweep.stability.perturbation.search import Search
-from memsweep.streams import Stream
+from memsweep.stability.perturbation.ascent import NEAR_STEP, Ascent, finite_or_inf
+from memsweep.stability.perturbation.crossing import crossings
+from memsweep.stability.perturbation.moved import Moved, Sample
+from memsweep.stability.perturbation.search import REACH, Pushes, Search, guessed, taken
+from memsweep.stability.verdict.radius import THRESHOLDS
 
 CLOSED = 4
 """Times as many random starts where the search climbs on all data: an expected loss in closed form costs little."""
-STRONGER = 3
-"""Times the effort of the search that measures what the usual one misses."""
-FINALISTS = 4
-"""Ascents of that search, of each radius, that go on to more data."""
+STRONGER = 2
+"""Times the random starts, and as many random signs, of the search that measures what the usual one misses."""
+FINALISTS = 2
+"""Ascents of that search, at each radius, that go on."""
+APART = 4.2
+"""Curves of pictures over sequences have radii so far apart, and all starts are climbed so far apart for other curves.
+
+A non-normal matrix has another worst push at 0.07 than at 0.02, and no path leads there.
+"""
 
 
 def radius_grid(radii: RadiiConfig) -> Tensor:
@@ -44,32 +50,29 @@ def radius_grid(radii: RadiiConfig) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Sample(Generic[Data]):
-    """What a search over sequences climbs on: few of them first, then more. All of them decide at last.
-
-    Attributes:
-        few, more: parts of the data.
-        limits: errors at whose crossings a radius is read; the search climbs at the radii around them alone. None: at
-            all radii.
-    """
-
-    few: Data
-    more: Data
-    limits: tuple[float, ...] | None
-
-
-@dataclass(frozen=True)
 class Worst:
-    """The worst pushes that were found, at radius 0 and at every radius of the grid.
+    """The worst pushes that were found. Losses are inf where one is not finite, and undefined for dummies.
 
     Attributes:
-        errors: E_m, ``[P, R + 1]``, nondecreasing along the radii, inf where any perturbed model's loss is not finite;
-            undefined for dummies.
-        weights: ``[P, R + 1, S]``, the moved weights that have these errors; in the balanced gauge, where it is taken.
+        radii: of the curve, ``[R + 1]``, the first is 0.
+        errors: of the curve: those of the pushed models, ``[P, R + 1]``, nondecreasing along the radii.
+        changes: of the curve: what radii are read from, in the same shape.
+        weights: of the curve: the moved weights, ``[P, R + 1, S]``; in the balanced gauge, where it is taken.
+        limits: of the changes, ``[P, L]``.
+        crossings: the smallest radii found at which the changes reach the limits, ``[P, L]``; where none is within
+            reach, the last radius that was tried.
+        at_crossings: the changes there, ``[P, L]``, which are the limits where they are reached.
+        errors_at_crossings: errors there.
     """
 
+    radii: Tensor
     errors: Tensor
+    changes: Tensor
     weights: Tensor
+    limits: Tensor
+    crossings: Tensor
+    at_crossings: Tensor
+    errors_at_crossings: Tensor
 
 
 def perturbation_error(
@@ -82,8 +85,9 @@ def perturbation_error(
     config: PerturbationConfig,
     sample: Sample[Data] | None = None,
     budget: int | None = None,
+    limits: Tensor | None = None,
 ) -> Worst:
-    """E_m at radius 0 and at every radius of the grid, with the weights that have it.
+    """The changes and errors at radius 0 and along the grid, and the radii at which the changes reach their limits.
 
     Args:
         ensemble: of the models.
@@ -91,30 +95,38 @@ def perturbation_error(
         weights: ``[P, S]``, the trained weights.
         ball: ``recurrent``, ``weights`` or ``all`` (with ``balance``, linear models are brought to the balanced gauge
             before encoder and readout move).
-        config: grid, norm, method and effort.
-        sample: what the search climbs on; None: all of the data, at all radii, with more starts (see ``CLOSED``).
+        config: grid, norm, method, effort and reading.
+        sample: what the search climbs on; None: all of the data, with more starts (see ``CLOSED``).
         budget: bytes of a slice of perturbed copies (None: see ``memsweep.stability.perturbation.ascent.BUDGETS``).
+        limits: of the changes, ``[P, L]``; None: the thresholds of a verdict.
     """
-    moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config, budget)
-    radii = radius_grid(config.radii).to(weights)
-    judge, few, more = moved.ascents(data, sample)
-    unperturbed = finite_or_inf(judge.loss(torch.zeros_like(weights).unsqueeze(1)).detach())
+    moved = Moved.of(ensemble, task_loss, weights, targets, ball, config, budget)
+    if limits is None:
+        limits = moved.zero_losses(data).unsqueeze(-1) * weights.new_tensor(THRESHOLDS)
+    ascents = moved.ascents(data, sample)
+    judge = ascents[-1]
+    radii = _curve(config, moved.reading, sample).to(weights)
     if config.method == "worst_case":
-        starts = moved.starts(_count(config, sample))
-        limits = None if sample is None else sample.limits
-        worst, shifts = Search(radii, (few, few, more), judge, config.ascent_steps, limits).worst(starts)
+        anchors = apart(config.radii) if moved.reading == ERROR else ()
+        search = Search(radii, ascents, config.ascent_steps, anchors)
+        pushes = search.worst(moved.starts(_count(config, sample)), limits)
     else:
-        draws = _random(judge.ball, weights, config.repeats, Stream(config.seed, "perturbation draws"))
-        if config.method == "random_push":
-            draws = _pushed(ensemble, draws)
-        worst, shifts = (torch.stack(each, 1) for each in zip(*(_largest(judge, draws, r) for r in radii), strict=True))
-    errors, where = torch.cat([unperturbed, worst], 1).cummax(1)
-    shifts = torch.cat([torch.zeros_like(shifts[:, :1]), shifts], 1)
-    largest = shifts.gather(1, where.unsqueeze(-1).expand_as(shifts))
-    return Worst(errors, moved.weights.unsqueeze(1) + largest)
+        pushes = _drawn(judge, moved.draws(), radii, limits)
+    errors = moved.ascent(data, judge.size, ERROR)
+    unmoved = finite_or_inf(errors.loss(torch.zeros_like(weights).unsqueeze(1)).detach())
+    changes, where = torch.cat([_unchanged(moved, unmoved), pushes.losses], 1).cummax(1)
+    shifts = torch.cat([torch.zeros_like(pushes.shifts[:, :1]), pushes.shifts], 1)
+    worst = taken(shifts, where)
+    crossing = pushes.units * pushes.radii.unsqueeze(-1)
+    reached = torch.where(pushes.found, limits, judge.climb(crossing, pushes.radii, 0)[0])
+    own = _errors(moved, errors, unmoved, worst, changes)
+    at = _errors(moved, errors, unmoved, crossing, reached)
+    moved_weights = moved.weights.unsqueeze(1) + worst
+    whole = torch.cat([radii.new_zeros(1), radii])
+    return Worst(whole, own.cummax(1).values, changes, moved_weights, limits, pushes.radii, reached, at)
 
 
-def stronger_error(
+def stronger_change(
     ensemble: Ensemble,
     task_loss: TaskLoss[Data],
     data: Data,
@@ -122,47 +134,59 @@ def stronger_error(
     targets: Tensor,
     ball: str,
     config: PerturbationConfig,
+    radii: Tensor,
     found: Tensor,
-    limits: Tensor,
     sample: Sample[Data] | None = None,
 ) -> Tensor:
-    """What a search of several times the effort finds at the radii that decide, to tell how much the usual one misses.
+    """What a search of several times the effort finds at some radii, to tell how much the usual one misses.
 
-    It climbs from ``STRONGER`` times the random starts, and from as many random signs, for as many times the steps (of
-    the study, or of the default effort where that is more), at the first radius beyond the smallest limit and the first
-    one beyond the largest.
+    It climbs from ``STRONGER`` times the random starts, and from as many random signs; those that lead furthest go on
+    for as many steps again, twice (steps of the study, or of the default effort where that is more).
 
     Args:
         ensemble, task_loss, data, weights, targets, ball, config, sample: as of ``perturbation_error``.
-        found: ``[P, R + 1]``, what the usual search has found.
-        limits: ``[P, 2]``, the smallest and the largest error at whose crossing a radius is read.
+        radii: ``[P, L]``.
+        found: what the usual search has found there, ``[P, L]``.
 
     Returns:
-        ``[P, R + 1]``: nan where it did not search, otherwise at least what the usual search has found.
+        ``[P, L]``, at least what the usual search has found.
     """
-    moved = _Moved.of(ensemble, task_loss, weights, targets, ball, config)
-    judge, few, more = moved.ascents(data, sample)
-    beyond = (found.unsqueeze(-1) <= limits.unsqueeze(1)).sum(1).clamp(1, found.shape[1] - 1)  # [P, 2]
-    grid = radius_grid(config.radii).to(weights)
+    moved = Moved.of(ensemble, task_loss, weights, targets, ball, config)
+    ascents = moved.ascents(data, sample)
     usual = PerturbationConfig()  # a study with little effort is measured by a search that does not have as little
     effort = replace(config, starts=max(usual.starts, config.starts))
     starts = moved.starts(STRONGER * _count(effort, sample), signs=True)
-    steps, count = STRONGER * max(usual.ascent_steps, config.ascent_steps), starts.shape[1]
-    radii = grid[beyond - 1].repeat_interleave(count, 1)
-    values, reached = few.climb(starts.repeat(1, 2, 1) * radii.unsqueeze(-1), radii, steps)
-    best = values.unflatten(1, (2, count)).topk(min(FINALISTS, count), 2).indices
-    best = (best + count * torch.arange(2, device=best.device).unsqueeze(-1)).flatten(1)
-    radii = radii.gather(1, best)
-    last = reached.gather(1, best.unsqueeze(-1).expand(-1, -1, reached.shape[-1]))
-    if more is not few:
-        _, last = more.climb(last, radii, usual.ascent_steps, NEAR_STEP)
-    worst = torch.maximum(judge.climb(last, radii, 0)[0], judge.climb(-last, radii, 0)[0])
-    worst = worst.unflatten(1, (2, -1)).amax(2)
-    result = torch.full_like(found, torch.nan)
-    worst = torch.maximum(worst, found.gather(1, beyond))
-    # where one radius is beyond both limits, both have the larger
-    worst = torch.where(beyond[:, :1] == beyond[:, 1:], worst.amax(1, keepdim=True), worst)
-    return result.scatter(1, beyond, worst)
+    steps, count, places = max(usual.ascent_steps, config.ascent_steps), starts.shape[1], radii.shape[1]
+    copies = radii.repeat_interleave(count, 1)
+    values, reached = ascents[0].climb(starts.repeat(1, places, 1) * copies.unsqueeze(-1), copies, steps)
+    best = values.unflatten(1, (places, count)).topk(min(FINALISTS, count), 2).indices
+    best = (best + count * torch.arange(places, device=best.device).unsqueeze(-1)).flatten(1)
+    last, copies = taken(reached, best), copies.gather(1, best)
+    for ascent in (ascents[0], ascents[-2] if len(ascents) > 1 else ascents[0]):
+        _, last = ascent.climb(last, copies, steps, NEAR_STEP)
+    judge = ascents[-1]
+    worst = torch.maximum(judge.climb(last, copies, 0)[0], judge.climb(-last, copies, 0)[0])
+    return torch.maximum(worst.unflatten(1, (places, -1)).amax(2), found)
+
+
+def worst_at(
+    ensemble: Ensemble,
+    task_loss: TaskLoss[Data],
+    data: Data,
+    weights: Tensor,
+    targets: Tensor,
+    ball: str,
+    config: PerturbationConfig,
+    sample: Sample[Data] | None = None,
+) -> Tensor:
+    """The moved weights, ``[P, S]``, with the largest error that a search finds at the largest radius of the grid.
+
+    Arguments as of ``perturbation_error``; a path leads from the smaller radii of the grid to the largest.
+    """
+    moved = Moved.of(ensemble, task_loss, weights, targets, ball, replace(config, reading=ERROR))
+    search = Search(radius_grid(config.radii).to(weights), moved.ascents(data, sample), config.ascent_steps)
+    _, shifts = search.at_radii(moved.starts(_count(config, sample)))
+    return moved.weights + shifts[:, -1]
 
 
 def _count(config: PerturbationConfig, sample: Sample[Data] | None) -> int:
@@ -170,133 +194,53 @@ def _count(config: PerturbationConfig, sample: Sample[Data] | None) -> int:
     return config.starts * (CLOSED if sample is None else 1)
 
 
-@dataclass(frozen=True)
-class _Moved(Generic[Data]):
-    """The models whose weights move: a loss of shifts on some data, and where the search for the worst one begins."""
-
-    ensemble: Ensemble
-    task_loss: TaskLoss[Data]
-    weights: Tensor
-    targets: Tensor
-    name: str
-    config: PerturbationConfig
-    budget: int | None
-
-    @staticmethod
-    def of(
-        ensemble: Ensemble,
-        task_loss: TaskLoss[Data],
-        weights: Tensor,
-        targets: Tensor,
-        ball: str,
-        config: PerturbationConfig,
-        budget: int | None = None,
-    ) -> _Moved[Data]:
-        """In the balanced gauge, where that is asked for."""
-        return _Moved(ensemble, task_loss, balanced(ensemble, weights, ball, config), targets, ball, config, budget)
-
-    def ascents(self, data: Data, sample: Sample[Data] | None) -> tuple[Ascent, Ascent, Ascent]:
-        """On all data, on few and on more of them."""
-        part = Sample(data, data, None) if sample is None else sample
-        size = self._size(part.more)  # a loss over sequences takes them chunk by chunk: all need no more memory
-        judge, more = self._ascent(data, size), self._ascent(part.more, size)
-        return judge, more if part.few is part.more else self._ascent(part.few, self._size(part.few)), more
-
-    def _loss(self, data: Data, rows: Ensemble, live: Tensor) -> Loss:
-        def loss(shift_PKS: Tensor) -> Tensor:
-            shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
-            return self.task_loss.loss(rows.model, shifted, data, self.targets.unsqueeze(1), live)
-
-        return loss
-
-    def _size(self, data: Data) -> int:
-        # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in
-        # the measurement, because kernels take the same memory for rows that they skip, and no time
-        full = replace(self.ensemble, real=torch.ones_like(self.ensemble.real))
-        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real))
-        steps = self.config.ascent_steps if self.config.method == "worst_case" else 0
-        any_radius = self.weights.new_tensor([self.config.radii.from_])
-        work = first_steps(loss, Ball(full, self.name, self.config.norm), self.weights, any_radius, steps)
-        return slice_size(work, self.weights.device, self.budget)
-
-    def _ascent(self, data: Data, size: int) -> Ascent:
-        ball = Ball(self.ensemble, self.name, self.config.norm)
-        return Ascent(self._loss(data, self.ensemble, self.ensemble.real), ball, size)
-
-    def starts(self, count: int, signs: bool = False) -> Tensor:
-        """As ``starts``, of which ``count`` are random, and as many random signs more where ``signs``."""
-        return starts(self.ensemble, self.weights, self.name, self.config, count, signs)
+def curve_places(radii: RadiiConfig, reading: str, *, closed: bool) -> list[int]:
+    """Which radii of the grid have errors: all but where the curve of a mean over sequences is a picture."""
+    if closed or reading == ERROR:
+        return list(range(radii.count))
+    return apart(radii)
 
 
-def balanced(ensemble: Ensemble, weights: Tensor, ball: str, config: PerturbationConfig) -> Tensor:
-    """The weights ``[P, S]`` around which a ball lies: those of linear models in the balanced gauge, if asked for."""
-    linear = as_linear(ensemble.model)
-    if ball == RECURRENT or not config.balance or linear is None:
-        return weights
-    return ensemble.layout.flat(linear.balanced(ensemble.layout.named(weights)))
+def apart(radii: RadiiConfig) -> list[int]:
+    """Places in the grid, both ends among them, of radii at most ``APART`` times as large as the one before."""
+    growth = (radii.to / radii.from_) ** (1.0 / (radii.count - 1))
+    every = max(1, int(np.log(APART) / np.log(growth)))
+    return sorted({*range(0, radii.count, every), radii.count - 1})
 
 
-def starts(
-    ensemble: Ensemble, weights: Tensor, name: str, config: PerturbationConfig, count: int, signs: bool = False
-) -> Tensor:
-    """Starts that theory predicts to be bad, then random ones: ``[P, C, S]``, of norm 1.
-
-    All raw rates move up, or down (towards slower or faster modes, depending on the parameterization), and recurrent
-    matrices by plus or minus the identity. Where encoder and readout move, too, they grow or shrink along their own
-    direction.
-
-    Args:
-        ensemble, weights: around which the ball lies.
-        name: of the ball.
-        config: its norm, and the seed of the draws.
-        count: of the random ones.
-        signs: as many random signs more.
-    """
-    ball = Ball(ensemble, name, config.norm)
-    ones = _towards_slower(ensemble, weights)
-    pushes = [ones, -ones]
-    if name != RECURRENT:
-        amplitudes = ensemble.select(Part.ENCODER, Part.READOUT)
-        own = torch.where(amplitudes, weights, 0.0)
-        pushes = [ones + own, own - ones, ones - own, -ones - own]
-    stream = Stream(config.seed, "perturbation starts")
-    draws = [_random(ball, weights, (1 + signs) * count, stream)]
-    if signs:
-        draws = [draws[0][:, :count], ball.sphere(draws[0][:, count:].sign())]
-    return torch.cat([ball.sphere(torch.stack(pushes, 1)), *draws], 1)
+def _curve(config: PerturbationConfig, reading: str, sample: Sample[Data] | None) -> Tensor:
+    return radius_grid(config.radii)[curve_places(config.radii, reading, closed=sample is None)]
 
 
-def _largest(judge: Ascent, draws: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest loss of draws ``[P, C, S]`` on the sphere of a radius, ``[P]``, and its shift, ``[P, S]``."""
-    values, shifts = judge.climb(draws * radius, radius.expand(draws.shape[:2]), 0)
-    largest, which = values.max(1)
-    return largest, shifts[torch.arange(len(shifts)), which]
+def _unchanged(moved: Moved[Data], unmoved: Tensor) -> Tensor:
+    """What radii are read from, without a push: ``[P, 1]``; inf where a model has no finite error."""
+    return unmoved if moved.reading == ERROR else torch.where(torch.isfinite(unmoved), 0.0, unmoved)
 
 
-def _random(ball: Ball, weights: Tensor, count: int, stream: Stream) -> Tensor:
-    """``[P, count, S]``: Gaussian directions on the unit sphere, the same for every replica of a bucket."""
-    noise = torch.from_numpy(stream.generator().standard_normal((count, weights.shape[1]))).to(weights)
-    return ball.sphere(noise.unsqueeze(0).expand(weights.shape[0], -1, -1))
+def _errors(moved: Moved[Data], errors: Ascent, unmoved: Tensor, shifts: Tensor, changes: Tensor) -> Tensor:
+    """The errors of moved models, ``[P, N]``, of which the changes are known."""
+    if moved.reading == ERROR:
+        return changes
+    if moved.reading == EXCESS:
+        return unmoved + changes
+    with torch.no_grad():
+        return errors.climb(shifts, shifts.new_ones(shifts.shape[:2]), 0)[0]
 
 
-def _pushed(ensemble: Ensemble, draws: Tensor) -> Tensor:
-    """The draws with every diagonal recurrent weight set to -1: the direction of the instability proof."""
-    pushed = draws.clone()
-    for segment in ensemble.layout.segments:
-        if segment.role.rate:
-            pushed[..., segment.start : segment.stop] = -1.0
-    return torch.where(ensemble.exists.unsqueeze(1), pushed, 0.0)
+def _drawn(judge: Ascent, draws: Tensor, radii: Tensor, limits: Tensor) -> Pushes:
+    """The worst of draws ``[P, C, S]`` on the spheres of the radii, and the smallest radii at which one is."""
 
+    def tried(at: Tensor) -> Tensor:
+        copies = at.repeat_interleave(draws.shape[1], 1)
+        values, _ = judge.climb(draws.repeat(1, at.shape[1], 1) * copies.unsqueeze(-1), copies, 0)
+        return values.unflatten(1, (at.shape[1], -1))
 
-def _towards_slower(ensemble: Ensemble, weights: Tensor) -> Tensor:
-    """Ones on diagonal recurrent weights, the identity on square recurrent matrices: ``[P, S]``."""
-    pushes = torch.zeros_like(weights[0])
-    for segment in ensemble.layout.segments:
-        if segment.role.part is Part.RECURRENT:
-            square = not segment.role.diagonal and len(segment.shape) == 2 and segment.shape[0] == segment.shape[1]
-            push = torch.eye(segment.shape[0]).flatten() if square else torch.ones(segment.stop - segment.start)
-            pushes[segment.start : segment.stop] = push.to(pushes)
-    return pushes.expand_as(weights)
+    on_curve = radii.expand(len(draws), -1)
+    losses, which = tried(on_curve).max(2)
+    start = guessed(radii, losses.cummax(1).values, limits)
+    at = crossings(lambda there: tried(there).amax(2), limits, start, float(radii[-1]) * REACH)
+    units = taken(draws, tried(at.radii).argmax(2))
+    return Pushes(losses, taken(draws, which) * on_curve.unsqueeze(-1), at.radii, at.found, units)
 
 
 def project(ensemble: Ensemble, weights: Tensor) -> tuple[Ensemble, Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,10 +20,14 @@ VALID_ERROR = 0.005
 """Largest unperturbed error, as a fraction of the zero predictor's loss, of a model that approximates its target."""
 ABOVE, BELOW, BETWEEN, NOT_CENSORED = "above", "below", "between", ""
 
+FOUND, INTERPOLATED = "found", "interpolated"
+"""How a radius is known: the crossing itself was looked for, or it was read between two points of a curve."""
+
 COLUMNS = (
     *("width", "horizon", "seed", "threshold", "radius", "radius_low", "radius_high"),
-    *("censored", "valid", "error_at_zero", "zero_loss"),
+    *("censored", "valid", "error_at_zero", "zero_loss", "how"),
 )
+_SAME = 1e-5  # a change is the limit where it was put there, in either type of numbers
 
 
 @dataclass(frozen=True)
@@ -36,22 +40,26 @@ class Crossing:
             infinity.
         radius: one number for figures and medians: the largest radius known to be inside the limit, or the grid's
             smallest radius.
+        how: FOUND or INTERPOLATED.
     """
 
     low: float
     high: float
     censored: str
     radius: float
+    how: str = INTERPOLATED
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The errors of one replica.
+    """The curve of one replica.
 
     Attributes:
         radii: increasing, the first is 0.
-        errors: at each of them, nondecreasing, may be inf.
+        errors: what radii are read from at each of them (``change``), nondecreasing, may be inf.
         zero_loss: the zero predictor's.
+        unmoved: the error without perturbation.
+        looked_for: threshold -> the radius at which its crossing was looked for, and the change there.
     """
 
     width: int
@@ -60,6 +68,35 @@ class Curve:
     radii: np.ndarray
     errors: np.ndarray
     zero_loss: float
+    unmoved: float
+    looked_for: Mapping[float, tuple[float, float]]
+
+    @property
+    def valid(self) -> bool:
+        """Whether the unperturbed model approximates its target."""
+        return self.unmoved <= VALID_ERROR * self.zero_loss
+
+    def radius(self, threshold: float) -> Crossing:
+        """The radius at a threshold: where it was looked for, and otherwise interpolated."""
+        limit = threshold * self.zero_loss
+        if threshold not in self.looked_for:
+            return crossing(self.radii, self.errors, limit)
+        radius, change = self.looked_for[threshold]
+        if abs(change - limit) <= _SAME * limit:
+            return Crossing(radius, radius, NOT_CENSORED, radius, FOUND)
+        if change < limit:
+            return Crossing(radius, math.inf, ABOVE, radius, FOUND)
+        return Crossing(0.0, radius, BELOW, radius, FOUND)
+
+
+def change(curves: pd.DataFrame) -> pd.Series:
+    """What radii are read from: the column ``change``, and the error itself in tables that were written before it."""
+    return curves["change"].fillna(curves["error"]) if "change" in curves else curves["error"]
+
+
+def of_grid(curves: pd.DataFrame) -> pd.DataFrame:
+    """The rows at the radii of the grid, which all seeds share, without those at the radii of thresholds."""
+    return curves[curves["threshold"].isna()] if "threshold" in curves else curves
 
 
 def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> Crossing:
@@ -91,22 +128,21 @@ def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 
     Args:
         curves: perturbation curves of one condition and ball: columns width, horizon, seed, radius, error,
-            zero_loss.
+            zero_loss, and, where they were measured, change and threshold.
         thresholds: errors, as fractions of the zero predictor's loss.
 
     Returns:
         One row per width, horizon, seed and threshold, with columns ``COLUMNS``; ``valid``: the
-        unperturbed model approximates its target.
+        unperturbed model approximates its target; ``how``: FOUND or INTERPOLATED.
     """
     import pandas as pd
 
     rows = []
     for curve in curves_of(curves):
-        valid = bool(curve.errors[0] <= VALID_ERROR * curve.zero_loss)
         for threshold in thresholds:
-            at = crossing(curve.radii, curve.errors, threshold * curve.zero_loss)
+            at = curve.radius(threshold)
             place = (curve.width, curve.horizon, curve.seed, threshold, at.radius, at.low, at.high, at.censored)
-            rows.append((*place, valid, float(curve.errors[0]), curve.zero_loss))
+            rows.append((*place, curve.valid, curve.unmoved, curve.zero_loss, at.how))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -117,12 +153,20 @@ def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
         curves: as of ``stability_radii``.
     """
     keys = ["width", "horizon", "seed"]
-    ordered = curves.dropna(subset=keys).sort_values([*keys, "radius"])
+    ordered = curves.dropna(subset=keys).assign(change=change(curves)).sort_values([*keys, "radius"])
     sides = [ordered[name].to_numpy() for name in keys]
     new = np.logical_or.reduce([side[1:] != side[:-1] for side in sides])
     starts = np.flatnonzero(np.append(len(ordered) > 0, new))
-    values = [ordered[name].to_numpy(float) for name in ("radius", "error", "zero_loss")]
-    for start, end in zip(starts, [*starts[1:], len(ordered)], strict=False):
-        radii, errors, zero_losses = (value[start:end] for value in values)
+    ends = [*starts[1:], len(ordered)]
+    thresholds = ordered["threshold"].to_numpy(float) if "threshold" in ordered else np.full(len(ordered), math.nan)
+    values = [ordered[name].to_numpy(float) for name in ("radius", "change", "error", "zero_loss")]
+    for start, end in zip(starts, ends, strict=True):
+        radii, changes, errors, zero_losses = (value[start:end] for value in values)
+        looked_for = {
+            float(threshold): (float(radius), float(at))
+            for threshold, radius, at in zip(thresholds[start:end], radii, changes, strict=True)
+            if not math.isnan(threshold)
+        }
         width, horizon, seed = (side[start] for side in sides)
-        yield Curve(width, horizon, seed, radii, errors, float(zero_losses[0]))
+        growing = np.maximum.accumulate(changes)
+        yield Curve(width, horizon, seed, radii, growing, float(zero_losses[0]), float(errors[0]), looked_for)

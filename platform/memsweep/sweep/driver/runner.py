@@ -22,7 +22,8 @@ from memsweep.sweep.planning.resources import slots, this_machine
 from memsweep.sweep.signals import sigint_restored, terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, read_statuses, recovered_statuses
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import Failure, PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import fitted
 from memsweep.sweep.worker.timing import Profile, throttled

@@ -9,24 +9,20 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.driver.launch import ActiveLimits, Limits
 from memsweep.sweep.driver.progress import Snapshot, WorkCounter
 from memsweep.sweep.driver.storage_outage import StorageOutage
 from memsweep.sweep.planning.chain_values import never_reached
-from memsweep.sweep.planning.identity import Arithmetic, pack_identity
-from memsweep.sweep.planning.resources import threads
 from memsweep.sweep.store.journal import Journal, State
 from memsweep.sweep.store.record import now
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
 from memsweep.sweep.worker.failure import NODE_LOST
-from memsweep.sweep.worker.job import take_report
+from memsweep.sweep.worker.job import jobs_of, take_report
 from memsweep.sweep.worker.timing import Phases
 
 if TYPE_CHECKING:
@@ -88,7 +84,7 @@ class PackScheduler:
         self.outage = StorageOutage(store)
         self._store, self._journal, self._on_progress, self._deliver = store, journal, on_progress, deliver
         self._workspace, self._limits = workspace, limits or ActiveLimits(Limits())
-        self._waiting = _jobs(plan, workspace, store.location.uri)
+        self._waiting = jobs_of(plan, workspace, store.location.uri)
         self._cost = _costs(plan)
         self._work = WorkCounter(len(plan.trials), len(plan.done), sum(self._cost.values()), _expected(plan))
         self._deaths: Counter[str] = Counter()  # by trial
@@ -106,7 +102,7 @@ class PackScheduler:
         self._note_new(plan)
         costs = _costs(plan)
         self._cost |= costs
-        self._waiting += _jobs(plan, self._workspace, self._store.location.uri)
+        self._waiting += jobs_of(plan, self._workspace, self._store.location.uri)
         self._work.grow(len(plan.trials), len(plan.done - self.results.keys()), sum(costs.values()))
         self._show()
 
@@ -123,7 +119,7 @@ class PackScheduler:
             self._journal.note([name], State(outcomes.get(name, failed)))
 
     def batches(self, slots: int) -> Iterator[Batch]:
-        """What is to run on a backend, batch by batch, as many of the trials that wait as may get a result.
+        """The jobs that are to run, batch by batch, with as many of the waiting trials as may get a result.
 
         Args:
             slots: jobs that the backend can run at once.
@@ -147,8 +143,8 @@ class PackScheduler:
         while room and self._waiting:
             job, *others = self._waiting
             first, rest = job.members[:room], job.members[room:]
-            jobs.append(_with_members(job, first) if rest else job)
-            self._waiting = [_with_members(job, rest), *others] if rest else others
+            jobs.append(job.of(first) if rest else job)
+            self._waiting = [job.of(rest), *others] if rest else others
             room -= len(first)
         return jobs
 
@@ -233,7 +229,7 @@ class PackScheduler:
         self._work.ended(job.pack)
         self.phases.add(report.seconds)
         self._settle(report.finished)
-        if report.failed and _chained(job):
+        if report.failed and job.is_chained:
             self._chain_failed(job, report.failed)
         else:
             for name, failure in report.failed.items():
@@ -257,13 +253,13 @@ class PackScheduler:
         """
         if not names:
             return
-        left = _with_members(job, tuple(member for member in job.members if member[0] in names))
+        left = job.of(tuple(member for member in job.members if member[0] in names))
         if self.outage.cause or len(names) < len(job.members):
             self._journal.note(names, State.QUEUED)
             self._postponed.append(left)
             return
         error = f"StorageError: {report.outage}. The driver can use the storage: look at the worker's node."
-        suspects = names[:1] if _chained(job) else names
+        suspects = names[:1] if job.is_chained else names
         self._deaths.update(suspects)
         self._lost(left, suspects, {"outcome": str(Outcome.FAILED), "error": error, "traceback": ""})
 
@@ -292,7 +288,7 @@ class PackScheduler:
             self._retry.append(left)
         elif unfinished:
             # the trials of a chain run one by one: it died at the first unfinished one, and did not reach the others
-            suspects = unfinished[:1] if _chained(job) else unfinished
+            suspects = unfinished[:1] if job.is_chained else unfinished
             self._deaths.update(suspects)
             self._lost(left, suspects, failure)
 
@@ -308,7 +304,7 @@ class PackScheduler:
         if len(suspects) == 1:
             self._retry_alone.append(job)
         elif deaths > 1 or failure["outcome"] == Outcome.OUT_OF_MEMORY:
-            self._retry += [_single(job, name) for name in suspects]
+            self._retry += [job.only(name) for name in suspects]
         else:
             self._retry.append(job)
 
@@ -336,7 +332,7 @@ class PackScheduler:
 
     def _failed(self, job: PackJob, name: str, failure: Failure, *, culprit: bool = False) -> None:
         """Retries the trial alone where that can find the culprit or free memory; else it has failed for good."""
-        alone = _single(job, name)
+        alone = job.only(name)
         if len(job.members) > 1 and not culprit:
             self._journal.note([name], State.QUEUED)
             self._retry.append(alone)
@@ -373,45 +369,8 @@ class PackScheduler:
         self._on_progress(self._work.snapshot())
 
 
-def _single(job: PackJob, name: str) -> PackJob:
-    return _with_members(job, tuple(member for member in job.members if member[0] == name))
-
-
-def _with_members(job: PackJob, members: tuple[tuple[str, dict[str, Any]], ...]) -> PackJob:
-    """The job with these of its members, as a pack of their own."""
-    return replace(job, pack=pack_identity(name for name, _ in members), members=members)
-
-
 def _costs(plan: Plan) -> dict[str, float]:
     return {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
-
-
-def _chained(job: PackJob) -> bool:
-    return any(data.get("chain") for _, data in job.members)
-
-
-def _jobs(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
-    revision = provenance.code_revision(workspace)
-    return [
-        PackJob(
-            pack=pack.identity,
-            study=plan.sweep.name,
-            folder=folder,
-            workspace=str(workspace),
-            members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
-            threads=threads(plan.sweep.resources),
-            time_limit=plan.sweep.resources.time_limit,
-            memory=plan.sweep.resources.memory,
-            revision=revision,
-            workers=plan.sweep.resources.workers,
-            arithmetic=Arithmetic.of(plan.sweep.resources),
-            after=tuple((trial.identity, trial.after) for trial in pack.trials if trial.after),
-            keep=plan.sweep.keep,
-            trained={trial.identity: trial.trained for trial in pack.trials if trial.trained[0]},
-            measures=plan.measures,
-        )
-        for pack in plan.packs
-    ]
 
 
 def _expected(plan: Plan) -> int:

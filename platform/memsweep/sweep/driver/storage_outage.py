@@ -9,7 +9,8 @@ from typing import Any
 
 from memsweep.errors import StorageError, StoreError
 from memsweep.sweep.store.filesystem import at_once
-from memsweep.sweep.store.results import CHECKPOINTS, STATES, Store
+from memsweep.sweep.store.layout import CHECKPOINTS, STATES
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import retry_seconds, warn
 from memsweep.sweep.store.unwritable import FREE_BYTES, UnstoredResult, check_writable, fallback_folder
 

@@ -24,7 +24,7 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
-from memsweep.sweep.store.weights import WEIGHTS
+from memsweep.sweep.store.layout import WEIGHTS
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import shortened
 from memsweep.sweep.worker.limits import forget_peak, peak_memory

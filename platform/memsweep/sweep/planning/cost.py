@@ -61,7 +61,7 @@ def shared(trial: TrialConfig) -> float:
     """The seconds of the program that do not grow with the number of its trials."""
     training, horizon = trial.training, _horizon(trial)
     if _is_deep(trial.model):
-        return _steps(training) * _deep_step(trial)
+        return _gradients(trial) * _calls(trial)
     if not trial.has_closed_form:
         return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
@@ -107,7 +107,7 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
 
 def _by_layers(trial: TrialConfig, horizon: float) -> float:
     moved = evaluations(trial) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
-    return trial.training.seeds * (_steps(trial.training) * _deep_replica_step(trial, horizon) + moved)
+    return trial.training.seeds * (_gradients(trial) * _deep_replica_gradient(trial, horizon) + moved)
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -115,41 +115,21 @@ def evaluations(trial: TrialConfig) -> float:
     """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
 
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
-    every ``stronger_every``-th seed costs. See ``memsweep.stability.perturbation``. Asked several times for each trial.
+    it costs on ``SEEDS_OF`` of ``stronger_every`` seeds. See ``memsweep.stability.perturbation``. Asked several times
+    for each trial.
     """
+    from memsweep.stability.evaluation import SEEDS_OF
     from memsweep.stability.optional import Effort
-    from memsweep.stability.perturbation.error import CLOSED, FINALISTS, STRONGER
+    from memsweep.stability.perturbation import effort
 
-    moved, closed, grid = trial.perturbation, trial.has_closed_form, trial.perturbation.radii
-    radii, total = grid.count, 0.0
-    few, more = _shares(trial)
-    effort = Effort(trial, _horizon(trial), functools.partial(_search, trial))
-    total += sum(registry.get(registry.MEASURE, asked.name).cost(asked, effort) for asked in asked_of(moved))
+    moved, closed, data = trial.perturbation, trial.has_closed_form, _shares(trial)
+    asking = Effort(trial, _horizon(trial), functools.partial(effort.worst_at, moved, closed, data))
+    total = sum(registry.get(registry.MEASURE, asked.name).cost(asked, asking) for asked in asked_of(moved))
     if moved.method != "worst_case":
-        return total + len(moved.balls) * radii * moved.repeats
-    usual, share = type(moved)(), 1.0 / moved.stronger_every if moved.stronger_every else 0.0
-    longer = 3 * STRONGER * max(usual.ascent_steps, moved.ascent_steps) + 1
-    for ball in moved.balls:
-        total += _search(trial, ball, radii, (grid.to / grid.from_) ** (1.0 / (radii - 1)))
-        starts = _pushes(ball) + 2 * STRONGER * max(usual.starts, moved.starts) * (CLOSED if closed else 1)
-        last = 0.0 if closed else 2 * FINALISTS * (3 * usual.ascent_steps + 1)
-        total += (few * 2 * starts * longer + more * last + 4 * FINALISTS) * share
-    return total
-
-
-def _search(trial: TrialConfig, ball: str, radii: int, growth: float) -> float:
-    """Evaluations of a search at so many radii, each ``growth`` times the one before."""
-    from memsweep.stability.perturbation.error import CLOSED
-    from memsweep.stability.perturbation.search import READ, anchored
-
-    moved, closed = trial.perturbation, trial.has_closed_form
-    few, more = _shares(trial)
-    anchors, climbed = len(anchored(radii, growth, closed)), radii if closed else min(radii, READ)
-    # an ascent evaluates its start, and a gradient for each step
-    whole, half = 3 * moved.ascent_steps + 1, 3 * ((moved.ascent_steps + 1) // 2) + 1
-    path = 4 * radii + climbed * half  # four candidates at each radius, then the ascents
-    starts = _pushes(ball) + moved.starts * (CLOSED if closed else 1)
-    return few * (anchors * starts * whole + 2 * radii + 2 * path) + more * path + radii + climbed + 1
+        return total + len(moved.balls) * effort.drawn(moved)
+    share = min(1.0, SEEDS_OF / moved.stronger_every) if moved.stronger_every else 0.0
+    parts = (effort.search, 1.0), (effort.stronger, share)
+    return total + sum(times * part(moved, closed, data, ball) for ball in moved.balls for part, times in parts)
 
 
 def _shares(trial: TrialConfig) -> tuple[float, float]:
@@ -158,11 +138,6 @@ def _shares(trial: TrialConfig) -> tuple[float, float]:
 
     few, more = (1.0 if trial.has_closed_form else min(1.0, s / trial.perturbation.test_size) for s in (FEW, MORE))
     return few, more
-
-
-def _pushes(ball: str) -> int:
-    """Starts of a search that theory predicts to be bad."""
-    return 2 if ball == "recurrent" else 4
 
 
 def _is_deep(model: Any) -> bool:
@@ -206,15 +181,9 @@ def _width(trial: TrialConfig) -> int:
     return int(getattr(trial.model, "width", 1))
 
 
-def _deep_step(trial: TrialConfig) -> float:
-    """Seconds of an optimizer step that do not grow with the number of replicas."""
-    return _gradients(trial) * _calls(trial)
-
-
-def _deep_replica_step(trial: TrialConfig, horizon: float) -> float:
-    """Seconds of an optimizer step that each replica costs on top."""
-    sequences = _computed(trial, trial.training.batch_size)
-    return _gradients(trial) * sequences * horizon * _of_a_step_of_time(trial, horizon)
+def _deep_replica_gradient(trial: TrialConfig, horizon: float) -> float:
+    """Seconds of a gradient that each replica costs on top of the calls."""
+    return _computed(trial, trial.training.batch_size) * horizon * _of_a_step_of_time(trial, horizon)
 
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
@@ -242,17 +211,19 @@ def _is_fused(trial: TrialConfig) -> bool:
 
 
 def _gradients(trial: TrialConfig) -> float:
-    """Gradients of an optimizer step, counted in those by backpropagation: the rule's, and at times the true one."""
-    training = trial.training
-    if not registry.get(registry.RULE, training.rule).forward:
-        return 1.0
-    return _FORWARD + (1.0 / training.alignment_every if training.alignment_every else 0.0)
+    """Gradients of a training, counted in those by backpropagation: the rule's, and those that its measures take."""
+    forward = registry.get(registry.RULE, trial.training.rule).forward
+    return trial.training.end * (_FORWARD if forward else 1.0) + _measured(trial.training)
 
 
 def _steps(training: TrainingConfig) -> float:
     """Optimizer steps of a training, and as many gradients as its measures take."""
+    return training.end + _measured(training)
+
+
+def _measured(training: TrainingConfig) -> float:
     measures = ((registry.get(registry.MEASURE, asked.name), asked) for asked in asked_of(training))
-    return training.end + sum(measure.gradients(asked, training) for measure, asked in measures)
+    return sum(measure.gradients(asked, training) for measure, asked in measures)
 
 
 def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:

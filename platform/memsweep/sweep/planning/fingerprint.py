@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import importlib.metadata
 import importlib.util
-import os
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models
-from memsweep.sweep.planning.source_graph import WHOLE, Definition, SourceGraph
+from memsweep.sweep.planning.source_graph import SourceGraph
+from memsweep.sweep.planning.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -63,7 +62,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
         config.chain is None and asks_measures(config) and mixes_models(config.model)
     ),
-    "memsweep.learning.ensemble.replicas": lambda config, kernels: hasattr(
+    "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
         registry.get(registry.MODEL, config.model.name), "frozen_weights"
     ),
     "memsweep.learning.state.weights_file.holds_special_tensors": lambda config, kernels: (
@@ -121,7 +120,7 @@ def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Defi
         if named[0] != registry.MEASURE or named in measures:
             roots |= _definitions_of(part)
     roots |= named_code(config)
-    roots |= {(type(each).__module__, type(each).__qualname__) for each in _configs(config) if not _is_of_part(each)}
+    roots |= {(type(each).__module__, type(each).__qualname__) for each in configs_in(config) if not is_of_part(each)}
     return frozenset(roots - _measuring(config)) if training else frozenset(roots)
 
 
@@ -133,7 +132,7 @@ def _measuring(config: TrialConfig) -> set[Definition]:
 def named_code(config: Any) -> set[Definition]:
     """The definitions that the config names besides its parts, such as a user's class."""
     roots: set[Definition] = set()
-    for owner in filter(_is_of_part, _configs(config)):
+    for owner in filter(is_of_part, configs_in(config)):
         named = getattr(registry.get(owner.kind, owner.name), "code", None)
         roots |= named(owner) if named is not None else set()
     if roots:
@@ -154,19 +153,6 @@ def _see_new_files() -> None:
 _generation = [0]
 
 
-def data_fingerprint(config: Any) -> str:
-    """A hash of the files that the config's parts read, 16 hexadecimal digits; empty where they read none.
-
-    A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
-    folder in their place, the names and sizes of the files in it are hashed.
-    """
-    paths = [path for _, path in data_files(config)]
-    training = getattr(config, "training", None)
-    if training is not None and training.weights_file is not None:
-        paths.append(training.weights_file)
-    return _hash_data(tuple((path, *_changed(path)) for path in paths)) if paths else ""
-
-
 def libraries(config: TrialConfig) -> dict[str, str]:
     """Versions of the installed libraries that decide this trial's numbers: the engine's, and what its parts import."""
     own = {definition for part in parts(config) for definition in _definitions_of(part)} | named_code(config)
@@ -184,8 +170,8 @@ def _libraries(own: frozenset[Definition]) -> dict[str, str]:
 
 def parts(config: Any) -> tuple[type, ...]:
     """The registered parts that a config names, at any depth, each once."""
-    configs = list(_configs(config))
-    chosen = [(owner.kind, owner.name) for owner in configs if _is_of_part(owner)]
+    configs = list(configs_in(config))
+    chosen = [(owner.kind, owner.name) for owner in configs if is_of_part(owner)]
     classes: list[type] = [type(owner) for owner in configs]
     by_name = [
         (kind, getattr(owner, field))
@@ -341,7 +327,7 @@ def _is_deep(config: TrialConfig) -> bool:
 
 
 @functools.lru_cache(maxsize=16)
-def _configs(config: Any) -> tuple[Any, ...]:
+def configs_in(config: Any) -> tuple[Any, ...]:
     """Every config dataclass in a config, at any depth, the config itself first. Asked a dozen times for a trial."""
     own = (getattr(config, field.name) for field in dataclasses.fields(config))
     return (config, *(each for value in own for each in (_in_section(value) if _is_config(value) else _walk(value))))
@@ -369,16 +355,9 @@ def _is_config(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def _is_of_part(config: Any) -> bool:
+def is_of_part(config: Any) -> bool:
+    """Whether a config is that of a registered part."""
     return getattr(config, "kind", None) in registry.KINDS
-
-
-def data_files(config: Any) -> list[tuple[Any, Path]]:
-    """The files that the parts of a config read, each with the part's own config."""
-    owners = [(owner, registry.get(owner.kind, owner.name)) for owner in filter(_is_of_part, _configs(config))]
-    return [
-        (owner, Path(path)) for owner, part in owners if hasattr(part, "data_files") for path in part.data_files(owner)
-    ]
 
 
 @functools.cache
@@ -396,33 +375,3 @@ def _version(name: str) -> str:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def _changed(path: Path) -> tuple[int, int]:
-    """A mark that changes when a file is written anew; of absent files the task says what is missing."""
-    try:
-        about = path.stat()
-    except OSError:
-        return -1, 0
-    return about.st_size, about.st_mtime_ns
-
-
-def _entries(folder: Path) -> bytes:
-    """The name of a folder, and names and sizes of the files in it, by name."""
-    with os.scandir(folder) as entries:
-        found = sorted((entry.name, entry.stat().st_size) for entry in entries if entry.is_file())
-    return repr((folder.name, found)).encode("utf-8", errors="surrogatepass")
-
-
-@functools.lru_cache(maxsize=16)
-def _hash_data(files: tuple[tuple[Path, int, int], ...]) -> str:
-    told = hashlib.sha256()
-    for path, size, _ in files:
-        if path.is_dir():  # which may have another size on another machine
-            told.update(_entries(path))
-            continue
-        told.update(f"{path.name}\n{size}\n".encode("utf-8", errors="surrogatepass"))
-        if size >= 0:
-            with path.open("rb") as file:
-                told.update(hashlib.file_digest(file, "sha256").digest())
-    return told.hexdigest()[:16]

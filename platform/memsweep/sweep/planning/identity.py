@@ -20,8 +20,10 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
@@ -29,7 +31,7 @@ from memsweep.config.core.reflect import default, key_of, keys, owner_of, value_
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
-from memsweep.sweep.planning.fingerprint import code_fingerprint, data_fingerprint, kernels_of, libraries
+from memsweep.sweep.planning.fingerprint import code_fingerprint, configs_in, is_of_part, kernels_of, libraries
 from memsweep.sweep.planning.members import listed
 
 if TYPE_CHECKING:
@@ -194,3 +196,54 @@ def _before(config: TrialConfig) -> list[TrialConfig]:
 def pack_identity(members: Iterable[str]) -> str:
     """The identity of a pack: its members', in order."""
     return hashlib.sha256("\n".join(members).encode()).hexdigest()[: 2 * _HALF]
+
+
+def data_fingerprint(config: Any) -> str:
+    """A hash of the files that the config's parts read, 16 hexadecimal digits; empty where they read none.
+
+    A part that reads files says which: ``data_files(config)``, a class method, gives their paths in a fixed order. Of a
+    folder in their place, the names and sizes of the files in it are hashed.
+    """
+    paths = [path for _, path in data_files(config)]
+    training = getattr(config, "training", None)
+    if training is not None and training.weights_file is not None:
+        paths.append(training.weights_file)
+    return _hash_data(tuple((path, *_changed(path)) for path in paths)) if paths else ""
+
+
+def data_files(config: Any) -> list[tuple[Any, Path]]:
+    """The files that the parts of a config read, each with the part's own config."""
+    owners = [(owner, registry.get(owner.kind, owner.name)) for owner in filter(is_of_part, configs_in(config))]
+    return [
+        (owner, Path(path)) for owner, part in owners if hasattr(part, "data_files") for path in part.data_files(owner)
+    ]
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    """A mark that changes when a file is written anew; of absent files the task says what is missing."""
+    try:
+        about = path.stat()
+    except OSError:
+        return -1, 0
+    return about.st_size, about.st_mtime_ns
+
+
+def _entries(folder: Path) -> bytes:
+    """The name of a folder, and names and sizes of the files in it, by name."""
+    with os.scandir(folder) as entries:
+        found = sorted((entry.name, entry.stat().st_size) for entry in entries if entry.is_file())
+    return repr((folder.name, found)).encode("utf-8", errors="surrogatepass")
+
+
+@functools.lru_cache(maxsize=16)
+def _hash_data(files: tuple[tuple[Path, int, int], ...]) -> str:
+    told = hashlib.sha256()
+    for path, size, _ in files:
+        if path.is_dir():  # which may have another size on another machine
+            told.update(_entries(path))
+            continue
+        told.update(f"{path.name}\n{size}\n".encode("utf-8", errors="surrogatepass"))
+        if size >= 0:
+            with path.open("rb") as file:
+                told.update(hashlib.file_digest(file, "sha256").digest())
+    return told.hexdigest()[:16]

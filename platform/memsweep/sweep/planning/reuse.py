@@ -1,4 +1,4 @@
-"""What need not be computed: stored results, and stored trainings of trials that are measured anew."""
+"""Stored results, and stored trainings of trials that are measured anew: neither is computed again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import trial_from_dict
@@ -16,9 +17,17 @@ from memsweep.errors import ConfigError, StoreError
 from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import identifying, identity_of, training_of
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
-from memsweep.sweep.store.results import SET_ASIDE, Store, find_elsewhere
-from memsweep.sweep.store.tables import ALIGNMENT, HISTORY, REPLICAS, SIZE, columns, in_training
-from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, from_safetensors
+from memsweep.sweep.store.layout import SET_ASIDE, SUFFIX, WEIGHTS
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.tables import (
+    CURVES,
+    HISTORY,
+    REPLICAS,
+    SIZE,
+    columns,
+    from_safetensors,
+    in_training,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,6 +285,17 @@ def with_stored_training(
     )
 
 
+def interpolated(trials: Iterable[PlannedTrial]) -> int:
+    """How many of these trials have radii, beside their trained weights, that were read between points of a curve.
+
+    Raises:
+        StoreError: a table cannot be read.
+    """
+    places = (trial.trained for trial in trials if trial.trained[0])
+    curves = (Store(folder).tables(identity, (CURVES,))[CURVES] for folder, identity in places)
+    return sum(bool(len(table)) and bool(table["threshold"].isna().all()) for table in curves)
+
+
 def _stored_trainings(wanted: set[str], results: Location) -> dict[str, tuple[str, str]]:
     """Training -> (URI of a study's folder, identity of the trial there that keeps its weights)."""
     found: dict[str, tuple[str, str]] = {}
@@ -308,11 +328,10 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
         StoreError: it keeps no weights, or a file of it is missing or damaged.
     """
     from memsweep.learning.state.trained import Trained
-    from memsweep.learning.training.gradient_alignment import Comparison
 
     record, observed = store.record(identity), in_training()
     weights = stored_weights(store, record)
-    tables = store.tables(identity, (REPLICAS, HISTORY, ALIGNMENT, *observed))
+    tables = store.tables(identity, (REPLICAS, HISTORY, *observed))
 
     def rows(table: str, seed: int) -> list[dict[str, Any]]:
         frame: pd.DataFrame = tables[table]
@@ -333,7 +352,6 @@ def stored_training(store: Store, identity: str) -> dict[int, Trained]:
             validation_loss=row["validation_loss"],
             gradient_over_weight={name.removeprefix(ratio): row[name] for name in row if name.startswith(ratio)},
             history=[(int(at["step"]), at["train_loss"], at["validation_loss"]) for at in rows(HISTORY, seed)],
-            alignment=[Comparison(**{name: at[name] for name in Comparison._fields}) for at in rows(ALIGNMENT, seed)],
             observed={name: found for name in observed if (found := [own(name, at) for at in rows(name, seed)])},
             weights=named,
         )
@@ -372,3 +390,19 @@ def stored_weights(store: Store, record: Mapping[str, Any]) -> dict[int, dict[st
             "--no-reuse keep=weights."
         )
     return from_safetensors(store.bytes_of(WEIGHTS, record), f"the file of weights of {identity}")
+
+
+def find_elsewhere(results: Location | Path, identities: Iterable[str]) -> dict[str, Location]:
+    """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
+    missing = set(identities)
+    folder_of: dict[str, Location] = {}
+    root = Location.at(results)
+    with storage_errors("read", root):
+        folders = [root / name for name in (root.folders() if missing else ())]
+    for folder in folders:
+        store = Store(folder)
+        here = missing & store.identities()
+        intact = here - store.faults(here).keys()  # a record of a newer version is a fault, too
+        folder_of |= dict.fromkeys(intact, folder)
+        missing -= intact
+    return folder_of

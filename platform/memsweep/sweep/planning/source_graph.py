@@ -1,12 +1,10 @@
 """Reads definitions from source files, and the definitions that each of them refers to.
 
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
-that cannot change a number: comments, docstrings, annotations, messages of errors and logs, functions that yield
-sentences alone (``SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). The name
-of its module is not part of its text, so code may move from file to file. A branch for some trials alone
-(``_BRANCHES``) is a text of its own beside that of its definition: it counts for the trials whose closure holds its
-condition. A method or a field that was added to a class later is a definition of its own
-(``memsweep.sweep.planning.members``): one that no trial reaches moves none.
+that cannot change a number (``memsweep.sweep.planning.statements``). The name of its module is not part of its text, so
+code may move from file to file. A branch for some trials alone is a text of its own beside that of its definition: it
+counts for the trials whose closure holds its condition. A method or a field that was added to a class later is a
+definition of its own (``memsweep.sweep.planning.members``): one that no trial reaches moves none.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -19,46 +17,27 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from memsweep.sweep.planning.members import Member, bases, is_mentioned, mentioned, names_bound, take_later
+from memsweep.sweep.planning.members import Member, bases, is_mentioned, names_bound, take_later
 from memsweep.sweep.planning.moved import as_before
+from memsweep.sweep.planning.statements import (
+    SENTENCES,
+    WHOLE,
+    Branch,
+    Definition,
+    References,
+    is_text,
+    is_type_only,
+    read_statement,
+)
 
-WHOLE = "*"
-"""In place of a name: all definitions of a module."""
-SENTENCES = frozenset(
-    {
-        *("problems", "problems_of_code", "problems_of_states", "problems_of_certificates", "problems_without_steps"),
-        *("notes_of_code", "closed_forms", "count_parameters"),
-    }
-)
-"""Names of functions that are for plans and descriptions: no trial runs them."""
-_BRANCHES = frozenset(
-    {
-        "asks_measures",
-        "freezes_weights",
-        "holds_special_tensors",
-        "mixes_models",
-        "trains_by_convolution",
-        "trains_over_sequences",
-        "transforms_blocks",
-    }
-)
-"""Names of functions of a trial. A statement ``if name(...):`` without else is a branch of the trials they hold for."""
 _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
 """Suffixes of code in other languages. Such files count with the Python modules of their folder."""
 _IMPORTS = frozenset({ast.Import, ast.ImportFrom})
-_LOGGERS = frozenset({"_log", "logging", "warnings"})
 _C_COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
-Definition = tuple[str, str]
-"""Name of a module and a name at its top, or ``WHOLE``."""
-References = dict[str, Definition]
-"""Spelling of a name in a text -> the definition that it stands for."""
-Branch = tuple[Definition, str, References]
-"""Its condition, its text, and the references in it."""
 Cut = Callable[[Definition], bool]
 """Whether a definition is left out of a closure."""
 
@@ -236,18 +215,18 @@ class SourceGraph:
     def _read_tree(self, name: str, tree: ast.Module, imports: _Imports) -> Module:
         within = [(node, _imports_in(node)) for node in tree.body]
         module = Module(outside=_top_names(each for _, found in within for each in found))
-        within = [(node, found) for node, found in within if not _is_type_only(node)]
+        within = [(node, found) for node, found in within if not is_type_only(node)]
         module.imports = imports.bound_by(node for node, _ in within)
         defined = {word: (name, word) for node, _ in within for word in names_bound(node)}
         texts: dict[str, list[str]] = {}
         if self._is_whole(name):
             texts[_EFFECTS], module.references[_EFFECTS] = [], self._foreign_imports(tree, imports)
         for node, found in within:
-            if type(node) in _IMPORTS or _is_text(node):
+            if type(node) in _IMPORTS or is_text(node):
                 continue
             known = defined | module.imports | imports.bound_by(found)
             for word, statement in self._statements(name, node, known, module):
-                text, references, branches, words = _plain(statement, known)
+                text, references, branches, words = read_statement(statement, known)
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
                 module.branches.setdefault(word, []).extend(branches)
@@ -306,114 +285,11 @@ class _Imports:
         return ".".join(filter(None, (*above[: len(above) - node.level + 1], node.module)))
 
 
-class _Stripper(ast.NodeTransformer):
-    """Removes from a statement the parts that cannot change a number, and its branches, which it keeps."""
-
-    def __init__(self) -> None:
-        self.branches: list[ast.If] = []
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        super().generic_visit(node)
-        if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
-            kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
-            self.branches += [each for each in kept if _is_branch(each)]
-            node.body = [each for each in kept if not _is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
-        return node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(None)
-        return self.generic_visit(node)
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        node.exc = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
-        node.cause = None
-        return node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        node.msg = None
-        return self.generic_visit(node)
-
-
-def _is_removable(node: ast.AST) -> bool:
-    if isinstance(node, ast.FunctionDef):
-        return node.name in SENTENCES
-    if isinstance(node, ast.AnnAssign):
-        return isinstance(node.value, ast.Call) and _is_named(node.value.func, {"setting"})
-    return isinstance(node, ast.Import | ast.ImportFrom) or _is_text(node) or _is_type_only(node) or _is_log(node)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _is_type_only(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and _is_named(node.test, {"TYPE_CHECKING"})
-
-
-def _is_branch(node: ast.AST) -> bool:
-    test = node.test if isinstance(node, ast.If) and not node.orelse else None
-    return isinstance(test, ast.Call) and _is_named(test.func, _BRANCHES)
-
-
-def _is_log(node: ast.AST) -> bool:
-    call = node.value if isinstance(node, ast.Expr) else None
-    function = call.func if isinstance(call, ast.Call) else None
-    return isinstance(function, ast.Attribute) and _is_named(function.value, _LOGGERS)
-
-
-def _is_named(node: ast.AST, names: Collection[str]) -> bool:
-    return isinstance(node, ast.Name) and node.id in names
-
-
 def _base(node: ast.expr, known: References) -> Definition | None:
     """The definition that a base of a class stands for: of a class in a class, the outer one."""
     names = ast.unparse(node).split(".")
     module, word = known.get(names[0], ("", ""))
     return None if not module else (module, names[1]) if word == WHOLE and len(names) > 1 else (module, word)
-
-
-def _plain(node: ast.stmt, known: References) -> tuple[str, References, list[Branch], set[str]]:
-    """The text of a statement, which is stripped, by spelling the definitions that its names stand for, the same of
-    its branches, after the condition of each, and the words in all of it.
-
-    A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
-    """
-    stripper = _Stripper()
-    stripped = stripper.visit(node)
-    branches = [(known[branch.test.func.id], *_read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
-    words = {word for each in (stripped, *stripper.branches) for word in mentioned(each)}
-    return *_read_text(stripped, known), branches, words
-
-
-def _read_text(stripped: ast.AST, known: References) -> tuple[str, References]:
-    references: References = {}
-    for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
-        if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
-            module, name = known.get(each.value.id, ("", ""))
-            if name == WHOLE:
-                references[f"<module>.{each.attr}"] = (module, each.attr)
-                each.value.id = "<module>"  # under which name a module was imported does not matter
-        elif isinstance(each, ast.Name) and each.id in known:
-            references[each.id] = known[each.id]
-    return _spelled(stripped), references
-
-
-def _spelled(value: Any) -> str:
-    """A syntax tree as text, the same on every version of Python: fields without content are left out."""
-    if isinstance(value, ast.AST):
-        filled = [(name, given) for name, given in ast.iter_fields(value) if given is not None and given != []]
-        return f"{type(value).__name__}({','.join(f'{name}={_spelled(given)}' for name, given in filled)})"
-    if isinstance(value, list):
-        return f"[{','.join(map(_spelled, value))}]"
-    return repr(value)
 
 
 def _imports_in(statement: ast.stmt) -> list[ast.AST]:

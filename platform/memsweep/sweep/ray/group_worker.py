@@ -16,8 +16,8 @@ from memsweep.sweep.ray.coordinator import Assignment, WorkerResult
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.worker import provenance
-from memsweep.sweep.worker.execute import GroupFailedError, PackJob, can_resume, guarded
-from memsweep.sweep.worker.failure import failure_of
+from memsweep.sweep.worker.execute import PackJob, guarded
+from memsweep.sweep.worker.failure import GroupFailedError, can_resume, failure_of
 from memsweep.sweep.worker.limits import TimeLimitError, memory_limit, peak_memory
 from memsweep.sweep.worker.timing import Phases, throttled
 

@@ -14,8 +14,8 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.coordinator import Assignment, Coordinator, GroupState, WorkerResult
 from memsweep.sweep.ray.group_worker import run_assignments
-from memsweep.sweep.worker.execute import GroupFailedError, PackJob
-from memsweep.sweep.worker.failure import StoppedError
+from memsweep.sweep.worker.execute import PackJob
+from memsweep.sweep.worker.failure import GroupFailedError, StoppedError
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import time
-import urllib.parse
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,9 +19,20 @@ from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store import tables as table_files
 from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.form import OtherSchemaError
+from memsweep.sweep.store.layout import (
+    CHECKPOINTS,
+    IDENTITY,
+    SET_ASIDE,
+    STATES,
+    WEIGHTS,
+    failure_file,
+    file_name,
+    record_file,
+    table_file,
+)
 from memsweep.sweep.store.record import Record, StoredFailure, file_of
+from memsweep.sweep.store.tables import to_safetensors
 from memsweep.sweep.store.unwritable import FallbackSlot, fallback_folder
-from memsweep.sweep.store.weights import SUFFIX, WEIGHTS, to_safetensors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,50 +40,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Weights = Mapping[int, Mapping[str, Tensor]]
-
-MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
-"""Names beside the studies in the results folder, which no study's folder may take."""
-
-CHECKPOINTS, STATES, SET_ASIDE = "checkpoints", "states", ".set-aside"
-
-_IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
-_LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
-
-
-def folder_name(name: str) -> str:
-    """The folder of a study: its name, percent-encoded outside ``[A-Za-z0-9._-]``.
-
-    Two different names never share a folder, and no name leaves the results folder or takes a name that the
-    tracking database needs.
-
-    Raises:
-        StoreError: the name is empty, or longer than a file system allows.
-    """
-    encoded = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
-    if encoded.strip(".") == "" or encoded.lower().startswith((MLFLOW_DATABASE, MLFLOW_ARTIFACTS)):
-        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded else ""
-    if not 0 < len(encoded) <= _LONGEST_FOLDER_NAME:
-        raise StoreError(
-            f"the study name {name[:60]!r} makes a folder name of {len(encoded)} bytes; 1 to {_LONGEST_FOLDER_NAME} "
-            "are allowed (a character outside A-Z a-z 0-9 . _ - takes at least three). Give the study another name."
-        )
-    return encoded
-
-
-def find_elsewhere(results: Location | Path, identities: Iterable[str]) -> dict[str, Location]:
-    """Which study folders below ``results`` hold these results whole: identity -> folder (the first by name)."""
-    missing = set(identities)
-    folder_of: dict[str, Location] = {}
-    root = Location.at(results)
-    with storage_errors("read", root):
-        folders = [root / name for name in (root.folders() if missing else ())]
-    for folder in folders:
-        store = Store(folder)
-        here = missing & store.identities()
-        intact = here - store.faults(here).keys()  # a record of a newer version is a fault, too
-        folder_of |= dict.fromkeys(intact, folder)
-        missing -= intact
-    return folder_of
 
 
 class Store:
@@ -151,8 +116,8 @@ class Store:
             data[WEIGHTS] = to_safetensors(weights)
             described[WEIGHTS] = file_of(data[WEIGHTS])
         whole = {**record, "files": described}
-        files = {_table(name, identity): content for name, content in data.items()}
-        return files | {_record(identity): records_json.encode(whole)}
+        files = {table_file(name, identity): content for name, content in data.items()}
+        return files | {record_file(identity): records_json.encode(whole)}
 
     def commit(self, identity: str, files: Mapping[str, bytes]) -> bool:
         """Add a result by its files, see ``write``.
@@ -189,9 +154,10 @@ class Store:
         if other.has_weights(record):
             data[WEIGHTS] = other.bytes_of(WEIGHTS, record)
         with storage_errors("read", other.location):
-            last = other.location.read(_record(identity))
+            last = other.location.read(record_file(identity))
         return self.commit(
-            identity, {_table(n, identity): part for n, part in data.items()} | {_record(identity): last}
+            identity,
+            {table_file(n, identity): part for n, part in data.items()} | {record_file(identity): last},
         )
 
     def set_aside(self, identity: str) -> None:
@@ -202,7 +168,10 @@ class Store:
         """
         aside = f"{SET_ASIDE}/{identity}.{time.time_ns()}"
         with storage_errors("write", self.location):
-            for path in [_record(identity), *(_table(name, identity) for name in (*table_files.names(), WEIGHTS))]:
+            for path in [
+                record_file(identity),
+                *(table_file(name, identity) for name in (*table_files.names(), WEIGHTS)),
+            ]:
                 folder, _, file = path.partition("/")
                 with contextlib.suppress(FileNotFoundError):
                     self.location.move(path, f"{aside}/{folder}{os.path.splitext(file)[1]}")
@@ -210,7 +179,7 @@ class Store:
     def has(self, identity: str) -> bool:
         """Whether the result of this trial is stored."""
         with storage_errors("read", self.location):
-            return self.location.exists(_record(identity))
+            return self.location.exists(record_file(identity))
 
     def identities(self) -> frozenset[str]:
         """The identities of all stored results; one listing of a folder."""
@@ -222,10 +191,10 @@ class Store:
         Raises:
             StoreError: it is not stored, or its file is damaged or of a version that is not known.
         """
-        where = f"{self.location}/{_record(identity)}"
+        where = f"{self.location}/{record_file(identity)}"
         with storage_errors("read", where):
             try:
-                data = self.location.read(_record(identity))
+                data = self.location.read(record_file(identity))
             except FileNotFoundError:
                 raise StoreError(
                     f"{self.location} holds no result of {identity}. Run the sweep to compute it."
@@ -299,14 +268,14 @@ class Store:
         """
         if name not in record["files"]:
             return table_files.schema(name).empty_table()
-        where = f"{self.location}/{_table(name, record['identity'])}"
+        where = f"{self.location}/{table_file(name, record['identity'])}"
         data, version = self.bytes_of(name, record), record["files"][name]["version"]
         return table_files.from_parquet(name, data, record["identity"], where, version)
 
     def has_weights(self, record: Mapping[str, Any]) -> bool:
         """Whether the weights of the result with this record are here."""
         with storage_errors("read", self.location):
-            return WEIGHTS in record["files"] and self.location.exists(_table(WEIGHTS, record["identity"]))
+            return WEIGHTS in record["files"] and self.location.exists(table_file(WEIGHTS, record["identity"]))
 
     def check(self, identities: Iterable[str]) -> dict[str, str]:
         """The damaged ones of these stored results: identity -> fault. Reads every file of each.
@@ -329,7 +298,7 @@ class Store:
     def fail(self, identity: str, failure: Mapping[str, Any]) -> None:
         """Store why a trial has no result (outcome, error, traceback); the next attempt replaces it."""
         content = records_json.failure_json({**failure, "identity": identity})
-        self._commit({_failure(identity): content})
+        self._commit({failure_file(identity): content})
 
     def failures(self) -> dict[str, StoredFailure]:
         """The last failure of each trial that has no result: identity -> what was given to ``fail``.
@@ -356,7 +325,7 @@ class Store:
 
     def state_slot(self, identity: str) -> FallbackSlot:
         """The file of the final state of this trial, from which a trial of its search may go on."""
-        return self._slot(_file(STATES, identity, "pt"))
+        return self._slot(file_name(STATES, identity, "pt"))
 
     def forget_states(self, identities: Iterable[str] | None = None) -> None:
         """Delete the final states of these trials (None: all), if they exist, once no trial will go on from them.
@@ -385,7 +354,7 @@ class Store:
         Raises:
             StoreError: the file is missing or damaged.
         """
-        path = _table(name, record["identity"])
+        path = table_file(name, record["identity"])
         where = f"{self.location}/{path}"
         with storage_errors("read", where):
             try:
@@ -406,10 +375,10 @@ class Store:
         return None
 
     def _stored_failure(self, identity: str) -> StoredFailure | None:
-        where = f"{self.location}/{_failure(identity)}"
+        where = f"{self.location}/{failure_file(identity)}"
         try:
             with storage_errors("read", where):
-                return records_json.read_failure(self.location.read(_failure(identity)), where)
+                return records_json.read_failure(self.location.read(failure_file(identity)), where)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError):  # a success removed it just now
                 return None
@@ -417,33 +386,15 @@ class Store:
 
     def _forget_failure(self, identity: str) -> None:
         with storage_errors("write", self.location):
-            self.location.delete(_failure(identity))
+            self.location.delete(failure_file(identity))
 
     def _stored_names(self, folder: str) -> frozenset[str]:
         with storage_errors("read", self.location):
             names = self.location.names(folder)
         stems = (os.path.splitext(name) for name in names)
-        return frozenset(stem for stem, suffix in stems if suffix == ".json" and _IDENTITY.fullmatch(stem))
+        return frozenset(stem for stem, suffix in stems if suffix == ".json" and IDENTITY.fullmatch(stem))
 
 
 def _filled(record: Mapping[str, Any]) -> list[str]:
     """The tables of a result that have rows, and so a file."""
     return [name for name in table_files.names() if name in record["files"]]
-
-
-def _record(identity: str) -> str:
-    return _file("records", identity, "json")
-
-
-def _failure(identity: str) -> str:
-    return _file("failures", identity, "json")
-
-
-def _table(name: str, identity: str) -> str:
-    return _file(name, identity, SUFFIX if name == WEIGHTS else "parquet")
-
-
-def _file(kind: str, identity: str, suffix: str) -> str:
-    if not _IDENTITY.fullmatch(identity):
-        raise StoreError(f"{identity[:60]!r} is no trial identity: letters, digits, '-' and '_' are allowed.")
-    return f"{kind}/{identity}.{suffix}"

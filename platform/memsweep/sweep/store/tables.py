@@ -1,4 +1,4 @@
-"""The tables of a result: their columns and types, and how they become Parquet bytes.
+"""The tables of a result, their columns and types, and its weights: how both become the bytes of files.
 
 A new column needs one line here: a table that was written before lacks it, and is read with nulls in it, which mean
 that it was not measured. A column that is renamed, or whose numbers come to mean something else, needs a new version
@@ -23,9 +23,10 @@ from memsweep.sweep.store.record import MEND, FileOf
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+    from torch import Tensor
 
 CURVES, REPLICAS, METRICS = "curves", "replicas", "metrics"
-MEMORY, HISTORY, ALIGNMENT = "memory", "history", "alignment"
+MEMORY, HISTORY = "memory", "history"
 
 _SIZE = {"identity": "string", "horizon": "int64", "width": "int64"}
 SIZE = tuple(_SIZE)
@@ -66,6 +67,9 @@ DEFINITIONS: dict[str, Table] = {
             "zero_loss": "float64",
             "exact": "bool",
             "stronger": "float64",
+            "reading": "string",
+            "change": "float64",
+            "threshold": "float64",
         }
     ),
     REPLICAS: Table(
@@ -119,16 +123,6 @@ DEFINITIONS: dict[str, Table] = {
             "validation_loss": "float64",
         }
     ),
-    ALIGNMENT: Table(
-        columns={
-            "identity": "string",
-            "seed": "int64",
-            "step": "int64",
-            "layer": "string",
-            "cosine": "float64",
-            "norm_ratio": "float64",
-        }
-    ),
 }
 """The tables that are no measure's (``memsweep.stability.optional``)."""
 
@@ -154,6 +148,12 @@ def in_training() -> tuple[str, ...]:
     return tuple(measure.table for measure in measures if measure.when == DURING)
 
 
+def tracked() -> tuple[str, ...]:
+    """The tables of measures that are files of a trial's run in a tracking server, too."""
+    measures = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+    return tuple(measure.table for measure in measures if measure.is_tracked)
+
+
 @functools.cache
 def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
     measures = (registry.get(registry.MEASURE, name) for name in registered)
@@ -161,7 +161,7 @@ def _of_measures(registered: tuple[str, ...]) -> dict[str, Table]:
         measure.table: Table(
             version=measure.version,
             migrations=measure.migrations,
-            columns={**_SIZE, "seed": "int64", **measure.columns},
+            columns={"identity": "string", **(_SIZE if measure.has_sizes else {}), "seed": "int64", **measure.columns},
             grows=measure.grows,
         )
         for measure in measures
@@ -316,3 +316,32 @@ def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:
     series = frame[field.name]
     values = series.to_numpy() if series.dtype.kind in "iufb" else series.to_list()
     return pa.array(values, type=field.type, from_pandas=False)
+
+
+def to_safetensors(weights: Mapping[int, Mapping[str, Tensor]]) -> bytes:
+    """The file that holds these weights, seed -> name -> tensor. Equal weights give equal bytes.
+
+    A trial's replicas share a file, because a bucket answers a request for a file, not for a byte. The format runs no
+    code when it is read (https://github.com/huggingface/safetensors). Names in it are ``<seed>/<the module's own>``.
+    """
+    from memsweep.learning.state.weights_file import to_bytes
+
+    return to_bytes({f"{seed}/{name}": value for seed, named in weights.items() for name, value in named.items()})
+
+
+def from_safetensors(data: bytes, where: str) -> dict[int, dict[str, Tensor]]:
+    """The weights in the bytes of a file that ``to_safetensors`` wrote, seed -> name -> tensor.
+
+    Raises:
+        StoreError: it is another file; the message names it.
+    """
+    from memsweep.learning.state.weights_file import from_bytes
+
+    weights: dict[int, dict[str, Tensor]] = {}
+    try:
+        for key, value in from_bytes(data).items():
+            seed, _, name = key.partition("/")
+            weights.setdefault(int(seed), {})[name] = value
+    except ValueError as error:
+        raise StoreError(f"{where} holds no weights of a trial ({error}). {MEND}") from error
+    return weights

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import builtin
 from memsweep.config.load.study_files import included, part_folders
 from memsweep.data.folder import DATA_VARIABLE, DataFolderConfig
-from memsweep.sweep.planning.fingerprint import data_files
+from memsweep.sweep.planning.identity import data_files
 from memsweep.sweep.submit.code import code_below, located, with_imported
 from memsweep.sweep.submit.job import SubmissionError
 

@@ -14,7 +14,7 @@ from memsweep.config.schema.canonical import flatten, plain, to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
 from memsweep.sweep.store import record as records_json
-from memsweep.sweep.store.tables import ALIGNMENT, CURVES, HISTORY, MEMORY, SIZE
+from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, SIZE, tracked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,9 +26,6 @@ POINTS = 100
 
 IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
 NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
-_FILES = (CURVES, MEMORY, ALIGNMENT)
-SHOWN = (HISTORY, *_FILES)
-"""The tables of a result that its run shows."""
 _SIZES = ("model.width", "task.horizon")
 _SHORT = {"model.width": "m", "task.horizon": "T", "training.learning_rate": "lr"}
 """Letters of the report's figures, and a usual abbreviation: MLflow's page shows some twenty characters of a name."""
@@ -91,6 +88,15 @@ class ChildRun:
     artifacts: dict[str, bytes] = field(default_factory=dict)
 
 
+def shown() -> tuple[str, ...]:
+    """The tables of a result that its run shows."""
+    return (HISTORY, *_files())
+
+
+def _files() -> tuple[str, ...]:
+    return (CURVES, MEMORY, *tracked())
+
+
 def stamp_of_result(record: Mapping[str, Any]) -> Stamp:
     """The stamp of a stored result."""
     provenance = record["provenance"]
@@ -117,8 +123,8 @@ def finished_run(
 
     Args:
         record: as the store gives it; its summary becomes ``final/<key>`` metrics (numbers) and tags (texts).
-        tables: ``SHOWN``. ``history`` becomes metrics by step (median over seeds, and the worst validation loss); the
-            others become artifacts.
+        tables: of ``shown``. ``history`` becomes metrics by step (median over seeds, and the worst validation loss);
+            the others become artifacts.
         varied: the fields that name the run.
     """
     summary = record["summary"]
@@ -301,7 +307,7 @@ def _artifacts(record: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) ->
     """The record as JSON, and tables as CSV without identity, width and horizon, which tags and params hold."""
     words = {key: value if _is_json(value) else str(float(value)) for key, value in record["summary"].items()}
     files = {"record.json": records_json.to_json({**record, "summary": words}, f"the record of {record['identity']}")}
-    for name in _FILES:
+    for name in _files():
         frame = tables.get(name)
         if frame is not None and not frame.empty:
             columns = [column for column in frame.columns if column not in SIZE]

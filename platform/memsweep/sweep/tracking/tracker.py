@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from memsweep.errors import one_of
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.results import Store, folder_name
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import run_content
 from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, runs_page, tracking_uri
@@ -219,7 +220,7 @@ class Tracker:
         record = self._store.record(identity)
         if not writer.holds(identity, run_content.stamp_of_result(record)):
             writer.write(
-                run_content.finished_run(record, self._store.tables_of(record, run_content.SHOWN), self._varied)
+                run_content.finished_run(record, self._store.tables_of(record, run_content.shown()), self._varied)
             )
         if verdicts is not None:
             writer.write_verdicts(identity, verdicts)

@@ -17,7 +17,7 @@ from pathlib import Path
 from memsweep.errors import ConfigError, one_of
 from memsweep.redaction import redacted
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.results import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
+from memsweep.sweep.store.layout import MLFLOW_ARTIFACTS, MLFLOW_DATABASE
 
 SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")

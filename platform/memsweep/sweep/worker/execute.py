@@ -21,13 +21,13 @@ from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.identity import Arithmetic, identity
 from memsweep.sweep.planning.reuse import TRAINED_BY, stored_trainings
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import WEIGHTS
 from memsweep.sweep.store.record import SCHEMA, Failure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.store.unwritable import UnstoredResult
-from memsweep.sweep.store.weights import WEIGHTS
 from memsweep.sweep.worker import provenance
-from memsweep.sweep.worker.failure import StoppedError, failure_of, is_memory
+from memsweep.sweep.worker.failure import GroupFailedError, StoppedError, can_resume, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
 from memsweep.sweep.worker.job import PackJob, PackReport, leave_report
@@ -56,26 +56,6 @@ RunPack = Callable[["list[TrialConfig]", "RunOptions"], "list[TrialResult]"]
 """``memsweep.trial.run_pack``, or a function with its signature."""
 Together = Callable[..., "tuple[list[TrialResult], dict[str, Any]]"]
 """A group of workers: ``(names, configs, progress, padded=)`` gives the results and their provenance."""
-
-
-class GroupFailedError(Exception):
-    """A worker of a group failed; its failure is known as plain data.
-
-    Attributes:
-        failure: the failure.
-        can_resume: see ``can_resume``.
-    """
-
-    def __init__(self, failure: Failure, can_resume: bool) -> None:
-        super().__init__(failure, can_resume)
-        self.failure, self.can_resume = failure, can_resume
-
-
-def can_resume(error: BaseException) -> bool:
-    """Whether a checkpoint may help the next attempt: it lacked time, memory or storage, and the code has no error."""
-    if isinstance(error, GroupFailedError):
-        return error.can_resume
-    return isinstance(error, TimeLimitError | StoreError | OSError) or is_memory(error)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import traceback
 
-from memsweep.errors import BrokenChainError, printable
+from memsweep.errors import BrokenChainError, StoreError, printable
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.record import Failure
@@ -23,6 +23,19 @@ _ASKED = re.compile(r"(?:tried to allocate|Unable to allocate) ([0-9.]+) (bytes|
 
 class StoppedError(BaseException):
     """The backend ends the job now, without a failure; its checkpoint will be needed."""
+
+
+class GroupFailedError(Exception):
+    """A worker of a group failed; its failure is known as plain data.
+
+    Attributes:
+        failure: the failure.
+        can_resume: see ``can_resume``.
+    """
+
+    def __init__(self, failure: Failure, can_resume: bool) -> None:
+        super().__init__(failure, can_resume)
+        self.failure, self.can_resume = failure, can_resume
 
 
 def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure:
@@ -59,6 +72,13 @@ def is_memory(error: BaseException) -> bool:
     # torch raises a bare RuntimeError when the CPU allocator fails, with the message of C++
     told = _text(error) if isinstance(error, RuntimeError) else ""
     return "DefaultCPUAllocator" in told or told == "std::bad_alloc"
+
+
+def can_resume(error: BaseException) -> bool:
+    """Whether a checkpoint may help the next attempt: it lacked time, memory or storage, and the code has no error."""
+    if isinstance(error, GroupFailedError):
+        return error.can_resume
+    return isinstance(error, TimeLimitError | StoreError | OSError) or is_memory(error)
 
 
 def cut(text: str, length: int = _LONGEST_SENTENCE) -> str:

@@ -5,14 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from memsweep.config.schema.canonical import to_dict
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, pack_identity
+from memsweep.sweep.planning.resources import threads
 from memsweep.sweep.store.filesystem import FileSlot, storage_errors
+from memsweep.sweep.store.layout import WEIGHTS
 from memsweep.sweep.store.record import Failure
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.unwritable import UnstoredResult
-from memsweep.sweep.store.weights import WEIGHTS
+from memsweep.sweep.worker.provenance import code_revision
+
+if TYPE_CHECKING:
+    from memsweep.sweep.planning.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,19 @@ class PackJob:
     trained: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     measures: bool = False
 
+    @property
+    def is_chained(self) -> bool:
+        """Whether its trials need one another's results."""
+        return any(data.get("chain") for _, data in self.members)
+
+    def only(self, name: str) -> PackJob:
+        """The job with one of its members."""
+        return self.of(tuple(member for member in self.members if member[0] == name))
+
+    def of(self, members: tuple[tuple[str, dict[str, Any]], ...]) -> PackJob:
+        """The job with these of its members, as a pack of their own."""
+        return replace(self, pack=pack_identity(name for name, _ in members), members=members)
+
     def slots(self, names: Iterable[str]) -> list[str]:
         """Names of the checkpoints of trials that train together: one for each process that trains by itself.
 
@@ -68,6 +88,31 @@ class PackJob:
         if self.inline or self.workers == 1 or self.arithmetic.shards > 1:
             return [whole]
         return [f"{whole}.{rank + 1}of{self.workers}" for rank in range(self.workers)]
+
+
+def jobs_of(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
+    """The jobs of a plan's packs; ``folder`` is that of the study's results."""
+    revision = code_revision(workspace)
+    return [
+        PackJob(
+            pack=pack.identity,
+            study=plan.sweep.name,
+            folder=folder,
+            workspace=str(workspace),
+            members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
+            threads=threads(plan.sweep.resources),
+            time_limit=plan.sweep.resources.time_limit,
+            memory=plan.sweep.resources.memory,
+            revision=revision,
+            workers=plan.sweep.resources.workers,
+            arithmetic=Arithmetic.of(plan.sweep.resources),
+            after=tuple((trial.identity, trial.after) for trial in pack.trials if trial.after),
+            keep=plan.sweep.keep,
+            trained={trial.identity: trial.trained for trial in pack.trials if trial.trained[0]},
+            measures=plan.measures,
+        )
+        for pack in plan.packs
+    ]
 
 
 @dataclass(frozen=True)

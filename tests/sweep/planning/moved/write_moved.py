@@ -28,7 +28,8 @@ MEASURES = (
     {"capacity": {"bits": [4], "radii": [0.1]}},
 )
 """Settings under ``perturbation`` that reach the code of each measure."""
-TRAININGS = ({}, {"sharpness_every": 1, "validate_every": 1})
+SHARPNESS, ALIGNMENT = {"sharpness_every": 1, "validate_every": 1}, {"alignment_every": 1}
+TRAININGS = ({}, SHARPNESS, ALIGNMENT, SHARPNESS | ALIGNMENT)
 """Settings under ``training`` that reach what is measured in training."""
 LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "moved.txt"
 HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/moved/write_moved.py."

@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM, MAX, Domain
-from memsweep.report.analysis.learning_rates.curves import RATE
 from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
 from memsweep.report.naming.cells import Cells
-from memsweep.report.naming.conditions import OF_A_SEARCH
+from memsweep.report.naming.conditions import OF_A_SEARCH, RATE
 from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.losses import LossRow
-from memsweep.report.naming.conditions import BETWEEN, PARAMETERIZATION, Labels, masked
+from memsweep.report.naming.conditions import BETWEEN, PARAMETERIZATION, RATE, Labels, masked
 from memsweep.report.naming.numbers import show
 
-RATE = "training.learning_rate"
 RULE = "training.rule"
 _LINES = (PARAMETERIZATION, RULE)
 

@@ -1,4 +1,4 @@
-"""What a trial is trained on, in words: the task's loss, and everything that is added to it or done to its gradient."""
+"""The objective of a trial in words: the task's loss, and everything that is added to it or done to its gradient."""
 
 from __future__ import annotations
 

@@ -8,13 +8,10 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.measures.alignment.names import ALL, MEASURES
 from memsweep.report.analysis.losses import LossRow, Spread
 from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
-
-ALL = "all"
-"""In the stored table, in the place of a layer: all weights, including those that belong to no layer."""
-MEASURES = ("cosine", "norm_ratio")
 
 
 @dataclass(frozen=True, eq=False)

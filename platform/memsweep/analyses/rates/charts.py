@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_of
+from memsweep.analyses.rates.curves import RateStudy, rate_of
 from memsweep.report.analysis.losses import CRITERIA, LossRow
 from memsweep.report.naming.numbers import show
 from memsweep.report.values.chart import Chart, chart, spread_point

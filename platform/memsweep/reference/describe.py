@@ -15,13 +15,13 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.arguments import Arguments
-from memsweep.config.core.problems import show
+from memsweep.config.core.problems import lies_in, show
 from memsweep.config.core.reflect import default, hints, keys, nested_config, parts, registered_kind
 from memsweep.config.core.values import NAMES
 from memsweep.config.load import study_files
-from memsweep.config.sections import MEANINGS, classes
 from memsweep.documents.keys.parts import DescribedItem, FieldItem, ListItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
+from memsweep.reference.sections import MEANINGS, classes
 
 STUDY, SECTION, FIELD = "study", "section", "field"
 LISTED = {
@@ -100,7 +100,7 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
 
 
 def description_text(name: str, described: Sequence[DescribedItem]) -> str:
-    """What ``describe`` found, for a terminal."""
+    """The text of what ``describe`` found, for a terminal."""
     return "\n\n".join(_text(name, item) for item in described)
 
 
@@ -126,7 +126,7 @@ def _described_section(name: str) -> list[DescribedItem]:
     if config is None:
         return []
     item = _described(FIELD, config, f"Of the section {section}.")
-    item["fields"] = [each for each in item["fields"] if f"{each['path']}.".startswith(f"{path}.")]
+    item["fields"] = [each for each in item["fields"] if lies_in(each["path"], path)]
     return [item] if item["fields"] else []
 
 
@@ -179,7 +179,7 @@ def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
     """The fields of a config, those of nested dataclasses after their parent."""
     for key, field in keys(config).items():
         path, hint, value = prefix + key, hints(config)[field.name], default(field)
-        below, metadata = nested_config(hint), field.metadata
+        below, metadata = nested_config(config, field), field.metadata
         kind = registered_kind(field)
         names = kind or metadata.get("named")
         choices = registry.names(names) if names else metadata.get("choices")

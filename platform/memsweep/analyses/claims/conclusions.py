@@ -1,4 +1,4 @@
-"""What the tested claims say: the conclusion of each, and those that the data contradict."""
+"""Tested claims: the conclusion of each, and those that the data contradict."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SIGNS = {
 }
 
 CONTRADICTED = "contradicted"
-"""What a claim is whose opposite the data show: a case of ``Support.NOT_SUPPORTED``."""
+"""A claim whose opposite the data show is called so: a case of ``Support.NOT_SUPPORTED``."""
 
 Pair = Mapping[Any, Any]
-"""A row of ``memsweep.report.analysis.claims.compared_frame``."""
+"""A row of ``memsweep.analyses.claims.cells.compared_frame``."""
 
 
 def contradicted(compared: pd.DataFrame) -> frozenset[str]:
@@ -40,7 +40,7 @@ def contradicted(compared: pd.DataFrame) -> frozenset[str]:
 
 
 def conclusion(pair: Pair, against: frozenset[str]) -> Cell:
-    """What the study says of a pair's claim.
+    """The study's word on the claim of a pair.
 
     Args:
         pair: a row of ``compared_frame``.

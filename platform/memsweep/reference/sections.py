@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from memsweep.config.claims.comparisons import EXAMPLE
-from memsweep.config.core.reflect import hints, keys, nested_config
+from memsweep.config.core.reflect import keys, nested_config
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.protocols import PROTOCOL
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
@@ -45,6 +45,6 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 def classes() -> dict[str, type]:
     """The sections that are one dataclass."""
-    of_trial = {key: nested_config(hints(TrialConfig)[field.name]) for key, field in keys(TrialConfig).items()}
+    of_trial = {key: nested_config(TrialConfig, field) for key, field in keys(TrialConfig).items()}
     of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
     return {key: config for key, config in of_trial.items() if config is not None} | of_study

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from memsweep.analyses.claims.conclusions import conclusion, contradicted
 from memsweep.report.naming.numbers import figure
-from memsweep.report.rows.claims import conclusion, contradicted
 from memsweep.report.values.chart import Chart, rows_chart
 
 _MOST = 12  # pairs in one chart
@@ -21,7 +21,7 @@ def claim_charts(compared: pd.DataFrame) -> Iterator[Chart]:
     """A chart per scale and 12 pairs of cells.
 
     Args:
-        compared: of ``memsweep.report.analysis.claims.compared_frame``; pairs without a measured effect are left out.
+        compared: of ``memsweep.analyses.claims.cells.compared_frame``; pairs without a measured effect are left out.
     """
     if compared.empty:
         return

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load import study_files
-from memsweep.config.study_schema import study_schema
+from memsweep.reference.study_schema import study_schema
 from paths import ROOT, committed
 from sweeping import environment, memsweep
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import trial, whole
+from engine import section, trial, whole
 from memsweep import registry
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -20,8 +20,10 @@ from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
-from memsweep.learning.training.gradient_alignment import ALL, Alignment
 from memsweep.learning.training.learner import Learner
+from memsweep.learning.training.observer import Observer
+from memsweep.measures.alignment.names import ALL
+from memsweep.measures.alignment.observer import AlignmentObserver
 from memsweep.models.base import Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.stability.results import TrialResult
@@ -29,14 +31,14 @@ from memsweep.streams import TRAIN, Stream
 from memsweep.trial import run_trial
 
 STACK = ResidualStack.Config(width=3, features=3, layers=2)
-TRAINING = TrainingConfig(
-    seeds=2, steps=6, batch_size=5, validation_size=6, validate_every=2, rule="online_full", alignment_every=3
-)
+SETTINGS = {"seeds": 2, "steps": 6, "batch_size": 5, "validation_size": 6, "validate_every": 2}
+SETTINGS |= {"rule": "online_full", "alignment_every": 3}
+TRAINING = section(TrainingConfig, **SETTINGS)
 
 
 def small(model: ResidualStack.Config = STACK, **training: Any) -> TrialConfig:
     base = trial(task={"horizon": 7}, perturbation={"balls": (), "test_size": 6})
-    return replace(base, model=model, training=replace(TRAINING, **training))
+    return replace(base, model=model, training=section(TrainingConfig, **SETTINGS | training))
 
 
 def setting(model: ResidualStack.Config = STACK) -> tuple[Ensemble, TaskLoss]:
@@ -49,6 +51,11 @@ def setting(model: ResidualStack.Config = STACK) -> tuple[Ensemble, TaskLoss]:
 def table(result: TrialResult, layer: str) -> pd.DataFrame:
     rows = result.tables["alignment"]
     return rows[rows["layer"] == layer]
+
+
+def observed(learner: Learner) -> Observer:
+    (observer,) = learner.observers
+    return observer
 
 
 def gradients(ensemble: Ensemble, task_loss: TaskLoss, training: TrainingConfig) -> tuple[dict[str, Tensor], ...]:
@@ -64,37 +71,38 @@ def test_layers_are_compared_by_their_own_weights_and_everything_with_all() -> N
     found, true = gradients(ensemble, task_loss, TRAINING)
     (learner,) = train([ensemble], task_loss, replace(TRAINING, steps=1, validate_every=1))
     for row in range(2):
-        compared = {one.layer: one for one in learner.alignment.of(row, 1)}
+        compared = {one["layer"]: one for one in observed(learner).of(row, 1)}
         assert list(compared) == ["0", "1", ALL]
         for layer, end in {"0": "_l0", "1": "_l1", ALL: ""}.items():
             own = [name for name in found if name.endswith(end)]
             a, b = (np.concatenate([of[name][row].flatten().numpy() for name in own]) for of in (found, true))
-            assert compared[layer].cosine == pytest.approx(a @ b / math.sqrt((a @ a) * (b @ b)), rel=1e-12)
-            assert compared[layer].norm_ratio == pytest.approx(math.sqrt((a @ a) / (b @ b)), rel=1e-12)
-            assert compared[layer].step == 0
+            assert compared[layer]["cosine"] == pytest.approx(a @ b / math.sqrt((a @ a) * (b @ b)), rel=1e-12)
+            assert compared[layer]["norm_ratio"] == pytest.approx(math.sqrt((a @ a) / (b @ b)), rel=1e-12)
+            assert compared[layer]["step"] == 0
     assert len(own) == len(found) > 15
 
 
 def test_by_hand() -> None:
     """Weights (first layer | second layer | behind them), of three replicas."""
     first, second = torch.tensor([True, True, False, False, False]), torch.tensor([False, False, True, True, False])
-    alignment = Alignment(3, 10, {"0": first, "1": second, ALL: torch.ones(5, dtype=torch.bool)})
+    weights = {"0": first, "1": second, ALL: torch.ones(5, dtype=torch.bool)}
+    alignment = AlignmentObserver("alignment", 3, 10, weights=weights)
     rule = torch.tensor([[3.0, 0.0, 0.0, 0.0, 4.0], [1e-30, 0.0, 0.0, -2.0, 0.0], [1.0, 0.0, 0.0, 0.0, 0.0]])
     true = torch.tensor([[3.0, 4.0, 1.0, 0.0, 0.0], [1e-30, 0.0, 0.0, 4.0, 0.0], [0.0, 0.0, 0.0, 2.0, 0.0]])
-    alignment.observe(rule, true)
-    alignment.observe(rule, true)
-    small = [(one.step, one.layer, one.cosine, one.norm_ratio) for one in alignment.of(0, 10)]
+    alignment.compare(rule, true)
+    alignment.compare(rule, true)
+    small = [tuple(one.values()) for one in alignment.of(0, 10)]
     both = [(0, "0", 0.6, 0.6), (0, "1", 0.0, 0.0), (0, ALL, 9 / 5 / math.sqrt(26), 5 / math.sqrt(26))]
     assert [one[:2] for one in small] == [one[:2] for one in both]
     assert [one[2:] for one in small] == [pytest.approx(one[2:], rel=1e-7) for one in both]
-    assert [one.step for one in alignment.of(0, 11)] == [0, 0, 0, 10, 10, 10]
+    assert [one["step"] for one in alignment.of(0, 11)] == [0, 0, 0, 10, 10, 10]
     assert alignment.of(0, 0) == []
     tiny = alignment.of(1, 1)
-    assert (tiny[0].cosine, tiny[0].norm_ratio) == pytest.approx((1.0, 1.0))  # in float32, their squares are zero
-    assert (tiny[1].cosine, tiny[1].norm_ratio) == pytest.approx((-1.0, 0.5))
+    assert (tiny[0]["cosine"], tiny[0]["norm_ratio"]) == pytest.approx((1.0, 1.0))  # in float32, their squares are zero
+    assert (tiny[1]["cosine"], tiny[1]["norm_ratio"]) == pytest.approx((-1.0, 0.5))
     nothing_to_compare_with = alignment.of(2, 1)[0]
-    assert math.isnan(nothing_to_compare_with.cosine)
-    assert math.isnan(nothing_to_compare_with.norm_ratio)
+    assert math.isnan(nothing_to_compare_with["cosine"])
+    assert math.isnan(nothing_to_compare_with["norm_ratio"])
 
 
 def test_what_the_rules_are_known_to_do() -> None:
@@ -128,13 +136,3 @@ def test_comparing_changes_no_number_of_the_training() -> None:
     assert len(with_it.tables["alignment"]) == 2 * 2 * 3
     for name in ("curves", "replicas", "memory", "history"):
         pd.testing.assert_frame_equal(with_it.tables[name], without.tables[name], check_exact=True)
-
-
-# ---- kept on the way
-
-
-def compared(learner: Learner) -> list[Any]:
-    return [repr(learner.alignment.of(row, 100)) for row in range(2)]
-
-
-# ---- stored

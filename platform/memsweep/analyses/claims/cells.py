@@ -12,6 +12,7 @@ import pandas as pd
 from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.claims import Comparison, at_path
 from memsweep.errors import MemsweepError
+from memsweep.report.analysis.contents import Contents
 from memsweep.report.naming.conditions import field_name
 from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
 from memsweep.stability.comparison.paired import CorrectedTest, combine, correct, paired_test, support_text
@@ -107,6 +108,14 @@ def compared_frame(pairs: Sequence[CellPair]) -> pd.DataFrame:
         figures = ("ratio" if test.ratio else "difference", test.effect, test.low, test.high, test.p)
         rows.append((*claim, *own, *measured, *figures, pair.result.adjusted))
     return pd.DataFrame(rows, columns=[*COMPARED_COLUMNS])
+
+
+def compared_of(contents: Contents) -> pd.DataFrame:
+    """The claims of a study that compare cells; those of a search are tested on its retrained winners."""
+    measured, searched = contents.measured, contents.searched
+    claims = measured.claims.compare if measured.claims is not None else ()
+    chosen = searched.measured if searched is not None else None
+    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen) if claims else ())
 
 
 def _by_identity(table: pd.DataFrame, identities: Sequence[str]) -> dict[Any, pd.DataFrame]:

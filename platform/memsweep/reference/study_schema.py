@@ -16,7 +16,6 @@ from memsweep import registry
 from memsweep.config.claims.sections import COLUMNS, VERDICTS
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.reflect import default, hints, keys, nested_config, registered_kind
-from memsweep.config.describe import paragraph, plain_default
 from memsweep.config.grid.budget import BUDGET_KEY, BUDGET_MEANS, PARAMETERS
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.chain import CHAIN
@@ -27,8 +26,9 @@ from memsweep.config.schema.study import KEEP
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import WHEN
 from memsweep.config.search.sections import CONFIRM, SEARCH
-from memsweep.config.sections import MEANINGS, classes
 from memsweep.documents.schema import DIALECT
+from memsweep.reference.describe import paragraph, plain_default
+from memsweep.reference.sections import MEANINGS, classes
 
 Schema = dict[str, Any]
 
@@ -126,7 +126,7 @@ class _Study:
 
     def _field(self, config: type, field: dataclasses.Field[Any], owner: str) -> Schema:
         kind, hint, value = registered_kind(field), hints(config)[field.name], default(field)
-        below = nested_config(hint)
+        below = nested_config(config, field)
         inner = self._part(kind) if kind is not None else self._type(hint, field, f"{owner}.{field.name}")
         options = inner["anyOf"] if set(inner) == {"anyOf"} else [inner]
         free = inner == {"type": "string"} or kind is not None
@@ -149,18 +149,12 @@ class _Study:
             return self._class(name, hint)
         if origin in (typing.Union, types.UnionType):
             return {"anyOf": [self._type(arg, field, name) for arg in args]}
-        if origin is tuple:
-            if args[-1] is Ellipsis:
-                return {"type": "array", "items": self._type(args[0], field, name)}
-            items = [self._type(arg, field, name) for arg in args]
-            return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}
-        metadata = field.metadata
-        if hint is str and (choices := metadata.get("choices")) is not None:
-            return {"enum": list(choices)}
-        if hint is str and metadata.get("named"):
-            return {"enum": registry.names(metadata["named"])}
-        limits = {_LIMITS[key]: metadata[key] for key in _LIMITS if metadata.get(key) is not None}
-        return {"type": _SCALARS[hint], **(limits if hint in (int, float) else {})}
+        if origin is not tuple:
+            return _scalar(hint, field.metadata)
+        if args[-1] is Ellipsis:
+            return {"type": "array", "items": self._type(args[0], field, name)}
+        items = [self._type(arg, field, name) for arg in args]
+        return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}
 
     def _paths(self) -> dict[str, Schema]:
         """Dotted path -> schema of the field, of everything that a grid or a search may set."""
@@ -180,7 +174,7 @@ class _Study:
             known = found.setdefault(path, [])
             if all(_resolved(self.definitions, each) != _resolved(self.definitions, schema) for each in known):
                 known.append(schema)
-            if (below := nested_config(hints(config)[field.name])) is not None:
+            if (below := nested_config(config, field)) is not None:
                 self._walk(path, f"{definition}.{field.name}", below, found)
             if (kind := registered_kind(field)) is not None:
                 self._walk_parts(path, kind, found)
@@ -203,12 +197,22 @@ class _Study:
         return {"anyOf": [{"$ref": f"#/definitions/{SEARCH}"}, _NULL]}
 
 
+def _scalar(hint: Any, metadata: Mapping[str, Any]) -> Schema:
+    choices, kind = metadata.get("choices"), metadata.get("named")
+    if hint is str and kind:
+        choices = registry.names(kind)
+    if hint is str and choices is not None:
+        return {"enum": list(choices)}
+    limits = {word: metadata[key] for key, word in _LIMITS.items() if metadata.get(key) is not None}
+    return {"type": _SCALARS[hint], **(limits if hint in (int, float) else {})}
+
+
 def _named(schema: Schema) -> Schema:
     return {"properties": {"name": schema}, "required": ["name"]}
 
 
 def _resolved(definitions: Schema, schema: Schema) -> Any:
-    """What a reference to a field of a definition leads to."""
+    """The schema to which a reference to a field of a definition leads."""
     _, _, name, _, key = schema["$ref"].split("/")
     return definitions[name]["properties"][key]
 

@@ -1,0 +1,67 @@
+"""Ratios of gradients to recurrent weights in training: a criterion that compares parameterizations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from memsweep.learning.ensemble.replicas import Ensemble
+
+QUANTILES = {"median": 0.5, "q90": 0.9}
+
+
+@dataclass
+class GradientOverWeight:
+    """The ratios of one ensemble in training.
+
+    Attributes:
+        entries: positions of the diagonal recurrent weights in the flat vector: ``[E]``.
+        exists: ``[rows, E]``, bool: padding is False.
+        count: rows that are replicas; the ratios of the dummies behind them are zeros.
+        largest: ``[rows]``, over all entries and steps so far; 0 before the first step.
+        samples: ``[rows, E]`` each, the ratios at the validated steps; nan where a replica did not run.
+    """
+
+    entries: Tensor
+    exists: Tensor
+    count: int
+    largest: Tensor
+    samples: list[Tensor] = field(default_factory=list)
+
+    @staticmethod
+    def start(ensemble: Ensemble) -> GradientOverWeight:
+        """No ratios yet."""
+        rates = [segment for segment in ensemble.layout.segments if segment.role.rate]
+        positions = [position for segment in rates for position in range(segment.start, segment.stop)]
+        entries = torch.tensor(positions, dtype=torch.long, device=ensemble.initial.device)
+        exists, count = ensemble.exists[:, entries], len(ensemble.replicas)
+        return GradientOverWeight(entries, exists, count, torch.zeros_like(ensemble.initial[:, 0]))
+
+    def observe(self, weights: Tensor, gradient: Tensor, running: Tensor, keep: bool) -> None:
+        """Add the ratios of one step.
+
+        Args:
+            weights, gradient: ``[rows, size]``.
+            running: ``[rows]``, bool.
+            keep: whether the ratios count for the quantiles, too.
+        """
+        if not len(self.entries):
+            return
+        own = slice(self.count)
+        ratio = (gradient[own].index_select(1, self.entries) / weights[own].index_select(1, self.entries)).abs_()
+        counted = self.exists[own] & running[own].unsqueeze(-1) & ~ratio.isnan()  # 0/0: a dead mode has no ratio
+        largest = self.largest[own]
+        torch.maximum(largest, torch.where(counted, ratio, 0.0).amax(-1), out=largest)
+        if keep:
+            self.samples.append(ratio.new_zeros(self.exists.shape))
+            self.samples[-1][own] = torch.where(counted, ratio, torch.nan)
+
+    def summary(self) -> dict[str, Tensor]:
+        """``max`` over modes and steps, quantiles over modes and validated steps: ``[rows]``, nan where undefined."""
+        undefined = torch.full_like(self.largest, torch.nan)
+        if not self.samples:
+            return {"max": undefined} | dict.fromkeys(QUANTILES, undefined)
+        ratios = torch.cat(self.samples, -1)
+        return {"max": self.largest} | {name: ratios.nanquantile(q, -1) for name, q in QUANTILES.items()}
