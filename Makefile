@@ -81,7 +81,9 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	if [ "$(TORCH)" = system ]; then \
 	  echo "env: $(VENV) over the packages of $$($(PYTHON) -c 'import sys; print(sys.prefix)'): the engine, its tests and the benchmarks, no sweeps"; \
 	  $(PYTHON) -m venv --system-site-packages --without-pip $(VENV); \
-	  echo "$(CURDIR)/platform" > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/memsweep.pth"; \
+	  { echo "$(CURDIR)/platform"; $(PYTHON) -c 'import sysconfig; [print(sysconfig.get_path(each)) for each in ("purelib", "platlib")]'; } \
+	    > "$$($(PY) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/memsweep.pth"; \
+	  $(PY) -c 'import importlib.util as u; missing = [n for n in "scipy pandas rich hypothesis omegaconf".split() if u.find_spec(n) is None]; missing and print("env: missing:", *missing, "(the tests need them; python -m benchmarks.card does not)")'; \
 	else \
 	  [ -x $(PY) ] || { echo "env: making $(VENV) with $$($(PYTHON) -V)"; \
 	    $(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing or broken. On Debian or Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 2; }; }; \

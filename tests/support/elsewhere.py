@@ -18,9 +18,6 @@ class Elsewhere(Tensor):
 
     held: Tensor
 
-    def tolist(self) -> Any:
-        return self.held.tolist()
-
     @staticmethod
     def __new__(cls, held: Tensor) -> Elsewhere:
         made = Tensor._make_wrapper_subclass(
@@ -44,11 +41,14 @@ class Watch(TorchDispatchMode):
         # torch.tensor makes its numbers here and sends them there, where a mode sees it
         self.before = torch._C._only_lift_cpu_tensors()
         torch._C._set_only_lift_cpu_tensors(True)
+        self.tolist = Tensor.tolist  # torch's own takes no subclass
+        Tensor.tolist = lambda tensor: self.tolist(getattr(tensor, "held", tensor))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         torch._C._set_only_lift_cpu_tensors(self.before)
+        Tensor.tolist = self.tolist
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return computed(func, args, kwargs or {})
