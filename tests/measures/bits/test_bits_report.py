@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.measures.bits.kinds import FORMATS, radii_of_bits
+from memsweep.measures.bits.kinds import FORMATS, ROUNDINGS
 from memsweep.report.publish import verdicts_of
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, charts, drawn, exported, write_study
 
@@ -28,7 +28,7 @@ def reach_of(condition: Condition, horizon: int, seed: int) -> float:
 
 
 def at_whole_bits(conditions: tuple[Condition, ...]) -> Callable[[int, dict[str, pd.DataFrame]], None]:
-    """Replaces the curves of a study by errors at whole bits: L0 (1e-3 + (radius / reach)^2)."""
+    """Replaces the curves of a study by errors at whole bits: L0 (1e-3 + (2^-bits / reach)^2)."""
 
     def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
         condition = conditions[index // len(HORIZONS)]
@@ -37,8 +37,9 @@ def at_whole_bits(conditions: tuple[Condition, ...]) -> Callable[[int, dict[str,
         for _, curve in curves.groupby(["seed", "ball"]):
             first = curve.iloc[0]
             reach = reach_of(condition, first["horizon"], first["seed"])
-            for radius in radii_of_bits(BITS):
-                rows.append({**first, "radius": radius, "error": ZERO_LOSS * (1e-3 + (radius / reach) ** 2)})
+            for radius in ROUNDINGS["fixed_recurrent"].radii_of(BITS):
+                size = 1 / (1 / radius + 2) if radius else 0.0  # 2^-bits, of 2^bits - 1 values
+                rows.append({**first, "radius": radius, "error": ZERO_LOSS * (1e-3 + (size / reach) ** 2)})
         tables["curves"] = pd.DataFrame(rows)
 
     return complete
@@ -55,7 +56,9 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
         for row in own.to_dict("records"):
             needed = math.ceil(-math.log2(math.sqrt(0.01 - 1e-3) * reach_of(condition, row["horizon"], row["seed"])))
             assert row["bits"] == needed
+    assert not table["older"].any()
     text = re.sub(r"\s+", " ", paths.text(width=200))
+    assert "earlier definition" not in text
     assert "direct 5 6 7 8 +1.00 [+0.96, +1.04] grows" in text  # Student's interval of five seeds
     assert "exp 5 5 5 5 0.00 [−0.04, +0.04] constant" in text
     assert "polynomial needs 8 under direct and 5 under exp" in paths.page.read_text()
@@ -78,6 +81,31 @@ def test_bits_and_their_slopes_are_those_of_the_curves(tmp_path: Path) -> None:
         grows = each.tags["bits_fixed_recurrent/verdict"] == "grows"
         assert each.metrics["bits_fixed_recurrent/slope"] == pytest.approx(float(grows), abs=0.01)
         assert f"at {each.metrics['bits_fixed_recurrent/bits']:g} bits" in each.tags["bits_fixed_recurrent/holds"]
+
+
+def test_stored_grids_of_an_earlier_definition_have_the_bits_that_store_them_and_say_so(tmp_path: Path) -> None:
+    """Bits once were cells: 2^b + 1 values of half a step 2^-b, which b bits do not store."""
+    written = range(2, 9)
+
+    def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        curves, rows = tables["curves"], []
+        for _, curve in curves.groupby(["seed", "ball"]):
+            for radius in (0.0, *(2.0**-bits for bits in written)):
+                fails = radius > 2.0 ** -(4 + index)  # one bit more at each horizon
+                rows.append({**curve.iloc[0], "radius": radius, "error": ZERO_LOSS * (0.5 if fails else 0.001)})
+        tables["curves"] = pd.DataFrame(rows)
+
+    write_study(tmp_path, TRUTH[:1], widths=[4], balls=["fixed_weights"], memory=False, complete=complete)
+    paths = report.build(tmp_path)
+    table = exported(paths, "bits")
+    assert table["older"].all()
+    assert (table["fewest"].unique(), table["most"].unique()) == ([3], [9])
+    # the error passes 1 % between 2^4 + 1 values and 2^3 + 1, at 2^3.6 or so of them
+    needed = [table.loc[table["horizon"] == horizon, "bits"].unique() for horizon in HORIZONS]
+    assert needed == [[4], [5], [6], [7]]
+    text = re.sub(r"\s+", " ", paths.text(width=200))
+    assert text.count("all weights, fixed point; measured on grids of 2^b + 1 values, an earlier definition") == 1
+    assert "earlier definition" in paths.page.read_text()
 
 
 def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:

@@ -10,15 +10,16 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import PerturbationConfig
 from memsweep.errors import ConfigError
 from memsweep.measures.bits import Bits
+from memsweep.measures.bits.kinds import ROUNDINGS
 from memsweep.testing import MeasureSuite
 from paths import ROOT
 
-ROUNDINGS = ("fixed_recurrent", "stochastic_weights", "fixed_states", "formats_weights")
+ASKED = ("fixed_recurrent", "stochastic_weights", "fixed_states", "formats_weights")
 
 
 class TestBits(MeasureSuite):
     measure = "bits"
-    config = Bits.Config(roundings=ROUNDINGS, bits=(2, 4, 8))
+    config = Bits.Config(roundings=ASKED, bits=(2, 4, 8))
 
 
 def perturbation(**fields: object) -> PerturbationConfig:
@@ -43,6 +44,19 @@ def test_all_problems_of_a_flat_measure_are_said_beside_those_of_its_section() -
         perturbation(balls=["all", "all"], roundings=["fixed_states"], bits=[3])
     assert "balls has a value twice: all, all" in str(refused.value)
     assert "bits must have two values or more for a curve, got 3" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["fixed_states", "certified_weights", "feedback_states"])
+def test_integers_have_two_bits_or_more(name: str) -> None:
+    """The usual list, which begins with one significant bit, has those from two on."""
+    with pytest.raises(ConfigError, match=f"symmetric integers of {name} have 2 bits"):
+        perturbation(roundings=["float_weights", name], bits=[1, 4])
+    with pytest.raises(ConfigError, match="at least 2"):
+        perturbation(capacity={"bits": [1]})
+    assert ROUNDINGS[name].bits_of(value_of(perturbation(roundings=[name]), keys(PerturbationConfig)["bits"])) == [
+        *range(2, 17)
+    ]
+    assert value_of(perturbation(roundings=["float_weights"], bits=[1, 4]), keys(PerturbationConfig)["bits"]) == (1, 4)
 
 
 def test_no_file_of_the_core_names_a_rounding() -> None:

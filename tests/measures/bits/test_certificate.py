@@ -56,7 +56,7 @@ def test_no_rounding_has_a_larger_error_than_the_certificate(parameterization: s
         assert torch.equal(bound[:, 0], nearest[:, 0])
         assert (bound >= nearest * (1 - 1e-9)).all()
         # so many bits need no more than the certificate says
-        radii = np.array([0.0, *(2.0**-bits for bits in reversed(BITS))])
+        radii = np.array(ROUNDINGS[f"certified_{part}"].radii_of(BITS))
         for own, worst in zip(nearest.numpy(), bound.numpy(), strict=True):
             limit = own[0] * 1.2 + LIMIT
             assert crossing(radii, worst, limit).low <= crossing(radii, own, limit).low * (1 + 1e-9)
@@ -80,7 +80,7 @@ def test_nothing_in_the_box_has_a_larger_error_than_the_certificate(parameteriza
         for number in range(200):
             share = torch.from_numpy(rng.uniform(-1, 1, weights.shape))
             share = share.sign() if number % 2 else share
-            moved = weights + torch.where(chosen, share * 2.0**-bits * largest, 0.0)
+            moved = weights + torch.where(chosen, share * largest / (2**bits - 2), 0.0)
             loss = task_loss.loss(ensemble.model, ensemble.layout.named(moved), task_loss.population(), targets)[:count]
             worst = torch.maximum(worst, loss.nan_to_num(torch.inf))
         assert (bound >= worst * (1 - 1e-9)).all()
@@ -100,7 +100,7 @@ def test_the_certificate_of_one_mode_is_its_worst_rounding() -> None:
     targets = (2.0 * 0.9 ** torch.arange(steps, dtype=torch.float64)).expand(ensemble.rows, -1)
     data, rounding = task_loss.population(), ROUNDINGS["certified_recurrent"]
     errors = rounded_weights_error(ensemble, task_loss, data, weights, targets, rounding, [3], 0)
-    slow = dict(named, recurrent_weight=named["recurrent_weight"] * (1 - 2.0**-3))
+    slow = dict(named, recurrent_weight=named["recurrent_weight"] * (1 - 1 / 6))
     expected = task_loss.loss(ensemble.model, slow, data, targets)[0]
     assert float(errors[0, 1]) == pytest.approx(float(expected), rel=1e-9)
 

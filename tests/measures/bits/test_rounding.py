@@ -23,7 +23,6 @@ from memsweep.measures.bits.kinds import (
     ROUNDINGS,
     STOCHASTIC,
     Rounding,
-    radii_of_bits,
 )
 from memsweep.measures.bits.numbers import as_format, significant
 from memsweep.measures.bits.rounded import rounded_states_error, rounded_weights_error
@@ -86,23 +85,49 @@ def test_a_number_beyond_float16_is_infinite_and_one_of_float8_has_a_scale() -> 
     assert torch.equal(as_format(values, 5, values.max()), values)
 
 
+def test_eight_bits_are_torchs_symmetric_int8() -> None:
+    """Bit for bit, ties to even among them; by a scale that is a power of two, whose inverse torch has exactly."""
+    numbers = torch.arange(-300, 301, dtype=torch.float32) / 2  # ties, and values beyond both ends
+    random = VALUES.float()
+    for values, largest in ((numbers / 1024, torch.tensor(127 / 1024)), (random, random.abs().max())):
+        scale = float(largest / 127)
+        few = fixed(values, 8, largest)
+        assert torch.equal(few, torch.fake_quantize_per_tensor_affine(values, scale, 0, -127, 127))
+        assert few.unique().numel() <= 2**8 - 1
+
+
+@pytest.mark.parametrize("bits", [2, 3, 8, 24])
+def test_integers_of_some_bits_have_one_value_less_than_the_bits_store(bits: int) -> None:
+    last = 2 ** (bits - 1) - 1
+    every = torch.arange(-last - 1, last + 2, max(1, last // 500), dtype=torch.float64)
+    few = fixed(3.0 * every, bits, torch.tensor(3.0 * last, dtype=torch.float64))
+    assert torch.equal(few, 3.0 * every.clamp(-last, last))
+    if bits < 24:
+        fine = torch.linspace(-1, 1, 100_001, dtype=torch.float64)
+        assert fixed(fine, bits, torch.tensor(1.0, dtype=torch.float64)).unique().numel() == 2**bits - 1
+    rounding = ROUNDINGS["fixed_states"]
+    assert rounding.bits_at(rounding.radius_of(bits)) == pytest.approx(bits, abs=1e-12)
+
+
 @pytest.mark.parametrize("bits", [2, 5, 11])
 def test_a_rounding_moves_a_number_by_no_more_than_its_radius(bits: int) -> None:
     largest = VALUES.abs().max()
-    cells = fixed(VALUES, bits, largest) / (2.0 * largest * 2.0**-bits)
-    assert torch.allclose(cells, cells.round(), atol=1e-9)
-    assert (fixed(VALUES, bits, largest) - VALUES).abs().max() <= 2.0**-bits * largest * (1 + 1e-12)
-    assert (significant(VALUES, bits) / VALUES - 1).abs().max() <= 2.0**-bits
+    steps = fixed(VALUES, bits, largest) / (largest / (2 ** (bits - 1) - 1))
+    assert torch.allclose(steps, steps.round(), atol=1e-9)
+    moved = (fixed(VALUES, bits, largest) - VALUES).abs().max() / largest
+    radius = ROUNDINGS["fixed_weights"].radius_of(bits)
+    assert 0.95 * radius < moved <= radius * (1 + 1e-12)  # half a step, of 2^bits - 2 steps over 2 * largest
+    assert (significant(VALUES, bits) / VALUES - 1).abs().max() <= ROUNDINGS["float_weights"].radius_of(bits)
     assert torch.equal(fixed(torch.zeros(3), bits, torch.tensor(0.0)), torch.zeros(3))
     assert fixed(2 * VALUES, bits, largest).abs().max() == largest  # beyond the grid, its ends
 
 
-@pytest.mark.parametrize("bits", [1, 3, 8])
+@pytest.mark.parametrize("bits", [2, 3, 8])
 def test_the_mean_of_stochastic_roundings_is_the_number(bits: int) -> None:
     values, largest = VALUES[:50], VALUES[:50].abs().max()
     draws = torch.from_numpy(np.random.default_rng(1).random((20_000, 50)))
     few = fixed(values.expand_as(draws), bits, largest, draws)
-    step = 2.0 * largest * 2.0**-bits
+    step = largest / (2 ** (bits - 1) - 1)
     assert (few - values).abs().max() <= step
     # a share p of the draws goes up, whose variance p (1 - p) is at most 1/4
     assert ((few.mean(0) - values).abs() <= 5 * step / math.sqrt(4 * len(draws))).all()
@@ -173,7 +198,7 @@ def test_the_error_of_rounded_states_begins_at_that_of_the_model(activation: str
         ensemble.initial,
         targets,
         ROUNDINGS["fixed_states"],
-        [3, 20],
+        [5, 20],
         np.random.default_rng(0),
     )
     assert torch.allclose(errors[:1, 0], own[:1].double(), rtol=1e-9)
@@ -188,7 +213,7 @@ def test_the_error_of_rounded_weights_is_that_of_a_model_with_these_weights() ->
     for name in ("fixed_recurrent", "float_weights"):
         rounding = ROUNDINGS[name]
         errors = rounded_weights_error(ensemble, task_loss, data, ensemble.initial, targets, rounding, bits, 0)
-        assert errors.shape[1] == len(radii_of_bits(bits))
+        assert errors.shape[1] == len(rounding.radii_of(bits))
         for row in range(2):
             state = ensemble.weights_of(ensemble.initial, row)  # without padding: no padding decides a scale
             for place, count in ((1, 6), (2, 3)):
@@ -316,14 +341,14 @@ def test_stochastic_rounding_of_states_has_no_dead_band(scale: int) -> None:
 
 @pytest.mark.parametrize("scale", [24, pytest.param(100, marks=pytest.mark.more)])
 def test_under_noise_a_mode_adds_up_its_rounding_errors(scale: int) -> None:
-    """With cells of size D: D^2 / 12 a step to nearest and D^2 / 6 by chance, which the mode adds up over
+    """With steps of size D: D^2 / 12 a step to nearest and D^2 / 6 by chance, which the mode adds up over
     1 / (1 - rate^2) steps; with feedback their differences alone, D^2 / 12 times 2 / (1 + rate) in all."""
     rate, count = math.exp(-1.0 / scale), 9
     inputs = torch.from_numpy(np.random.default_rng(4).standard_normal((200, 8 * scale, 1)))
     layer, bits = one_mode(rate), torch.tensor([math.inf, count], dtype=torch.float64)
     seen = Largest()
     layer_outputs(layer, inputs, seen, 1)
-    cell = float(2.0 * seen.sizes["states"] * 2.0**-count)
+    cell = float(seen.sizes["states"] / (2 ** (count - 1) - 1))
     expected = {
         NEAREST: cell**2 / 12 / (1 - rate**2),
         STOCHASTIC: cell**2 / 6 / (1 - rate**2),

@@ -91,8 +91,8 @@ def test_the_block_again_is_that_of_the_moved_weights() -> None:
 
     for seed, weights in result.weights.items():
         for bits in (3, 12):
-            cells = {name: 2.0 * value.abs().max() * 2.0**-bits for name, value in weights.items()}
-            rounded = {name: torch.round(value / cells[name]) * cells[name] for name, value in weights.items()}
+            steps = {name: value.abs().max() / (2 ** (bits - 1) - 1) for name, value in weights.items()}
+            rounded = {name: torch.round(value / steps[name]) * steps[name] for name, value in weights.items()}
             own = found.loc[(f"block_{bits}_bits", seed)].to_numpy()
             np.testing.assert_allclose(own, block(rounded)[: len(own)], rtol=1e-6, atol=1e-9)
         plain = found.loc[("block", seed)].to_numpy()

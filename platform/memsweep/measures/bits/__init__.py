@@ -1,8 +1,9 @@
 """Bits: the perturbation that deployment makes for certain, a rounding of weights or of states.
 
-A rounding to b bits moves a number by at most 2^-b of a known size, so an error against bits is an error against the
-radius 2^-b: it is stored, judged and drawn as the perturbation error is. It is measured for roundings to nearest: the
-error of one model, no bound of others.
+A rounding to b bits moves a number by at most a share of a known size: 2^-b of itself in floating point, and half a
+step, 1 / (2^b - 2) of the largest, in fixed point. So an error against bits is an error against this radius: it is
+stored, judged and drawn as the perturbation error is. It is measured for roundings to nearest: the error of one model,
+no bound of others.
 
 ``kinds`` names the roundings, ``numbers`` rounds, ``rounded`` measures weights and ``states`` and ``runs`` states,
 ``certificate`` bounds an error, ``curves`` makes the rows, ``needed`` counts bits, ``section`` reports them.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.measures.bits.kinds import COUNTED, DRAWS, OF_STATES, ROUNDINGS, STOCHASTIC
+from memsweep.measures.bits.kinds import COUNTED, DRAWS, FIXED, LEAST, OF_STATES, ROUNDINGS, STOCHASTIC
 from memsweep.registry import register_measure
 from memsweep.stability.optional import CURVES, Effort, Measure, Subject
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.models.base import Model, Weights
     from memsweep.stability.optional import Measured
+
+_USUAL = tuple(range(1, 17))
 
 
 @register_measure("bits")
@@ -45,17 +48,17 @@ class Bits(Measure):
         roundings: tuple[str, ...] = setting(
             (),
             "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
-            "that goes step by step; to fixed point with a scale for each tensor (fixed) or for each row of a tensor "
-            "and unit of a state (channel), up or down by chance (stochastic, fixed point), to floating point (float), "
+            "that goes step by step; to symmetric integers with a scale for each tensor (fixed) or for each row of a tensor "
+            "and unit of a state (channel), up or down by chance (stochastic, integers), to floating point (float), "
             "or to float16, bfloat16, float8_e4m3 and float8_e5m2, with their ranges (formats); "
-            "certified: an upper bound of the error over all roundings to fixed point (diagonal_rnn, in closed form); "
+            "certified: an upper bound of the error over all roundings to integers (diagonal_rnn, in closed form); "
             "feedback_states adds a step's rounding error to the next step",
             choices=tuple(ROUNDINGS),
         )
         bits: tuple[int, ...] = setting(
-            tuple(range(1, 17)),
-            "bits of a rounded number: 2^bits cells in fixed point, significant bits in floating point (bfloat16 has "
-            "8, float16 11)",
+            _USUAL,
+            "bits of a rounded number: of an integer with its sign (2^bits - 1 values, so that int8 is -127 to 127; "
+            "from 2 bits on), significant bits in floating point (bfloat16 has 8, float16 11)",
             at_least=1,
             at_most=24,
         )
@@ -66,6 +69,12 @@ class Bits(Measure):
                     yield f"{name} has a value twice: {', '.join(map(str, values))}"
             if any(not name.startswith("formats_") for name in self.roundings) and len(self.bits) < 2:
                 yield (f"bits must have two values or more for a curve, got {', '.join(map(str, self.bits)) or 'none'}")
+            integers = [name for name in self.roundings if ROUNDINGS[name].number == FIXED]
+            if integers and self.bits != _USUAL and min(self.bits, default=LEAST) < LEAST:
+                yield (
+                    f"bits has {min(self.bits)}, but the symmetric integers of {', '.join(integers)} have {LEAST} bits "
+                    f"(-1, 0, 1) or more, 2^bits - 1 values: use {LEAST} or more"
+                )
 
     def __init__(self, asked: Config, subject: Subject) -> None:
         super().__init__(asked, subject)
@@ -107,8 +116,8 @@ class Bits(Measure):
     def cost(cls, asked: Config, effort: Effort) -> float:
         """An evaluation for each number of bits, and without rounding; of weights by chance, for each draw."""
         kinds = [ROUNDINGS[name] for name in asked.roundings]
-        draws = sum(DRAWS if kind.parts and kind.how == STOCHASTIC else 1 for kind in kinds)
-        return float(draws * (len(asked.bits) + 1))
+        draws = ((kind, DRAWS if kind.parts and kind.how == STOCHASTIC else 1) for kind in kinds)
+        return float(sum(count * len(kind.radii_of(asked.bits)) for kind, count in draws))
 
     def extended(self, measured: Measured) -> Measured:
         """With the errors of all replicas: those of one that diverged are infinite, as they are in every ball."""

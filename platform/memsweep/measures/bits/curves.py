@@ -17,7 +17,7 @@ from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
-from memsweep.measures.bits.kinds import ROUNDINGS, Rounding, radii_of_bits
+from memsweep.measures.bits.kinds import ROUNDINGS, Rounding
 from memsweep.measures.bits.rounded import SEQUENCES, rounded_states_error, rounded_weights_error
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly, in_groups, parts_of, rows_by_seed, rows_together
@@ -103,7 +103,7 @@ def curve_rows(asked: Any, errors: Mapping[str, Sequence[float]], config: TrialC
         exact = bool(kind.parts) and evaluated_exactly(config)
         how = {"norm": kind.number, "method": kind.how, "exact": exact, "stronger": math.nan}
         how |= {"reading": ERROR, "threshold": math.nan}
-        for radius, error in zip(radii_of_bits(kind.bits_of(asked.bits)), values, strict=True):
+        for radius, error in zip(kind.radii_of(asked.bits), values, strict=True):
             yield {"ball": name, "radius": radius, "error": error, "change": error} | how
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memsweep.models.roles import Part
 
 FIXED, FLOAT, FORMAT = "fixed", "float", "format"
+LEAST = 2
+"""Bits of the smallest integers with a sign: -1, 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ class Rounding:
     """What is rounded, and how.
 
     Attributes:
-        number: ``fixed`` (with scales), ``float`` (any exponent), or ``format``: each of FORMATS, with its range.
+        number: ``fixed`` (symmetric integers with scales), ``float`` (any exponent), or ``format``: each of FORMATS, with its range.
         parts: of the weights that are rounded; none: states are.
         how: ``nearest``; ``feedback``, of states, which adds a step's rounding error to the next step; or
             ``stochastic``, up or down with the probabilities that make the mean right; or ``certificate``: in place of
-            an error an upper bound of it, over all that moves no weight by more than half a cell.
+            an error an upper bound of it, over all that moves no weight by more than half a step.
         by_channel: a scale for each row of a weight tensor or each unit of a state, in place of one for all of it.
     """
 
@@ -61,7 +64,26 @@ class Rounding:
 
     def bits_of(self, asked: Sequence[int]) -> Sequence[int]:
         """The numbers of bits of its curve, where these are asked for; significant bits stand for formats."""
-        return [each.significant for each in FORMATS.values()] if self.number == FORMAT else asked
+        if self.number == FORMAT:
+            return [each.significant for each in FORMATS.values()]
+        return [bits for bits in asked if bits >= LEAST] if self.number == FIXED else asked
+
+    def radius_of(self, bits: float) -> float:
+        """By how much it moves a number to nearest at most, relative to its size, or in fixed point to the largest.
+
+        Half a step of the 2^bits - 1 values in fixed point; by chance up to twice as much.
+        """
+        return 1.0 / (2.0**bits - 2.0) if self.number == FIXED else 2.0**-bits
+
+    def bits_at(self, radius: float) -> float:
+        """The inverse of ``radius_of``: bits that store numbers with so large a half step, infinite at radius 0."""
+        if radius == 0.0:
+            return math.inf
+        return math.log2(1.0 / radius + 2.0) if self.number == FIXED else -math.log2(radius)
+
+    def radii_of(self, asked: Sequence[int]) -> list[float]:
+        """Radius 0, then those of its curve, increasing."""
+        return [0.0, *(self.radius_of(bits) for bits in sorted(self.bits_of(asked), reverse=True))]
 
 
 _WEIGHTS = tuple(part for part in Part if part is not Part.STATISTIC)
@@ -91,11 +113,3 @@ OF_STATES = tuple(name for name, rounding in ROUNDINGS.items() if not rounding.p
 IN_FORMATS = tuple(name for name, rounding in ROUNDINGS.items() if rounding.number == FORMAT)
 COUNTED = tuple(name for name in ROUNDINGS if name not in IN_FORMATS)
 """Roundings to any number of bits, of which a memory needs some."""
-
-
-def radii_of_bits(bits: Sequence[int]) -> list[float]:
-    """Radius 0, then 2^-bits, increasing: by how much a rounding moves a number at most, relative to its size.
-
-    A stochastic rounding moves a number by up to twice as much.
-    """
-    return [0.0, *(2.0**-count for count in sorted(bits, reverse=True))]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.measures.bits.kinds import COUNTED, FORMATS, IN_FORMATS, ROUNDINGS
+from memsweep.measures.bits.kinds import COUNTED, FORMATS, IN_FORMATS, ROUNDINGS, Rounding
 from memsweep.report.analysis.contents import of_trials
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Grouping, Labels, group
@@ -24,6 +24,8 @@ from memsweep.stability.verdict.trend import Slope
 
 _SIZE = ["width", "horizon"]
 _AT = Criteria(thresholds=(THRESHOLD,))
+_EXACT = 1e-9
+"""Of bits, that a radius says up to rounding."""
 _FORMATS_COLUMNS = ["identity", "seed", "format", "share"]
 
 
@@ -47,6 +49,8 @@ class BitsRow:
         radii: rows of ``stability_radii`` at THRESHOLD, with the identity of each one's trial; a radius is 2^-bits,
             between two of the measured ones.
         fewest, most: of the measured numbers of bits.
+        older: the measured grids are not those of integers of whole bits: of 2^bits + 1 values, as bits were once
+            defined. Their bits are those that store so many values.
         width: whose bits are shown: the largest that is valid at every horizon, or else the largest.
         slope: bits for each doubling of the horizon, at ``width``, with its interval over seeds.
     """
@@ -58,6 +62,7 @@ class BitsRow:
     most: int
     width: int
     slope: Slope
+    older: bool
 
     @cached_property
     def bits(self) -> dict[int, Spread]:
@@ -108,9 +113,13 @@ def bits_panels(rows: Sequence[BitsRow], labels: Labels) -> dict[tuple[str, str,
 
 def bits_of(radii: pd.DataFrame) -> Spread:
     """The least whole number of bits over the valid seeds of some rows of ``BitsRow.radii``."""
-    # a radius is known up to rounding; the error at the bits that it stands for is at the limit or below it
+    return Spread.of(whole_bits(radii.loc[radii["valid"].astype(bool), "radius_low"]))
+
+
+def whole_bits(radii: pd.Series) -> np.ndarray:
+    """The least whole number of bits for each radius 2^-bits, at which the error is at the limit or below it."""
     with np.errstate(divide="ignore"):
-        return Spread.of(np.ceil(-np.log2(radii.loc[radii["valid"].astype(bool), "radius_low"].to_numpy(float)) - 1e-9))
+        return np.ceil(-np.log2(radii.to_numpy(float)) - _EXACT)  # a radius is known up to rounding
 
 
 def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
@@ -119,7 +128,8 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
     for condition, identities in grouping.members():
         curves, trained = (study.of(name, identities) for name in ("curves", "replicas"))
         for rounding, curve in curves[curves["ball"].isin(COUNTED)].dropna(subset=_SIZE).groupby("ball"):
-            bits = -np.log2(curve.loc[curve["radius"] > 0, "radius"])
+            curve, older = _by_bits(curve, ROUNDINGS[str(rounding)])
+            measured = whole_bits(curve.loc[curve["radius"] > 0, "radius"])
             judgement = judge(curve, trained)
             along = judgement.by_threshold[THRESHOLD].horizon
             rows.append(
@@ -127,10 +137,11 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
                     condition=condition,
                     rounding=str(rounding),
                     radii=of_trials(stability_radii(curve, [THRESHOLD]), curve, _AT),
-                    fewest=round(bits.min()),
-                    most=round(bits.max()),
+                    fewest=int(measured.min()),
+                    most=int(measured.max()),
                     width=judgement.width or int(curve["width"].max()),
                     slope=_turned(along.limit if along.limit.available else along.over_range),
+                    older=older,
                 )
             )
     return sorted(rows, key=lambda row: COUNTED.index(row.rounding))
@@ -147,6 +158,13 @@ def formats_rows(study: Study, grouping: Grouping) -> list[FormatsRow]:
             errors = shares.loc[(shares["radius"] > 0) & shares["seed"].isin(fitting), _FORMATS_COLUMNS]
             rows.append(FormatsRow(condition, of["ball"], int(of["width"]), int(of["horizon"]), errors))
     return sorted(rows, key=lambda row: IN_FORMATS.index(row.rounding))
+
+
+def _by_bits(curve: pd.DataFrame, rounding: Rounding) -> tuple[pd.DataFrame, bool]:
+    """A curve with the radii 2^-bits, and whether some of its grids are those of no whole number of bits."""
+    bits = np.array([rounding.bits_at(radius) for radius in curve["radius"]])
+    known = bits[np.isfinite(bits)]
+    return curve.assign(radius=2.0**-bits), bool((np.abs(known - known.round()) > _EXACT).any())
 
 
 def _turned(slope: Slope) -> Slope:

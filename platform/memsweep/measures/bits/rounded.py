@@ -73,7 +73,7 @@ def rounded_weights_error(
     errors = []
     for count in (None, *sorted(bits, reverse=True)):
         if count is not None and rounding.how == CERTIFICATE:
-            room = torch.where(chosen, 2.0**-count * largest, 0.0)
+            room = torch.where(chosen, rounding.radius_of(count) * largest, 0.0)
             errors.append(_bound(ensemble, data, weights.double(), room.double(), targets).to(weights))
             continue
         losses = []

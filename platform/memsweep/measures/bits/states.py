@@ -1,7 +1,7 @@
 """States that are stored with few bits: rounded after every step.
 
 With feedback, the rounding error of a step is added to the next one before it is rounded. What is lost is then made up
-for later, and slow decay no longer ends where a step is smaller than half a cell.
+for later, and slow decay no longer ends where it changes a state by less than half a step of the grid.
 
 Letters: N models, K roundings, B batch, T time, M width, I inputs, O outputs.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.measures.bits.kinds import FEEDBACK, STOCHASTIC, Rounding
+from memsweep.measures.bits.kinds import FEEDBACK, LEAST, STOCHASTIC, Rounding
 from memsweep.measures.bits.numbers import rounded
 from memsweep.recurrence.activations import activation_named
 from memsweep.recurrence.layer import Layer
@@ -59,7 +59,7 @@ class Rounded:
         wanted = states_NKB + self._lost[name] if name in self._lost else states_NKB
         if how == STOCHASTIC:
             draws = torch.from_numpy(self._rng.random(states_NKB.shape[2:])).to(states_NKB)
-        few = rounded(wanted, self._rounding.number, torch.where(exact, 1.0, bits), self._sizes[name], draws)
+        few = rounded(wanted, self._rounding.number, torch.where(exact, LEAST, bits), self._sizes[name], draws)
         kept = torch.where(exact, wanted, few)
         if how == FEEDBACK:
             self._lost[name] = wanted - kept

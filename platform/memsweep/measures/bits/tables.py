@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep.measures.bits.kinds import FORMATS
-from memsweep.measures.bits.needed import BitsRow, FormatsRow
+from memsweep.measures.bits.needed import BitsRow, FormatsRow, whole_bits
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
@@ -39,9 +39,11 @@ ROUNDED = {
     "formats_states": "states",
 }
 """What is rounded, and to which numbers."""
+_OLDER = "measured on grids of 2^b + 1 values, an earlier definition: bits are those that store them"
 BITS_MEAN = (
     f"Bits: the least at which rounding, there and with more bits, keeps the error at {percent(THRESHOLD)} "
-    "of L₀; median over the seeds that fit [least, most]. It is measured for these weights and sequences, and no bound "
+    "of L₀; median over the seeds that fit [least, most]. In fixed point b bits are the 2^b − 1 integers from "
+    "−(2^(b−1) − 1) to 2^(b−1) − 1, so that int8 has −127 to 127. It is measured for these weights and sequences, and no bound "
     "for others; a certificate holds for every rounding of these weights. "
     f"Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
@@ -72,9 +74,7 @@ def bits_table(rows: Sequence[BitsRow], names: Sequence[str], labels: Labels) ->
             Column("slope", lambda row: row.slope, unit="bits a doubling"),
             Column("growth", lambda row: str(row.growth)),
         ]
-    return Table(
-        "bits", "Bits to hold", rows, columns, group=lambda row: ROUNDED[row.rounding], stored=_frame(rows, names)
-    )
+    return Table("bits", "Bits to hold", rows, columns, group=_group, stored=_frame(rows, names))
 
 
 def formats_table(rows: Sequence[FormatsRow], names: Sequence[str], labels: Labels) -> Table[FormatsRow]:
@@ -110,6 +110,10 @@ def _format_cell(share: Spread) -> Cell:
     return Cell(cell.text + lost, "bad" if lost else "", shorter=tuple(text + lost for text in cell.shorter))
 
 
+def _group(row: BitsRow) -> str:
+    return f"{ROUNDED[row.rounding]}; {_OLDER}" if row.older else ROUNDED[row.rounding]
+
+
 def _cell(row: BitsRow, horizon: int) -> Cell:
     return spread_cell(row.bits.get(horizon, Spread.of([])), lambda bits: bits_text(bits, row))
 
@@ -126,9 +130,10 @@ def _frame(rows: Sequence[BitsRow], names: Sequence[str]) -> pd.DataFrame:
         row.radii.assign(
             **{name: row.condition[name] for name in names},
             rounding=row.rounding,
-            bits=np.ceil(-np.log2(row.radii["radius_low"].replace(0.0, np.nan)) - 1e-9),
+            bits=whole_bits(row.radii["radius_low"].replace(0.0, np.nan)),
             fewest=row.fewest,
             most=row.most,
+            older=row.older,
             slope=row.slope.estimate,
             slope_low=row.slope.low,
             slope_high=row.slope.high,
@@ -136,6 +141,6 @@ def _frame(rows: Sequence[BitsRow], names: Sequence[str]) -> pd.DataFrame:
         )
         for row in rows
     ]
-    measured = ["rounding", "width", "horizon", "seed", "threshold", "bits", "fewest", "most", "valid"]
+    measured = ["rounding", "width", "horizon", "seed", "threshold", "bits", "fewest", "most", "older", "valid"]
     columns = [*names, *measured, "slope", "slope_low", "slope_high", "growth"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)

@@ -44,9 +44,9 @@ class Capacity(Measure):
         )
         bits: tuple[int, ...] | None = setting(
             None,
-            "the block, and the task's metric, again with all weights rounded to the nearest of 2^bits cells, one "
-            "scale for each tensor",
-            at_least=1,
+            "the block, and the task's metric, again with all weights rounded to symmetric integers of so many "
+            "bits (2^bits - 1 values), one scale for each tensor",
+            at_least=2,
             at_most=24,
             added=True,
         )

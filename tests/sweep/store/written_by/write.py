@@ -4,8 +4,9 @@ Run it with the Python of that version: ``python write.py FOLDER``, where FOLDER
 after the commit. Kernels are torch's own, so that no compiler is in an identity. Kept are the studies' results and
 the tables of the reports; MLflow's database and the pages are left out, because they are large.
 
-After a change of the verdicts' rule: ``python write.py --judge`` writes, beside all results that lie here, the tables
-that the rule of today makes of them otherwise than the one of then: look whether you mean it.
+After a change of the verdicts' rule, or of what stored numbers mean: ``python write.py --judge`` writes, beside all
+results that lie here, the tables that the code of today makes of them otherwise than that of then: look whether you
+mean it.
 """
 
 from __future__ import annotations
