@@ -48,9 +48,9 @@ class Bits(Measure):
         roundings: tuple[str, ...] = setting(
             (),
             "what is rounded to few bits, each by itself: the recurrent weights, all weights, or the states of a model "
-            "that goes step by step; to symmetric integers with a scale for each tensor (fixed) or for each row of a tensor "
-            "and unit of a state (channel), up or down by chance (stochastic, integers), to floating point (float), "
-            "or to float16, bfloat16, float8_e4m3 and float8_e5m2, with their ranges (formats); "
+            "that goes step by step; to symmetric integers with a scale for each tensor (fixed) or for each row of a "
+            "tensor and unit of a state (channel), up or down by chance (stochastic, integers), to floating point "
+            "(float), or to float16, bfloat16, float8_e4m3 and float8_e5m2, with their ranges (formats); "
             "certified: an upper bound of the error over all roundings to integers (diagonal_rnn, in closed form); "
             "feedback_states adds a step's rounding error to the next step",
             choices=tuple(ROUNDINGS),

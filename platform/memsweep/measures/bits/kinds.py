@@ -49,7 +49,8 @@ class Rounding:
     """What is rounded, and how.
 
     Attributes:
-        number: ``fixed`` (symmetric integers with scales), ``float`` (any exponent), or ``format``: each of FORMATS, with its range.
+        number: ``fixed`` (symmetric integers with scales), ``float`` (any exponent), or ``format``: each of FORMATS,
+            with its range.
         parts: of the weights that are rounded; none: states are.
         how: ``nearest``; ``feedback``, of states, which adds a step's rounding error to the next step; or
             ``stochastic``, up or down with the probabilities that make the mean right; or ``certificate``: in place of

@@ -43,8 +43,8 @@ _OLDER = "measured on grids of 2^b + 1 values, an earlier definition: bits are t
 BITS_MEAN = (
     f"Bits: the least at which rounding, there and with more bits, keeps the error at {percent(THRESHOLD)} "
     "of L₀; median over the seeds that fit [least, most]. In fixed point b bits are the 2^b − 1 integers from "
-    "−(2^(b−1) − 1) to 2^(b−1) − 1, so that int8 has −127 to 127. It is measured for these weights and sequences, and no bound "
-    "for others; a certificate holds for every rounding of these weights. "
+    "−(2^(b−1) − 1) to 2^(b−1) − 1, so that int8 has −127 to 127. It is measured for these weights and "
+    "sequences, and no bound for others; a certificate holds for every rounding of these weights. "
     f"Slope: bits for each doubling of the horizon, 95 % over seeds. They grow where the whole interval is "
     f"above {-SLOPE_LIMIT:g}, and are constant where it is below."
 )

@@ -97,7 +97,7 @@ class MovedWeights:
 
 
 def rounded_weights(pack: TrainedEnsemble, bits: int) -> Tensor:
-    """The trained weights ``[rows, size]``, each at the nearest of 2^bits - 1 values, over +- the largest of its tensor."""
+    """The trained weights ``[rows, size]``, each at the nearest of 2^bits - 1 values over +- its tensor's largest."""
     ensemble, weights = pack.ensemble, pack.weights
     sizes, largest = torch.where(ensemble.exists, weights.abs(), 0.0), torch.zeros_like(weights)
     for segment in ensemble.layout.segments:
