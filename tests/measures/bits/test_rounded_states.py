@@ -17,13 +17,13 @@ from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, Tri
 from memsweep.errors import ConfigError
 from memsweep.measures.bits import Bits
 from memsweep.measures.bits.kinds import ROUNDINGS
-from memsweep.measures.bits.runs import run_of
 from memsweep.measures.bits.states import Largest, Rounded
 from memsweep.models.base import Model, Signature, Weights
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.model import Module
 from memsweep.stability.fixed_point import fixed
+from memsweep.stability.states import run_of
 from memsweep.trial import run_pack
 from memsweep.trust.gate import Trust
 

@@ -26,11 +26,12 @@ from memsweep.measures.bits.kinds import (
 )
 from memsweep.measures.bits.numbers import as_format, significant
 from memsweep.measures.bits.rounded import rounded_states_error, rounded_weights_error
-from memsweep.measures.bits.states import Largest, Rounded, layer_outputs
+from memsweep.measures.bits.states import Largest, Rounded
 from memsweep.models.base import Signature
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.stability.fixed_point import fixed
+from memsweep.stability.states import layer_outputs
 from memsweep.streams import TEST, Stream
 from memsweep.sweep.planning.fingerprint import code_closure
 
@@ -363,6 +364,6 @@ def test_roundings_are_in_the_identity_of_the_trials_that_round_alone() -> None:
     plain, rounding = trial(), trial(perturbation={"roundings": tuple(ROUNDINGS)})
     room = "memsweep.measures.bits."
     assert not {module for module, _ in code_closure(plain) if module.startswith(room)}
-    files = ("certificate", "curves", "kinds", "numbers", "rounded", "runs", "states")
+    files = ("certificate", "curves", "kinds", "numbers", "rounded", "states")
     assert {module for module, _ in code_closure(rounding)} >= {room + name for name in files}
     assert code_closure(rounding, training=True) == code_closure(plain, training=True)

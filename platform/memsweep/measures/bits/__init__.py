@@ -5,7 +5,7 @@ step, 1 / (2^b - 2) of the largest, in fixed point. So an error against bits is 
 stored, judged and drawn as the perturbation error is. It is measured for roundings to nearest: the error of one model,
 no bound of others.
 
-``kinds`` names the roundings, ``numbers`` rounds, ``rounded`` measures weights and ``states`` and ``runs`` states,
+``kinds`` names the roundings, ``numbers`` rounds, ``rounded`` measures weights and ``states`` states,
 ``certificate`` bounds an error, ``curves`` makes the rows, ``needed`` counts bits, ``section`` reports them.
 """
 

@@ -20,12 +20,12 @@ from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.measures.bits.certificate import largest_loss
 from memsweep.measures.bits.kinds import CERTIFICATE, DRAWS, FORMAT, STOCHASTIC, Rounding
 from memsweep.measures.bits.numbers import rounded
-from memsweep.measures.bits.runs import run_of
 from memsweep.measures.bits.states import Largest, Rounded
 from memsweep.models.modal.base import ModalModel
 from memsweep.models.module.model import Module
 from memsweep.recurrence.linear.gram import Gram
 from memsweep.stability.perturbation.ascent import finite_or_inf
+from memsweep.stability.states import run_of
 from memsweep.streams import Stream
 
 SEQUENCES = 64

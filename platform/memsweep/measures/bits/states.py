@@ -3,12 +3,10 @@
 With feedback, the rounding error of a step is added to the next one before it is rounded. What is lost is then made up
 for later, and slow decay no longer ends where it changes a state by less than half a step of the grid.
 
-Letters: N models, K roundings, B batch, T time, M width, I inputs, O outputs.
+Letters: N models, K roundings, B batch.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -16,11 +14,6 @@ from torch import Tensor
 
 from memsweep.measures.bits.kinds import FEEDBACK, LEAST, STOCHASTIC, Rounding
 from memsweep.measures.bits.numbers import rounded
-from memsweep.recurrence.activations import activation_named
-from memsweep.recurrence.layer import Layer
-
-Keep = Callable[[str, Tensor], Tensor]
-"""What is kept of the states after a step, by their name: ``[N, K, B, ...] -> [N, K, B, ...]``, real."""
 
 
 class Largest:
@@ -64,33 +57,3 @@ class Rounded:
         if how == FEEDBACK:
             self._lost[name] = wanted - kept
         return kept
-
-
-def layer_outputs(layer: Layer, inputs_BTI: Tensor, keep: Keep, copies: int) -> Tensor:
-    """Outputs ``[N, K, B, T, O]`` of K copies of layers, step by step, which read what is kept of their states.
-
-    Args:
-        layer: of N models.
-        inputs_BTI: the same for all of them.
-        keep: is called after every step.
-        copies: K.
-    """
-    batch, horizon, _ = inputs_BTI.shape
-    states_NKBM = inputs_BTI.new_zeros(layer.models, copies, batch, layer.width)
-    outputs_NKBTO = inputs_BTI.new_empty(layer.models, copies, batch, horizon, layer.outputs)
-    for time in range(horizon):
-        drive_NBM = torch.einsum("nmi,bi->nbm", layer.encoder, inputs_BTI[:, time]) + layer.bias.unsqueeze(1)
-        added = _coupled(layer.matrix, states_NKBM) + drive_NBM.unsqueeze(1)
-        activation_named(layer.activation).apply_(added)
-        states_NKBM = keep("states", layer.leak * states_NKBM + layer.gain * added)
-        seen = states_NKBM.clone()
-        activation_named(layer.output).apply_(seen)
-        outputs_NKBTO[:, :, :, time] = torch.einsum("nkbm,nom->nkbo", seen, layer.readout) + layer.offset[:, None, None]
-    return outputs_NKBTO
-
-
-def _coupled(matrix: Tensor, states_NKBM: Tensor) -> Tensor:
-    """A h for diagonals ``[N, M]`` and matrices ``[N, M, M]``."""
-    if matrix.ndim == 2:
-        return matrix[:, None, None] * states_NKBM
-    return (states_NKBM.flatten(1, 2) @ matrix.mT).unflatten(1, states_NKBM.shape[1:3])

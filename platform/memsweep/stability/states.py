@@ -1,6 +1,6 @@
 """Models that go step by step, with a say in what is kept of their states.
 
-Letters: N models, K copies, B batch, T time, F features, O outputs.
+Letters: N models, K copies, B batch, T time, M width, F features, I inputs, O outputs.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from memsweep.measures.bits.states import Keep, layer_outputs
 from memsweep.models.base import Model, Weights, as_layer
 from memsweep.models.contracts import default_dtype
 from memsweep.models.deep.unit import DeepModel, Recurrence, State, Unit
 from memsweep.models.module.model import Module
 from memsweep.models.module.steps import Stepping, first_state
+from memsweep.recurrence.activations import activation_named
+from memsweep.recurrence.layer import Layer
 from memsweep.rules.base import learning
 
+Keep = Callable[[str, Tensor], Tensor]
+"""What is kept of the states after a step, by their name: ``[N, K, B, ...] -> [N, K, B, ...]``, real."""
 Run = Callable[[Keep, int], Tensor]
 """Outputs ``[N, K, B, T, O]`` of K copies of models; what is kept of their states after a step goes into the next."""
 
@@ -104,3 +107,33 @@ def _kept_leaves(state: Any, rows: int, copies: int, keep: Callable[[int, Tensor
             leaf = keep(number, leaf.movedim(batch, 0).unflatten(0, (copies, -1))).flatten(0, 1).movedim(0, batch)
         kept.append(leaf)
     return tree_unflatten(kept, tree)
+
+
+def layer_outputs(layer: Layer, inputs_BTI: Tensor, keep: Keep, copies: int) -> Tensor:
+    """Outputs ``[N, K, B, T, O]`` of K copies of layers, step by step, which read what is kept of their states.
+
+    Args:
+        layer: of N models.
+        inputs_BTI: the same for all of them.
+        keep: is called after every step.
+        copies: K.
+    """
+    batch, horizon, _ = inputs_BTI.shape
+    states_NKBM = inputs_BTI.new_zeros(layer.models, copies, batch, layer.width)
+    outputs_NKBTO = inputs_BTI.new_empty(layer.models, copies, batch, horizon, layer.outputs)
+    for time in range(horizon):
+        drive_NBM = torch.einsum("nmi,bi->nbm", layer.encoder, inputs_BTI[:, time]) + layer.bias.unsqueeze(1)
+        added = _coupled(layer.matrix, states_NKBM) + drive_NBM.unsqueeze(1)
+        activation_named(layer.activation).apply_(added)
+        states_NKBM = keep("states", layer.leak * states_NKBM + layer.gain * added)
+        seen = states_NKBM.clone()
+        activation_named(layer.output).apply_(seen)
+        outputs_NKBTO[:, :, :, time] = torch.einsum("nkbm,nom->nkbo", seen, layer.readout) + layer.offset[:, None, None]
+    return outputs_NKBTO
+
+
+def _coupled(matrix: Tensor, states_NKBM: Tensor) -> Tensor:
+    """A h for diagonals ``[N, M]`` and matrices ``[N, M, M]``."""
+    if matrix.ndim == 2:
+        return matrix[:, None, None] * states_NKBM
+    return (states_NKBM.flatten(1, 2) @ matrix.mT).unflatten(1, states_NKBM.shape[1:3])
