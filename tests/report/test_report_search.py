@@ -54,6 +54,10 @@ def test_the_winner_of_each_cell_is_the_best_and_its_gap_is_the_optimism(tmp_pat
         assert worth.values.gap == pytest.approx(worth.values.confirmed - min(values))
         assert worth.values.gap > 0
         assert (worth.search_seeds, worth.seeds) == (SEEDS, FRESH)
+    bias = math.prod(winner.worth[0].values.ratio for winner in found.winners) ** 0.25 - 1.0
+    said = " ".join(sentences(found))
+    assert "of 4 of 4 winners is worse than the search saw, and of 0 better (sign test: p = 0.12)" in said
+    assert f"geometric mean over 4 cells: {gap_text(bias, 1.0)}, 95 % interval" in said
 
 
 def test_verdicts_and_losses_come_from_confirmed_winners_alone(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def _verdicts(condition: Condition, findings: Mapping[str, Finding]) -> list[Com
         return []
     telling = next((each for each in findings.values() if each.deciding[1].available), next(iter(findings.values())))
     axis, threshold = telling.deciding[0], telling.judgement.threshold
-    slopes = _slopes(findings, axis, threshold)
+    slopes = slopes_alike(findings, axis, threshold)
     reference, *_ = findings
     rows = []
     for name, finding in findings.items():
@@ -236,8 +236,8 @@ def _verdicts(condition: Condition, findings: Mapping[str, Finding]) -> list[Com
     return rows
 
 
-def _slopes(findings: Mapping[str, Finding], axis: str, threshold: float) -> dict[str, Slope]:
-    """One kind of slope for all studies: the limit slope, or along widths that span too little, the one over all."""
+def slopes_alike(findings: Mapping[str, Finding], axis: str, threshold: float) -> dict[str, Slope]:
+    """One kind of slope for all findings: the limit slope, or along widths that span too little, the one over all."""
     trends = {name: finding.judgement.by_threshold[threshold] for name, finding in findings.items()}
     if axis == "horizon":
         return {name: each.horizon.limit for name, each in trends.items()}

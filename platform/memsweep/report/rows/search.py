@@ -14,7 +14,7 @@ from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, percent, quoted, show, with_interval
 from memsweep.report.values.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
-from memsweep.stability.comparison.selection_bias import mean_gap
+from memsweep.stability.comparison.selection_bias import search_bias
 
 _MOST_CELLS = 4  # cells whose settings a sentence names
 _TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
@@ -245,18 +245,21 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
     missing = f"{_count(waiting, 'winner')} still to be retrained with fresh seeds."
     if not worth:
         return f"{label}: {missing}"
-    worse = sum(one.values.gap > 0 for one in worth)
     seeds = joined(sorted({str(one.seeds) for one in worth}, key=int))
+    bias = search_bias([one.values for one in worth])
     text = (
-        f"On {seeds} fresh seeds and fresh data the {label} of {worse} of {_count(len(worth), 'winner')} is worse "
-        "than the search saw"
+        f"On {seeds} fresh seeds and fresh data the {label} of {bias.worse} of {_count(len(worth), 'winner')} is worse "
+        f"than the search saw, and of {bias.better} better"
     )
-    mean = mean_gap([one.values for one in worth], range(len(worth)))
-    if mean.cells:
-        over = f"mean gap over {mean.cells} cells" if mean.cells > 1 else "gap"
-        text += f"; {over}: {gap_text(mean.mean, 1.0)}"
-        if not math.isnan(mean.low):
-            text += f", 95 % interval {gap_text(mean.low, 1.0)} to {gap_text(mean.high, 1.0)}"
+    if bias.worse + bias.better > 1:
+        text += f" (sign test: p = {bias.p:.2g})"
+    if bias.cells:
+        over = f"geometric mean over {bias.cells} cells" if bias.cells > 1 else "that is"
+        text += f"; {over}: {gap_text(bias.ratio - 1.0, 1.0)}"
+        if not math.isnan(bias.low):
+            text += f", 95 % interval {gap_text(bias.low - 1.0, 1.0)} to {gap_text(bias.high - 1.0, 1.0)}"
+        if bias.left_out:
+            text += f"; {_count(bias.left_out, 'cell')} with a value that is not positive and finite left out"
     return f"{text}. {missing if waiting else ''}".strip()
 
 

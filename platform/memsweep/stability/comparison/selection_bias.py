@@ -6,7 +6,7 @@ The best of many noisy values is too good by chance. Its confirmed value, over f
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ from memsweep.config.schema.search import MAX
 from memsweep.stability.comparison.signed_rank import CONFIDENCE
 
 SMALLEST_CELLS = 3
-"""Cells without which the mean gap has no interval."""
+"""Cells without which the mean ratio has no interval."""
 
 
 @dataclass(frozen=True)
@@ -40,27 +40,41 @@ class Gap:
     gap_high: float
 
     @property
-    def relative(self) -> float:
-        """The gap as a fraction of the search's value; nan where that is 0 or infinite."""
-        return self.gap / abs(self.search) if self.search and math.isfinite(self.search) else math.nan
+    def ratio(self) -> float:
+        """The worse of the two values over the better one, or its inverse where the confirmed value is the better one.
+
+        Above 1 where the confirmed value is worse; nan where a value is infinite or not positive.
+        """
+        less, more = sorted((self.search, self.confirmed))
+        if not (less > 0.0 and math.isfinite(more)):
+            return math.nan
+        return more / less if self.gap > 0.0 else less / more
 
 
 @dataclass(frozen=True)
-class MeanGap:
-    """The relative gap over the cells of a study.
+class SearchBias:
+    """Confirmed values against those of the search, over the cells of a study.
+
+    Values near zero differ by large factors either way, and an arithmetic mean of ratios is above 1 where neither side
+    is worse. So their logarithms are averaged, and beside the size of the bias stands whether there is one.
 
     Attributes:
-        mean: over cells.
-        low, high: its 95 % interval, Student's t over cells; nan below ``SMALLEST_CELLS``.
-        cells: how many had a relative gap.
-        left_out: how many had none: a winner that diverged on most fresh seeds, or a search value of 0.
+        ratio: geometric mean over cells of ``Gap.ratio``; above 1 where confirmed values are worse.
+        low, high: its 95 % interval, Student's t over the logarithms; nan below ``SMALLEST_CELLS``.
+        cells: how many had a ratio.
+        left_out: how many had none: a value is 0, negative or infinite.
+        worse, better: in how many the confirmed value is worse, and better.
+        p: of the sign test, two-sided: the chance of so unequal a split if both are as likely; 1 without any.
     """
 
-    mean: float
+    ratio: float
     low: float
     high: float
     cells: int
     left_out: int
+    worse: int
+    better: int
+    p: float
 
 
 def optimism(search: Sequence[float], confirmed: Sequence[float], mode: str) -> Gap:
@@ -91,26 +105,24 @@ def median_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float]
     return (float(ordered[k - 1]), float(ordered[-k])) if k else (-math.inf, math.inf)
 
 
-def mean_gap(gaps: Sequence[Gap], cells: Sequence[Hashable]) -> MeanGap:
-    """The mean relative gap over cells.
+def search_bias(gaps: Sequence[Gap]) -> SearchBias:
+    """How confirmed values compare with those of the search, over cells.
 
     Args:
-        gaps: of the winners.
-        cells: of each winner; several winners of one cell are not independent, and count by their mean.
+        gaps: of the winners, one of each cell.
     """
     import scipy.special
+    import scipy.stats
 
-    by_cell = {
-        cell: float(np.mean([gap.relative for gap, own in zip(gaps, cells, strict=True) if own == cell]))
-        for cell in dict.fromkeys(cells)
-    }
-    known = np.array([value for value in by_cell.values() if math.isfinite(value)])
-    n, left_out = len(known), len(by_cell) - len(known)
-    mean = float(known.mean()) if n else math.nan
-    if n < SMALLEST_CELLS:
-        return MeanGap(mean, math.nan, math.nan, n, left_out)
-    reach = float(scipy.special.stdtrit(n - 1, (1.0 + CONFIDENCE) / 2) * known.std(ddof=1) / math.sqrt(n))
-    return MeanGap(mean, mean - reach, mean + reach, n, left_out)
+    worse, better = (sum(sign * gap.gap > 0.0 for gap in gaps) for sign in (1.0, -1.0))
+    p = min(1.0, 2.0 * float(scipy.stats.binom.cdf(min(worse, better), worse + better, 0.5)))
+    logs = np.log([gap.ratio for gap in gaps])
+    logs = logs[np.isfinite(logs)]
+    n, mean, reach = len(logs), float(logs.mean()) if len(logs) else math.nan, math.nan
+    if n >= SMALLEST_CELLS:
+        reach = float(scipy.special.stdtrit(n - 1, (1.0 + CONFIDENCE) / 2) * logs.std(ddof=1) / math.sqrt(n))
+    ends = math.exp(mean - reach), math.exp(mean + reach)
+    return SearchBias(math.exp(mean), *ends, n, len(gaps) - n, worse, better, p)
 
 
 def _worst_for_nan(values: Sequence[float], sign: float) -> np.ndarray:
