@@ -6,7 +6,8 @@ that its answers explain. It is at most the number of its states for a model tha
 is, and at most K.
 
 Jaeger fits one linear readout for each delay, and its share is then the squared correlation. Here all weights are
-trained, and the share is 1 minus the mean squared error: a lower bound of what the states hold.
+trained, and the share is 1 minus the mean squared error: the trained capacity, a lower bound of what the states hold.
+``perturbation.linear_readout`` has Jaeger's, by least squares on the trained states.
 """
 
 from __future__ import annotations

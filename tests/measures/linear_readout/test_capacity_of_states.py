@@ -21,6 +21,7 @@ from memsweep.models.base import Model, Signature, as_layer
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.streams import TEST, Stream
 from memsweep.trial import run_pack
+from paths import ROOT
 
 HORIZON, DELAYS = 40, 12
 
@@ -58,13 +59,23 @@ def test_a_delay_line_recalls_as_many_inputs_as_it_has_states() -> None:
         assert recalled.trained == pytest.approx(0.0, abs=1e-3)  # its readout is zero
 
 
-def in_closed_form(model: Model, weights: dict[str, Tensor]) -> tuple[np.ndarray, int]:
-    """The shares by delay, and the rank: of h_t = sum_j A^j b x_{t-j}, the leverages of the impulse responses.
+def leverages(responses_TM: np.ndarray, delays: int) -> tuple[np.ndarray, int]:
+    """The shares by delay, and the rank, of states h_t = sum_j A^j b x_{t-j} with these impulse responses A^j b.
 
-    The covariance of states is R W R', of the responses R ``[M, T]`` and the share W of the counting steps that each
-    lag reaches; that with the input of k steps ago is column k of R. So the share is the k-th diagonal entry of the
-    projection on the rows of R W^(1/2), which adds up to the rank over all lags.
+    The covariance of states is R W R', of the responses R and the share W of the counting steps that each lag reaches;
+    that with the input of k steps ago is column k of R. So the share is the k-th diagonal entry of the projection on
+    the rows of R W^(1/2), which adds up to the rank over all lags.
     """
+    horizon = len(responses_TM)
+    reached = np.array([(horizon - max(delays, lag)) / (horizon - delays) for lag in range(horizon)])
+    rows = responses_TM * np.sqrt(reached)[:, None]
+    left, values, _ = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), full_matrices=False)
+    kept = left[:, values > 1e-14 * values[0]]
+    return np.square(kept).sum(1)[1 : delays + 1], kept.shape[1]
+
+
+def in_closed_form(model: Model, weights: dict[str, Tensor]) -> tuple[np.ndarray, int]:
+    """The shares by delay, and the rank, of a linear layer."""
     if (single := as_layer(model)) is None:
         powers = model.eigenvalues(weights)[0].detach().numpy() ** np.arange(HORIZON)[:, None]
         answers = [np.concatenate([each.real, each.imag]) for each in powers]
@@ -75,11 +86,7 @@ def in_closed_form(model: Model, weights: dict[str, Tensor]) -> tuple[np.ndarray
         answers = [layer.encoder[0, :, 0].detach().numpy()]
         for _ in range(HORIZON - 1):
             answers.append(matrix @ answers[-1])
-    reached = np.array([(HORIZON - max(DELAYS, lag)) / (HORIZON - DELAYS) for lag in range(HORIZON)])
-    rows = np.array(answers) * np.sqrt(reached)[:, None]
-    left, values, _ = np.linalg.svd(rows / np.linalg.norm(rows, axis=0), full_matrices=False)
-    kept = left[:, values > 1e-14 * values[0]]
-    return np.square(kept).sum(1)[1 : DELAYS + 1], kept.shape[1]
+    return leverages(np.array(answers), DELAYS)
 
 
 @pytest.mark.parametrize(("name", "width"), [("diagonal_rnn", 4), ("diagonal_rnn", 10), ("lru", 3), ("vanilla_rnn", 6)])
@@ -92,6 +99,15 @@ def test_the_capacity_of_a_linear_layer_is_that_in_closed_form(name: str, width:
     assert abs(recalled.states - rank) <= 1  # the last of many modes is at the edge of float64
     assert recalled.best <= recalled.states
     assert shares.sum() > 0.5
+
+
+def test_real_modes_of_evenly_spaced_rates_keep_what_the_docs_say() -> None:
+    kept = []
+    for width in (4, 8, 16):
+        modes = np.exp(-np.linspace(0.02, 2.0, width))
+        kept.append(leverages(modes[None, :] ** np.arange(64)[:, None], 24)[0].sum())
+    said = ", ".join(f"{each:.1f}" for each in kept[:2]) + f" and {kept[2]:.1f} in closed form"
+    assert said in (ROOT / "docs" / "capacity.md").read_text("utf-8")
 
 
 def test_chance_explains_nothing_in_the_mean() -> None:

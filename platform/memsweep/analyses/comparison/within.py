@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from memsweep.analyses.comparison.compare import slopes_alike
-from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.findings import Finding
+from memsweep.report.analysis.contents import Contents, Finding
 from memsweep.report.analysis.losses import Spread
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.verdicts import moving
 from memsweep.report.values.section import Place, Section

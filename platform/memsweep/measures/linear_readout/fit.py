@@ -27,7 +27,7 @@ class Capacity(NamedTuple):
 
     Attributes:
         best: by the best linear readout of the states.
-        trained: by the readout as it was trained, of a target that it makes worse 0; a lower bound of ``best``.
+        trained: by the readout as it was trained, of a target that it makes worse 0; at most ``best``, up to chance.
         states: independent ones, in float64: ``best`` is at most this number.
     """
 

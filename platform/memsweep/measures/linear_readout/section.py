@@ -12,8 +12,7 @@ import pandas as pd
 
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.naming.conditions import Grouping, group
-from memsweep.report.naming.labels import Labels
+from memsweep.report.naming.conditions import Grouping, Labels, group
 from memsweep.report.read.study import Study
 from memsweep.report.values.section import Glance, Section
 from memsweep.report.values.table import Column, Table, condition_columns
