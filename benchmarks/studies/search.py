@@ -211,8 +211,9 @@ def schedulers(options: Options) -> list[Row]:
             continue
         low, high = interval(spent, np.mean)
         row |= {"steps_of_all": float(np.mean(spent)), "steps_low": low, "steps_high": high}
-        low, high = interval(loss, np.mean)
-        row |= {"loss_to_best": float(np.mean(loss)), "loss_low": low, "loss_high": high}
+        logs = np.log(loss)  # ratios
+        low, high = np.exp(interval(logs, np.mean)).tolist()
+        row |= {"loss_to_best": float(np.exp(logs.mean())), "loss_low": low, "loss_high": high}
         row |= {"found_the_best": sum(final == best for _, final in found)}
         rows.append(row)
         harness.tell(row)

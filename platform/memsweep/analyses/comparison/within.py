@@ -92,6 +92,8 @@ def within_rows(findings: Sequence[Finding], labels: Labels) -> Iterator[WithinR
 def _log_radii(left: Finding, right: Finding, threshold: float) -> tuple[Bounds, Bounds]:
     """Seed -> bounds of the log radius of each side, at the longest horizon and there the largest width of both."""
     both = (left.radii, right.radii)
+    if any(radii.empty for radii in both):  # it has no columns
+        return {}, {}
     valid = [radii[radii["valid"].astype(bool) & (radii["threshold"] == threshold)] for radii in both]
     sizes = [{*zip(rows["horizon"], rows["width"], strict=True)} for rows in valid]
     if not (common := sizes[0] & sizes[1]):

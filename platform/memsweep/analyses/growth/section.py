@@ -81,7 +81,7 @@ def _from_to(ends: tuple[float, float]) -> str:
 
 
 def _sentence(rows: Sequence[GrowthRow], labels: Labels) -> str:
-    """``From width 4 to 64 the memory capacity goes as m^(+0.31 [+0.22, +0.40]) under `exp`.``
+    """``From width 4 to 64 the trained capacity goes as m^(+0.31 [+0.22, +0.40]) under `exp`.``
 
     Of the first number that the table has, at the last step at which it was measured; empty where no slope is known,
     or where there are more conditions than a sentence can compare.
