@@ -36,9 +36,8 @@ def terminal(conditions: list[Condition], balls: tuple[str, ...], width: int) ->
     study = Study("", "", 0, {}, tables, (), 0, None, "")
     grouping = Grouping({}, names, (), {})
     labels = Labels([finding.condition for finding in findings])
-    compared = pd.DataFrame({"claim": []})
     known = {"study": study, "measured": study, "searched": None, "grouping": grouping, "labels": labels}
-    known |= {"findings": findings, "compared": compared}
+    known |= {"findings": findings}
     others = {field.name for field in fields(Contents)} - {*known, "criteria"}
     contents = Contents(**known, **dict.fromkeys(others, ()))
     return report_text(contents, tables_of(contents), width=width, colour=False)
