@@ -17,26 +17,19 @@ from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import counted, listed, printable
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
+from memsweep.studies.reasons import by_reason, examples, reasons
 from memsweep.sweep.planning.plan import identified, make_plan
-from memsweep.sweep.planning.reuse import (
-    Reuse,
-    by_reason,
-    examples,
-    find_reusable,
-    interpolated,
-    reasons,
-    with_stored_training,
-)
+from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
 
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
     from memsweep.config.schema.study import SweepConfig
+    from memsweep.studies.reasons import Reason
     from memsweep.sweep.driver.placement import Placement
     from memsweep.sweep.estimate.estimate import Estimate, Wave
     from memsweep.sweep.planning.plan import Plan
-    from memsweep.sweep.planning.reuse import Reason
     from memsweep.sweep.store.filesystem import Location
 
 _MOST_NOTES = 6

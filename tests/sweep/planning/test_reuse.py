@@ -15,10 +15,11 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.studies.preview import preview
+from memsweep.studies.reasons import Reason, Why, by_reason, examples, reasons
 from memsweep.sweep.planning.fingerprint import kernels_of
 from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.planning.plan import identified
-from memsweep.sweep.planning.reuse import Reason, Why, by_reason, examples, find_reusable, reasons
+from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, TrialStatus
 from memsweep.sweep.store.record import sealed
