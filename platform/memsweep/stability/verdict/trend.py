@@ -40,8 +40,8 @@ SMALLEST_FIT = 4
 EXPONENTS = (0.5, 1.0, math.inf)
 """Of the transient. At infinity it is over after the first x."""
 CENTRE = 1.0
-LEAST_HALF = 0.005
-"""An interval of a limit slope reaches at least so far: exact fits have transients that no exponent matches."""
+RESOLUTION = 0.005
+"""How far an interval reaches beyond the estimates of all fits: exact fits have transients that no exponent matches."""
 SKEW, DECISION_SKEW = 6.0, 3.0
 """Half of an interval is stretched by this times the skewness over the number of seeds, on the side of the tail. So the
 95 % interval covers slopes with a skewness of 1 to 2 (gamma, exponential) in 93 % of samples or more, of 5 to 40 seeds.
@@ -187,17 +187,28 @@ def limit_slope(x: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequenc
         seeds, shares: as in ``trend``.
     """
     slope = over_seeds(slope_weights(x, CENTRE), low, high, seeds, shares)
-    before = len(x) - SMALLEST_FIT
-    ends = [
-        tuple(float(end.mean()) for end in _combined(slope_weights(x[start:], q), low[:, start:], high[:, start:]))
-        for start in {0, before}
-        for q in EXPONENTS
-    ]
-    least, most = min(end[0] for end in ends), max(end[1] for end in ends)
-    if math.isfinite(slope.estimate):
-        least, most = min(least, slope.estimate - LEAST_HALF), max(most, slope.estimate + LEAST_HALF)
-    low_end, high_end = min(slope.low, least), max(slope.high, most)
-    return dataclasses.replace(slope, low=low_end, high=high_end, between=(least, most))
+    weights = _every_fit(tuple(map(float, x)))
+    if _known(low, high):
+        least = most = weights @ low.mean(0)
+    else:
+        bounds = [_combined(each, low, high) for each in weights]
+        least, most = (np.array([end[side].mean() for end in bounds]) for side in (0, 1))
+    between = (float(least.min()) - RESOLUTION, float(most.max()) + RESOLUTION)
+    return dataclasses.replace(
+        slope, low=min(slope.low, between[0]), high=max(slope.high, between[1]), between=between
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _every_fit(x: tuple[float, ...]) -> np.ndarray:
+    """The weights ``[fits, X]`` of every exponent, over all x and over the last SMALLEST_FIT."""
+    values, before = np.array(x), len(x) - SMALLEST_FIT
+    fits = [(start, exponent) for start in {0, before} for exponent in EXPONENTS]
+    return np.stack([np.append(np.zeros(start), slope_weights(values[start:], q)) for start, q in fits])
+
+
+def _known(low: np.ndarray, high: np.ndarray) -> bool:
+    return bool(np.array_equal(low, high) and np.isfinite(low).all())
 
 
 def over_seeds(
@@ -221,13 +232,13 @@ def over_seeds(
 
 def _combined(weights: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The bounds ``[S]`` of each seed's combination."""
-    if low is high or (np.array_equal(low, high) and np.isfinite(low).all()):
+    if _known(low, high):
         lower = upper = low @ weights
-    else:
-        used = weights != 0  # a value that does not enter may be infinite
-        weights, low, high = weights[used], low[:, used], high[:, used]
-        lower = np.where(weights > 0, low, high) @ weights
-        upper = np.where(weights > 0, high, low) @ weights
+        return lower, upper
+    used = weights != 0  # a value that does not enter may be infinite
+    weights, low, high = weights[used], low[:, used], high[:, used]
+    lower = np.where(weights > 0, low, high) @ weights
+    upper = np.where(weights > 0, high, low) @ weights
     # two radii censored at opposite ends, or at one end with weights of two signs, bound nothing
     return np.where(np.isfinite(lower), lower, -np.inf), np.where(np.isfinite(upper), upper, np.inf)
 
