@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from exact_fits import KERNELS, STEEP, Kernel, Window, radii, windows
 
-from memsweep.stability.verdict.judgement import SLOPE_LIMIT, STEP_LIMIT, Verdict
+from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.trend import Slope, limit_slope, mean_interval, slope_weights
 
@@ -70,7 +70,10 @@ def interval(count: int, sigma: float, kernels: tuple[Kernel, ...] = KERNELS, re
     truths = tuple(called)
     by_kernel = {truth: {name: np.mean(each) for (t, name), each in held.items() if t is truth} for truth in truths}
     return Found(
-        {truth: float(np.mean([*itertools.chain(*(v for (t, _), v in held.items() if t is truth))])) for truth in truths},
+        {
+            truth: float(np.mean([*itertools.chain(*(v for (t, _), v in held.items() if t is truth))]))
+            for truth in truths
+        },
         {truth: min((float(share), name) for name, share in by_kernel[truth].items()) for truth in truths},
         {truth: float(np.mean(called[truth])) for truth in truths},
         float(np.mean(wrong)),

@@ -1,9 +1,9 @@
 """Error rates and power of the whole rule: the simulation of docs/verdict.md.
 
 A study of noisy radii is judged by the rule's own functions. While it is inconclusive, it is extended, up to 40 seeds
-and four doublings of the longest horizon: as the printed advice says, or at every look that there is. Radii at the three
-thresholds have noise of their own and noise in common. Both axes, the growth of the error, the width check and the
-choice of the valid seeds are in it.
+and four doublings of the longest horizon: as the printed advice says, or at every look that there is. Radii at the
+three thresholds have noise of their own and noise in common. Both axes, the growth of the error, the width check and
+the choice of the valid seeds are in it.
 
 ``python tests/stability/verdict/error_rates.py [studies]`` prints the table.
 """
@@ -203,9 +203,9 @@ def row(case: Case, shares: Shares) -> str:
         " / ".join(f"{each[verdict]:.3f}" for verdict in (Verdict.STABLE, Verdict.INCONCLUSIVE, Verdict.UNSTABLE))
         for each in (shares.first, shares.last)
     )
-    size = f"{case.horizons} × {case.seeds}"
+    size, ended = f"{case.horizons} × {case.seeds}", f"{shares.horizons:.1f} × {shares.seeds:.0f}"
     looks = "every look" if case.every else "as advised"
-    return f"| {case.truth.name} | {noise} | {size} | {first} | {looks} | {last} | {shares.horizons:.1f} × {shares.seeds:.0f} |"
+    return f"| {case.truth.name} | {noise} | {size} | {first} | {looks} | {last} | {ended} |"
 
 
 def lines(studies: int = 400) -> Iterator[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from memsweep import registry
 from memsweep.config.schema.search import GRID
-from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
+from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.claims import compare_cells, compared_frame
 from memsweep.report.analysis.gradient_alignment import AlignmentRow, alignment_rows
 from memsweep.report.analysis.learning_rates.curves import RateStudy, rate_studies
@@ -79,6 +79,11 @@ class Finding:
     def found_share(self) -> float:
         """The least share of the worst known error that the search found; nan where no stronger search ran."""
         return found_share(self.curves)
+
+    @property
+    def marked(self) -> bool:
+        """Whether a stronger search has shown that the radii are smaller than they are said to be."""
+        return self.found_share < MARKED
 
     @property
     def analytic_modulus(self) -> float:

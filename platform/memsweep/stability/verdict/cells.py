@@ -117,7 +117,7 @@ class Cells:
         """
         columns = np.flatnonzero(valid.sum(0) >= SMALLEST_SEEDS)
         rows = np.flatnonzero(valid[:, columns].all(1)) if columns.size else columns
-        return Cells(tuple(values[c] for c in columns), tuple(seeds[r] for r in rows), rows, columns)
+        return Cells(tuple(values[int(c)] for c in columns), tuple(seeds[int(r)] for r in rows), rows, columns)
 
     def taken(self, table: np.ndarray) -> np.ndarray:
         """The part of a table ``[S, X, ...]`` that enters."""

@@ -22,8 +22,8 @@ SLOPE_LIMIT = -0.2
 GROWTH_LIMIT = 0.1
 """Largest slope of the error with width, at a fixed small radius, of a stable approximation."""
 STEP_LIMIT = -0.1
-"""Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of stable
-memories change by -0.01 at most, those whose modes have run out by -0.14 or more."""
+"""Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of
+stable memories change by less than -0.01, those whose modes have run out by more than -0.14."""
 STEP_NOISE = -0.2
 """What the change's interval may not reach, so that few or noisy seeds show no more than they can."""
 SMALLEST_GRID = 4
@@ -168,6 +168,16 @@ class Judgement:
     def unstable_by_horizon(self) -> bool:
         """Whether the radius shrinks faster than the limit as the horizon grows, at a threshold at least."""
         return any(trends.horizon.limit.most < self.criteria.slope_limit for trends in self.by_threshold.values())
+
+    @property
+    def unstable_at(self) -> tuple[float, ...]:
+        """The thresholds at which a radius shrinks faster than the limit, along an axis that counts."""
+        return tuple(
+            threshold
+            for threshold, trends in self.by_threshold.items()
+            if trends.horizon.limit.most < self.criteria.slope_limit
+            or (not self.horizon_limited and trends.width.limit.most < self.criteria.slope_limit)
+        )
 
     @property
     def shrinks(self) -> bool:

@@ -10,7 +10,6 @@ from memsweep.stability.verdict.judgement import (
     GOOD_GRID,
     GROWTH_LIMIT,
     SMALLEST_GRID,
-    SMALLEST_RANGE,
     SMALLEST_SEEDS,
     STEP_LIMIT,
     STEP_NOISE,
@@ -143,7 +142,9 @@ def _seeds(evidence: Evidence) -> int | None:
     growth, steps = evidence.growth, [each.step for each in evidence.inside]
     # these are held against their limits by the 95 % interval
     undecided += [(_printed(growth), GROWTH_LIMIT)] if growth.low <= GROWTH_LIMIT < growth.high else []
-    undecided += [(_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT]
+    undecided += [
+        (_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT
+    ]
     counts = [seeds_needed(slope, limit, evidence.complete_seeds) for slope, limit in undecided]
     known = [count for count in counts if count is not None]
     return max(known) if known and len(known) == len(counts) else None
@@ -168,7 +169,7 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     elif len(evidence.usable) < SMALLEST_GRID:
         steps = "step" if evidence.time_scale == 1 else "steps"
         yield (
-            f"horizons of at least {USABLE_SCALES} time scales of the memory ({evidence.time_scale:g} {steps}): "
+            f"horizons of at least {USABLE_SCALES} time scales of the memory ({evidence.time_scale:.3g} {steps}): "
             f"{_listed(evidence.usable)}; a limit slope needs {SMALLEST_GRID}, and the slope over "
             f"T = {evidence.horizons[0]}…{evidence.horizons[-1]} says nothing of the limit"
         )
@@ -199,8 +200,8 @@ def _slopes(evidence: Evidence) -> Iterator[str]:
         if highest < limit:
             yield f"at every threshold the radius shrinks faster than {power}: slope at most {rounded(highest)}"
         elif lowest > limit:
-            below = _below(evidence, axis)
-            yield f"at every threshold the radius shrinks no faster than {power}: slope at least {rounded(lowest)}{below}"
+            least = f"{rounded(lowest)}{_below(evidence, axis)}"
+            yield f"at every threshold the radius shrinks no faster than {power}: slope at least {least}"
         else:
             yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}"
 
@@ -212,7 +213,9 @@ def _alike(slopes: list[Slope]) -> bool:
 def _below(evidence: Evidence, axis: str) -> str:
     """Where a radius that is stable still shrinks, and by how much."""
     each = evidence.by_threshold.items()
-    slopes = {t: trends.horizon.limit if axis == "horizon" else trends.along_width for t, trends in each if trends.inside}
+    slopes = {
+        t: trends.horizon.limit if axis == "horizon" else trends.along_width for t, trends in each if trends.inside
+    }
     found = [f"{slope} at {threshold:.0%}" for threshold, slope in slopes.items() if slope.high < 0]
     return f"; it does shrink: {', '.join(found)}" if found else ""
 
@@ -262,6 +265,6 @@ def _asked(evidence: Evidence) -> Iterator[str]:
     """Up to which width, horizon and fit a verdict was asked: beyond it, it says nothing."""
     if evidence.verdict is not Verdict.INCONCLUSIVE and evidence.widths:
         yield (
-            f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error without "
-            f"perturbation is at most {evidence.fit_error:.2g} of the zero predictor's"
+            f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error "
+            f"without perturbation is at most {evidence.fit_error:.2g} of the zero predictor's"
         )

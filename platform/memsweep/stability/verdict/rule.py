@@ -134,25 +134,30 @@ def thresholds_of(criteria: Criteria) -> list[float]:
 
 
 def time_scale(target: np.ndarray) -> float | None:
-    """The range over which a memory is large, in steps: 1 / rate for an exponential one.
+    """The time over which a memory is large, in steps: 1 / rate for an exponential one.
 
-    It is the lag from which on the memory stays below 1/e of its peak, or, where this is longer, half of the lag up to
-    which it has all but e^-2 of its energy. The latter counts a small part that decays slowly.
+    A power t^(-1/2) falls by a factor of sqrt(2) when the lag doubles, and is just too slow to be square-summable. The
+    time scale is the lag from which on the memory falls faster, in units in which that of e^(-t) is 1. A small part
+    that decays slowly counts, and of a memory that swings its envelope.
 
     Args:
         target: the memory function at lags 0, 1, ...
 
     Returns:
-        None for a memory that is not known (nan) or zero.
+        The number of lags for a memory that never falls so fast; None for one that is not known (nan) or zero.
     """
     sizes = np.abs(target)
     if not sizes.size or not np.isfinite(sizes).all() or not sizes.max() > 0:
         return None
-    # the exponential's own lag is a tie up to rounding
-    peak = float(np.flatnonzero(sizes > sizes.max() / math.e * (1 + 1e-9))[-1] + 1)
-    energy = np.cumsum(sizes**2)
-    lags = np.flatnonzero(energy < energy[-1] * (1 - math.exp(-2)) * (1 - 1e-9))
-    return max(peak, (lags.size + 1) / 2.0)
+    envelope = np.maximum.accumulate(sizes[::-1])[::-1]
+    doubled = envelope[::2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls = np.nan_to_num(np.log(envelope[: len(doubled)] / doubled), nan=np.inf, posinf=np.inf)
+    enough = math.log(2.0) / 2.0
+    last = int(np.flatnonzero(falls < enough)[-1])
+    if last == len(falls) - 1:
+        return float(len(sizes))
+    return float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough
 
 
 def decide(
@@ -164,7 +169,7 @@ def decide(
         by_threshold: the trends at every threshold.
         growth: of the error with width, at a small radius.
         limited: whether the horizon is too short for the width slope to show instability.
-        slope_limit: a radius whose slope is below this with confidence shrinks.
+        slope_limit: a radius whose slope is below this with confidence is unstable.
     """
     # comparisons with nan are False, so an unavailable slope decides nothing
     trends = by_threshold.values()

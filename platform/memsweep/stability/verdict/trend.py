@@ -194,9 +194,7 @@ def limit_slope(x: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequenc
         bounds = [_combined(each, low, high) for each in weights]
         least, most = (np.array([end[side].mean() for end in bounds]) for side in (0, 1))
     between = (float(least.min()) - RESOLUTION, float(most.max()) + RESOLUTION)
-    return dataclasses.replace(
-        slope, low=min(slope.low, between[0]), high=max(slope.high, between[1]), between=between
-    )
+    return dataclasses.replace(slope, low=min(slope.low, between[0]), high=max(slope.high, between[1]), between=between)
 
 
 @functools.lru_cache(maxsize=256)
@@ -211,9 +209,7 @@ def _known(low: np.ndarray, high: np.ndarray) -> bool:
     return bool(np.array_equal(low, high) and np.isfinite(low).all())
 
 
-def over_seeds(
-    weights: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int], shares: int = 1
-) -> Slope:
+def over_seeds(weights: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequence[int], shares: int = 1) -> Slope:
     """The mean over seeds, and its interval, of a linear combination of values that lie between bounds.
 
     Args:
