@@ -17,7 +17,7 @@ from exact_fits import KERNELS, STEEP, Kernel, Window, radii, windows
 
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
-from memsweep.stability.verdict.trend import Slope, limit_slope, mean_interval, slope_weights
+from memsweep.stability.verdict.trend import Slope, limit_slope, mean_interval, rounded, slope_weights
 
 SIGMAS = (0.0003, 0.003, 0.01, 0.03, 0.05)
 COUNTS = (4, 5, 6)
@@ -135,7 +135,7 @@ def slopes_by_width() -> Iterator[str]:
     for modes in (3, 4, 6, 8):
         logs = np.log(np.stack([radii(STEEP, modes, "direct", horizon) for horizon in horizons]))
         found = slope_weights(np.array(horizons, float), 1.0) @ logs
-        yield f"| {modes} | {' | '.join(f'{value + 0.0:.2f}' for value in found)} |"
+        yield f"| {modes} | {' | '.join(map(rounded, found))} |"
 
 
 DISTRIBUTIONS = {

@@ -25,6 +25,7 @@ from memsweep.stability.verdict.rule import weigh
 
 WIDTHS, LONG_WIDTHS = (2, 3, 4, 6, 8), (2, 4, 8, 16)
 FIRST, DOUBLINGS, SEEDS = 50, 4, 40
+STUDIES = 400
 LOOKS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
 SHARED = 0.8
 """Part of the noise's variance that the thresholds have in common."""
@@ -90,12 +91,18 @@ class Shares(NamedTuple):
 
 
 class Study:
-    """Noisy radii of one condition, of which the first seeds and horizons are looked at."""
+    """Noisy radii of one condition, of which the first seeds and horizons are looked at.
+
+    Attributes:
+        horizons: all of them.
+        radii: ``[seeds, widths, horizons, thresholds]``.
+        valid: ``[seeds, widths, horizons]``.
+    """
 
     def __init__(self, case: Case, rng: np.random.Generator) -> None:
         self._truth, widths = case.truth, np.array(case.truth.widths, float)
-        self._horizons = tuple(FIRST * 2**power for power in range(case.horizons + DOUBLINGS))
-        x = np.log(np.array(self._horizons, float) / FIRST)
+        self.horizons = tuple(FIRST * 2**power for power in range(case.horizons + DOUBLINGS))
+        x = np.log(np.array(self.horizons, float) / FIRST)
         shape = (SEEDS, len(widths), len(x))
         draw = NOISES[case.noise]
         if case.tilt:
@@ -107,23 +114,23 @@ class Study:
             common, left_out = case.sigma * np.sqrt(SHARED) * noise, noise < LEFT_OUT
             own = case.sigma * np.sqrt(1.0 - SHARED) * draw(rng, (*shape, len(THRESHOLDS)))
         trend = x[:, None] * np.array(case.truth.horizon) + case.truth.width * np.log(widths / 2.0)[:, None, None]
-        self._radii = np.array(THRESHOLDS) ** 0.5 * np.exp(trend + common[..., None] + own)
-        self._valid = ~left_out
+        self.radii = np.array(THRESHOLDS) ** 0.5 * np.exp(trend + common[..., None] + own)
+        self.valid = ~left_out
 
     def weigh(self, seeds: int, horizons: int) -> Evidence:
         """The first so many seeds and horizons, judged by the rule."""
-        part = self._radii[:seeds, :, :horizons]
+        part = self.radii[:seeds, :, :horizons]
 
         def error_at(radius: float) -> np.ndarray:
             growth = np.array(self._truth.widths, float) ** self._truth.growth
             return THRESHOLDS[0] * (radius / part[:, :, -1, 0]) ** 2 * growth
 
-        valid = self._valid[:seeds, :, :horizons]
+        valid = self.valid[:seeds, :, :horizons]
         return weigh(
             Radii(
                 seeds=tuple(range(seeds)),
                 widths=self._truth.widths,
-                horizons=self._horizons[:horizons],
+                horizons=self.horizons[:horizons],
                 thresholds=THRESHOLDS,
                 low=part,
                 high=part,
@@ -208,7 +215,7 @@ def row(case: Case, shares: Shares) -> str:
     return f"| {case.truth.name} | {noise} | {size} | {first} | {looks} | {last} | {ended} |"
 
 
-def lines(studies: int = 400) -> Iterator[str]:
+def lines(studies: int = STUDIES) -> Iterator[str]:
     """The rows of docs/verdict.md's table."""
     for case in (*LIMITS, *POWERS):
         yield row(case, rates(case, studies))
