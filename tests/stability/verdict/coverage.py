@@ -1,4 +1,4 @@
-"""What the interval of a limit slope holds, on exact radii with noise: the tables of docs/verdict.md.
+"""Coverage of the interval of a limit slope, on exact radii with noise: the tables of docs/verdict.md.
 
 ``python tests/stability/verdict/coverage.py`` prints them: the interval on the kernels that it was made on and on those
 that attack it, with the worst kernel; the width check; slopes that are not normal.
@@ -27,7 +27,7 @@ SHARES = 6
 
 
 class Found(NamedTuple):
-    """What became of some windows.
+    """The outcome of some windows.
 
     Attributes:
         coverage: truth -> share of intervals that hold the limit.

@@ -45,7 +45,7 @@ NOISES: dict[str, Noise] = {
 
 
 class Truth(NamedTuple):
-    """What the radii of a condition do.
+    """How the radii of a condition change.
 
     Attributes:
         horizon: limit slope in the horizon at every threshold.

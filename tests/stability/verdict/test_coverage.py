@@ -1,4 +1,4 @@
-"""What the interval of a limit slope holds, and the tables of docs/verdict.md that say so."""
+"""Coverage of the interval of a limit slope, and the tables of docs/verdict.md that say so."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
 """Of an interval that is printed."""
-DECISION = 0.9975
+DECISION = 0.998
 """Of the interval that decides. A study is looked at again after every extension that its report advises, and the
 errors of all looks add up: docs/verdict.md has what they come to at this level."""
 LONG_RANGE = 8.0
