@@ -163,7 +163,7 @@ class Window(NamedTuple):
 
     @property
     def limit(self) -> np.ndarray:
-        """The slope that an interval has to hold: 0, or, where the radius has no limit, the slope over the last doubling."""
+        """The slope that an interval has to hold: 0, or that over the last doubling of a radius without a limit."""
         if self.truth is Verdict.STABLE:
             return np.zeros(len(THRESHOLDS))
         last: np.ndarray = np.diff(self.log_radii[-2:], axis=0)[0] / np.log(2.0)
