@@ -13,6 +13,7 @@ from memsweep import registry, report
 from memsweep.report.analysis.bounds import EXPLANATIONS
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.naming.conditions import Grouping, Labels, find_grouping
+from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import reasons, short_verdict_cell, verdict_table
@@ -218,3 +219,18 @@ def test_labels_say_what_tells_conditions_apart_and_nothing_else() -> None:
     crossed = Labels([*conditions, {**conditions[0], "model.discretization": "exact"}])
     assert crossed.machine(conditions[0]) == "rnn · tanh · exp · discretization euler"
     assert crossed.machine(conditions[2]) == "vanilla · tanh"
+
+
+def test_an_answer_says_the_one_width_and_the_few_errors_that_it_holds_for(tmp_path: Path) -> None:
+    """A model of two modes loses radius at 1 %: that is no word about every width and every error."""
+    shrinking = Condition(parameterization="direct", slope_horizon=-0.6)
+    write_study(tmp_path, [shrinking], widths=[2], balls=["recurrent"], memory=False)
+    contents = report.build(tmp_path).contents
+    assert answer_of(contents).headline == "Polynomial memory is not held stably under `direct` (at width 2)."
+    (finding,) = contents.findings
+    trends = finding.judgement.by_threshold
+    flat = _trend(Slope(0.0, -0.1, 0.1))
+    some = {at: each if at == THRESHOLDS[0] else replace(each, horizon=flat) for at, each in trends.items()}
+    judged = replace(finding, judgement=replace(finding.judgement, by_threshold=some))
+    said = answer_of(replace(contents, findings=(judged,))).headline
+    assert said == "Polynomial memory is not held stably under `direct` (at width 2, at 1 %)."
