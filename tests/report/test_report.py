@@ -25,6 +25,8 @@ VERDICT_COLUMNS = [
         "slope_width_high",
         "threshold",
         "deciding",
+        "largest_width",
+        "fit_error",
         "rule_version",
         "found_share",
         "reasons",

@@ -16,7 +16,7 @@ from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.numbers import clean
-from memsweep.report.rows.verdicts import BOUND
+from memsweep.report.rows.verdicts import SHORT
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.trend import Slope
 
@@ -65,7 +65,7 @@ def table_as(table: Table[Any], form: str) -> str:
 
 def _notes(table: Table[Any], texts: str) -> list[str]:
     kinds = {type(column.value(row)) for column in table.columns if column.ends for row in table.rows[:1]}
-    return [*(_ENDS[kind] for kind in _ENDS if kind in kinds), *([f"{MARK} {BOUND}."] if MARK in texts else [])]
+    return [*(_ENDS[kind] for kind in _ENDS if kind in kinds), *([f"{MARK} {SHORT}."] if MARK in texts else [])]
 
 
 def _markdown(headings: Sequence[str], groups: dict[str, list[list[str]]], notes: Sequence[str]) -> str:

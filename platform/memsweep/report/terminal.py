@@ -27,10 +27,10 @@ from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
 from memsweep.report.rows.verdicts import (
-    BOUND,
     LETTERS,
     NOT_ASKED,
     NOT_FINISHED,
+    SHORT,
     SHORT_KEY,
     SIGNS,
     judged,
@@ -59,7 +59,7 @@ STYLES = {
     **{"agrees": "bold green", "disagrees": "bold red", "undecided": "bold yellow"},
     "apart": "bold",
 }
-_BOUND_KEY = f"{MARK} {BOUND}"
+_MARK_KEY = f"{MARK} {SHORT}"
 
 
 def report_text(contents: Contents, tables: Tables, *, width: int | None = None, colour: bool | None = None) -> str:
@@ -170,8 +170,8 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
         yield SHORT_KEY
     else:
         yield from table_parts(tables.verdicts, width)
-    if any(finding.bound for finding in contents.verdicts):
-        yield from ("", _BOUND_KEY)
+    if any(finding.marked for finding in contents.verdicts):
+        yield from ("", _MARK_KEY)
     if contents.grouping.fixed:
         fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
         yield from ("", _throughout(fixed))
@@ -357,4 +357,4 @@ class EarlyVerdicts:
         word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
         name = f"{self._labels.memory(finding.condition)}, {self._labels.machine(finding.condition)}"
         evidence = f"{LETTERS[axis]} {slope_text(slope)}" if slope.available else "no slope"
-        return f"{SIGNS[word]} {word}{MARK if finding.bound else ''} {evidence}: {name} ({finding.ball})", STYLES[word]
+        return f"{SIGNS[word]} {word}{MARK if finding.marked else ''} {evidence}: {name} ({finding.ball})", STYLES[word]

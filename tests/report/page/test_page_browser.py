@@ -47,7 +47,7 @@ def test_a_verdict_opens_its_points_and_a_point_its_trial(theory: Path, chromium
         assert box["y"] + box["height"] <= 900  # on the first screen
         page.locator("a.verdict.unstable").first.click()
         evidence = page.locator("#evidence")
-        assert "unstable†: polynomial, direct, when the recurrent weights move" in evidence.inner_text()
+        assert "unstable: polynomial, direct, when the recurrent weights move" in evidence.inner_text()
         row = evidence.locator("tbody tr").first
         identity = row.locator("button").inner_text()
         row.locator("button").click()

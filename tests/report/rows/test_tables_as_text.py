@@ -42,7 +42,7 @@ def test_latex_escapes_every_special_sign_and_has_as_many_columns_in_each_row(ta
     assert loss.strip() == r"0.2 [0.1, $\infty$]"
     assert r"loss (of L$_0$) \\" in text
     assert r"\multicolumn{4}{l}{100 \% of\_them} \\" in text
-    for note in ("Slopes with 95 \\% intervals", "[smallest, largest]", r"$^\dagger$ the errors behind this verdict"):
+    for note in ("Slopes with 95 \\% intervals", "[smallest, largest]", r"$^\dagger$ a stronger search found more"):
         assert note in text
     assert "long sentence" not in text
 

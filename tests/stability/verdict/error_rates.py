@@ -1,210 +1,227 @@
-"""Error rates of the verdict on exact radii with noise: the simulation of docs/verdict.md.
+"""Error rates and power of the whole rule: the simulation of docs/verdict.md.
 
-``python tests/stability/verdict/error_rates.py`` prints its tables.
+A study of noisy radii is judged by the rule's own functions. While it is inconclusive, it is extended, up to 40 seeds
+and four doublings of the longest horizon: as the printed advice says, or at every look that there is. Radii at the
+three thresholds have noise of their own and noise in common. Both axes, the growth of the error, the width check and
+the choice of the valid seeds are in it.
+
+``python tests/stability/verdict/error_rates.py [studies]`` prints the table.
 """
 
 from __future__ import annotations
 
-import functools
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from optimal_fits import optimal_fit
-from scipy.optimize import brentq
 
-from memsweep.stability.verdict.judgement import SLOPE_LIMIT, SMALLEST_RANGE, Trends, Verdict
-from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
-from memsweep.stability.verdict.rule import decide, time_scale
-from memsweep.stability.verdict.trend import Slope, slope_weights, trend
+from memsweep.stability.verdict.cells import Radii
+from memsweep.stability.verdict.judgement import GROWTH_LIMIT, SLOPE_LIMIT, Verdict
+from memsweep.stability.verdict.radius import THRESHOLDS
+from memsweep.stability.verdict.reasons import Evidence, advice
+from memsweep.stability.verdict.rule import weigh
 
-HORIZONS = tuple(2**power for power in range(3, 11))
-WINDOW = 4
-"""Horizons of a study."""
-FLAT = Slope(0.0, 0.0, 0.0)
+WIDTHS, LONG_WIDTHS = (2, 3, 4, 6, 8), (2, 4, 8, 16)
+FIRST, DOUBLINGS, SEEDS = 50, 4, 40
+STUDIES = 400
+LOOKS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
+SHARED = 0.8
+"""Part of the noise's variance that the thresholds have in common."""
+LEFT_OUT = -2.6
+"""A replica whose common noise is below this does not approximate its target: 1 of 200, those of small radii."""
 
-
-class Kernel(NamedTuple):
-    """A memory: e^(-rate t), or (1 + rate t)^-exponent."""
-
-    rate: float
-    exponent: float | None = None
-
-    def at(self, lags: np.ndarray) -> np.ndarray:
-        """The memory function."""
-        return np.exp(-self.rate * lags) if self.exponent is None else (1.0 + self.rate * lags) ** -self.exponent
-
-
-KERNELS = (Kernel(1.0), Kernel(0.1), Kernel(0.1, 1.1), Kernel(0.4, 1.1), Kernel(0.1, 1.5), Kernel(0.2, 2.0))
-PARAMETERIZATIONS = ("direct", "exp", "softplus")
-
-
-class Window(NamedTuple):
-    """Exact radii at WINDOW successive horizons.
-
-    Attributes:
-        truth: stable, or unstable (polynomial memory under direct), by theory.
-        log_radii: ``[thresholds, WINDOW]``.
-        scales: the longest horizon in time scales of the memory.
-    """
-
-    truth: Verdict
-    horizons: np.ndarray
-    log_radii: np.ndarray
-    scales: float
-
-
-def slower(eigenvalues: np.ndarray, parameterization: str, radius: float) -> np.ndarray:
-    """Eigenvalues when all raw weights move by the radius, towards slower modes."""
-    if parameterization == "direct":
-        return eigenvalues + radius
-    rates = -np.log(eigenvalues)
-    if parameterization == "exp":
-        return np.exp(-rates * np.exp(-radius))
-    return np.exp(-np.logaddexp(0.0, np.log(np.expm1(rates)) - radius))
-
-
-def exact_radii(kernel: Kernel, parameterization: str, horizon: int) -> np.ndarray | None:
-    """At every threshold, for the best sum of exponentials; None where it does not approximate the memory."""
-    lags = np.arange(horizon)
-    target = kernel.at(lags)
-    eigenvalues, amplitudes = fit(kernel, horizon)
-
-    def log_error(log_radius: float) -> float:
-        moved = slower(eigenvalues, parameterization, np.exp(log_radius))
-        with np.errstate(over="ignore", invalid="ignore"):
-            error = np.square(target - moved[None, :] ** lags[:, None] @ amplitudes).sum() / np.square(target).sum()
-        return float(np.log(min(error, 1e30))) if np.isfinite(error) else 70.0
-
-    if log_error(-40.0) > np.log(VALID_ERROR):
-        return None
-    return np.exp([brentq(lambda r, tau=tau: log_error(r) - np.log(tau), -14.0, 3.0) for tau in THRESHOLDS])
-
-
-@functools.cache
-def fit(kernel: Kernel, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and amplitudes: one mode for an exponential memory, four for a polynomial one."""
-    modes = 1 if kernel.exponent is None else 4
-    return optimal_fit(kernel.at(np.arange(horizon)), np.ones(horizon), modes)
-
-
-@functools.cache
-def windows() -> tuple[Window, ...]:
-    """All windows in which the fits are valid."""
-    found = []
-    for kernel in KERNELS:
-        scale = time_scale(kernel.at(np.arange(HORIZONS[-1])))
-        for parameterization in PARAMETERIZATIONS:
-            radii = [exact_radii(kernel, parameterization, horizon) for horizon in HORIZONS]
-            unstable = kernel.exponent is not None and parameterization == "direct"
-            for start in range(len(HORIZONS) - WINDOW + 1):
-                part, horizons = radii[start : start + WINDOW], np.array(HORIZONS[start : start + WINDOW], float)
-                if not any(radius is None for radius in part):
-                    truth = Verdict.UNSTABLE if unstable else Verdict.STABLE
-                    found.append(Window(truth, horizons, np.log(np.stack(part, 1)), horizons[-1] / scale))
-    return tuple(found)
-
-
-def wrong_slopes(transient: bool, scales: float) -> dict[Verdict, tuple[int, int]]:
-    """Truth -> how many windows have their exact slope on the wrong side of the limit, and how many there are.
-
-    Args:
-        transient: the limit slope, or the slope over the range.
-        scales: shortest longest horizon in time scales.
-    """
-    counts = {}
-    for truth in (Verdict.STABLE, Verdict.UNSTABLE):
-        slopes = [
-            float(slope_weights(window.horizons, transient) @ radii)
-            for window in windows()
-            if window.truth is truth and window.scales >= scales
-            for radii in window.log_radii[[0, -1]]
-        ]
-        counts[truth] = (sum((slope < SLOPE_LIMIT) != (truth is Verdict.UNSTABLE) for slope in slopes), len(slopes))
-    return counts
-
-
-class Rates(NamedTuple):
-    """Of one kind of noise: coverage of the limit slope's interval, and shares of verdicts by truth."""
-
-    coverage: float
-    stable: dict[Verdict, float]
-    unstable: dict[Verdict, float]
-
-
-NOISES = {
+Noise = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
+NOISES: dict[str, Noise] = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "heavy tails": lambda rng, shape: rng.standard_t(3, shape) / np.sqrt(3.0),
-    "a tilt by seed": lambda rng, shape: rng.standard_normal((shape[0], 1)) * np.linspace(-1.0, 1.0, shape[1]),
-    "shared by seeds": lambda rng, shape: (
-        np.tile(rng.standard_normal(shape[1]), (shape[0], 1)) + 0.3 * rng.standard_normal(shape)
-    ),
+    "gamma(4)": lambda rng, shape: (rng.gamma(4.0, 1.0, shape) - 4.0) / 2.0,
+    "-gamma(4)": lambda rng, shape: (4.0 - rng.gamma(4.0, 1.0, shape)) / 2.0,
+    "exponential": lambda rng, shape: rng.exponential(1.0, shape) - 1.0,
+    "-exponential": lambda rng, shape: 1.0 - rng.exponential(1.0, shape),
 }
-"""Noise of log radii ``[seeds, horizons]``, standard deviation about 1."""
+"""Standard deviation 1, mean 0."""
 
 
-def rates(noise: str, seeds: int, sigma: float, repeats: int) -> Rates:
-    """Simulated error rates over all windows that are long enough for a verdict.
+class Truth(NamedTuple):
+    """How the radii of a condition change.
 
-    Args:
-        noise: one of NOISES; the same at all thresholds.
-        seeds, sigma: number of seeds; standard deviation of one log radius.
-        repeats: draws for each window.
+    Attributes:
+        horizon: limit slope in the horizon at every threshold.
+        width: slope in the width.
+        widths: of the study.
+        growth: slope of the error at a small radius with width, beside that which follows from the radii.
     """
+
+    name: str
+    horizon: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    width: float = 0.0
+    widths: tuple[int, ...] = WIDTHS
+    growth: float = 0.0
+
+
+class Case(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        noise: one of NOISES.
+        sigma: its standard deviation: of each log radius, or, with ``tilt``, of a seed's own slope.
+        tilt: the noise is a slope of the seed, and the radii of a seed share it.
+        horizons, seeds: at the first look.
+        every: looks at every number of LOOKS, where the advice may say less.
+    """
+
+    truth: Truth
+    noise: str
+    sigma: float
+    tilt: bool = False
+    horizons: int = 4
+    seeds: int = 5
+    every: bool = False
+
+
+class Shares(NamedTuple):
+    """Of verdicts at the first look and at the last, and how many seeds and horizons the last one had on average."""
+
+    first: dict[Verdict, float]
+    last: dict[Verdict, float]
+    seeds: float
+    horizons: float
+
+
+class Study:
+    """Noisy radii of one condition, of which the first seeds and horizons are looked at.
+
+    Attributes:
+        horizons: all of them.
+        radii: ``[seeds, widths, horizons, thresholds]``.
+        valid: ``[seeds, widths, horizons]``.
+    """
+
+    def __init__(self, case: Case, rng: np.random.Generator) -> None:
+        self._truth, widths = case.truth, np.array(case.truth.widths, float)
+        self.horizons = tuple(FIRST * 2**power for power in range(case.horizons + DOUBLINGS))
+        x = np.log(np.array(self.horizons, float) / FIRST)
+        shape = (SEEDS, len(widths), len(x))
+        draw = NOISES[case.noise]
+        if case.tilt:
+            seed = draw(rng, (SEEDS, 1, 1))
+            common = case.sigma * (seed * x + 0.02 * rng.standard_normal(shape))
+            own, left_out = np.zeros((*shape, 1)), np.zeros(shape, bool)
+        else:
+            noise = draw(rng, shape)
+            common, left_out = case.sigma * np.sqrt(SHARED) * noise, noise < LEFT_OUT
+            own = case.sigma * np.sqrt(1.0 - SHARED) * draw(rng, (*shape, len(THRESHOLDS)))
+        trend = x[:, None] * np.array(case.truth.horizon) + case.truth.width * np.log(widths / 2.0)[:, None, None]
+        self.radii = np.array(THRESHOLDS) ** 0.5 * np.exp(trend + common[..., None] + own)
+        self.valid = ~left_out
+
+    def weigh(self, seeds: int, horizons: int) -> Evidence:
+        """The first so many seeds and horizons, judged by the rule."""
+        part = self.radii[:seeds, :, :horizons]
+
+        def error_at(radius: float) -> np.ndarray:
+            growth = np.array(self._truth.widths, float) ** self._truth.growth
+            return THRESHOLDS[0] * (radius / part[:, :, -1, 0]) ** 2 * growth
+
+        valid = self.valid[:seeds, :, :horizons]
+        return weigh(
+            Radii(
+                seeds=tuple(range(seeds)),
+                widths=self._truth.widths,
+                horizons=self.horizons[:horizons],
+                thresholds=THRESHOLDS,
+                low=part,
+                high=part,
+                valid=valid,
+                fit=np.zeros(valid.shape),
+                error_at=error_at,
+            )
+        )
+
+
+def followed(case: Case, rng: np.random.Generator) -> tuple[Verdict, Verdict, int, int]:
+    """The verdict at the first look, the one after all extensions, and its seeds and horizons."""
+    study, seeds, horizons = Study(case, rng), case.seeds, case.horizons
+    most = case.horizons + DOUBLINGS
+    evidence = study.weigh(seeds, horizons)
+    first, longer = evidence.verdict, True
+    while evidence.verdict is Verdict.INCONCLUSIVE:
+        paths = dict(line.split("=") for line in advice(evidence))
+        more = [count for count in LOOKS if count > seeds]
+        if case.every:  # horizons and seeds in turn, whatever is advised
+            if longer and horizons < most:
+                horizons += 1
+            elif more:
+                seeds = more[0]
+            elif horizons == most:
+                break
+            longer = not longer
+        elif "task.horizon" in paths and horizons < most:
+            horizons = min(most, horizons + paths["task.horizon"].count(",") + 1)
+        elif more:  # as many as advised; where none are, as many again as there are
+            advised = int(paths.get("training.seeds", 2 * seeds))
+            seeds = min(max(advised, seeds + 1), SEEDS)
+        else:
+            break
+        evidence = study.weigh(seeds, horizons)
+    return first, evidence.verdict, seeds, horizons
+
+
+def rates(case: Case, studies: int) -> Shares:
+    """Shares of verdicts over so many studies."""
     rng = np.random.default_rng(7)
-    covered, counts = [], {truth: dict.fromkeys(Verdict, 0) for truth in (Verdict.STABLE, Verdict.UNSTABLE)}
-    for window in windows():
-        if window.scales < SMALLEST_RANGE:
-            continue
-        truth = slope_weights(window.horizons, transient=True) @ window.log_radii.T
-        for _ in range(repeats):
-            shifts = sigma * NOISES[noise](rng, (seeds, WINDOW))
-            radii = np.exp(window.log_radii[:, None, :] + shifts)
-            trends = [trend(window.horizons, radius, radius) for radius in radii]
-            covered += [each.limit.low <= value <= each.limit.high for each, value in zip(trends, truth, strict=True)]
-            flat = trend(window.horizons, np.ones_like(radii[0]), np.ones_like(radii[0]))
-            by_threshold = {tau: Trends(each, flat) for tau, each in zip(THRESHOLDS, trends, strict=True)}
-            counts[window.truth][decide(by_threshold, FLAT, limited=False)] += 1
-    shares = {
-        truth: {verdict: count / sum(each.values()) for verdict, count in each.items()}
-        for truth, each in counts.items()
-    }
-    return Rates(float(np.mean(covered)), shares[Verdict.STABLE], shares[Verdict.UNSTABLE])
+    found = [followed(case, rng) for _ in range(studies)]
+    first, last = (Counter(each[place] for each in found) for place in (0, 1))
+    share = [{verdict: count[verdict] / studies for verdict in Verdict} for count in (first, last)]
+    return Shares(*share, *(float(np.mean([each[place] for each in found])) for place in (2, 3)))
 
 
-CASES = (
-    *(("normal", 5, sigma) for sigma in (0.01, 0.03, 0.05)),
-    *(("normal", 10, sigma) for sigma in (0.03, 0.05)),
-    ("heavy tails", 5, 0.03),
-    ("heavy tails", 10, 0.05),
-    ("a tilt by seed", 5, 0.03),
-    ("shared by seeds", 5, 0.03),
+FLAT = Truth("keeps its size")
+AT_LIMIT = Truth("T^-0.2 and m^-0.2, all thresholds", (SLOPE_LIMIT,) * 3, SLOPE_LIMIT, LONG_WIDTHS)
+ONE_AT_LIMIT = Truth("T^-0.2 at one threshold", (SLOPE_LIMIT, 0.0, 0.0))
+GROWING = Truth("error grows as m^0.1", growth=GROWTH_LIMIT)
+SLOW = Truth("T^-0.1", (-0.1,) * 3)
+SHRINKING = Truth("T^-0.6", (-0.6,) * 3)
+
+LIMITS = (
+    *(Case(AT_LIMIT, "normal", 0.03, every=every) for every in (False, True)),
+    Case(AT_LIMIT, "heavy tails", 0.03, every=True),
+    *(Case(AT_LIMIT, noise, 0.1, tilt=True, every=True) for noise in ("gamma(4)", "exponential")),
+    *(Case(ONE_AT_LIMIT, "normal", 0.03, every=every) for every in (False, True)),
+    Case(ONE_AT_LIMIT, "heavy tails", 0.03, every=True),
+    *(Case(ONE_AT_LIMIT, noise, 0.1, tilt=True, every=True) for noise in ("-gamma(4)", "-exponential")),
+)
+"""The first five are stable by a hair: none may be called unstable. The others are unstable by a hair."""
+POWERS = (
+    *(Case(FLAT, "normal", sigma, horizons=horizons) for horizons in (4, 5) for sigma in (0.01, 0.03, 0.05)),
+    Case(FLAT, "normal", 0.05, horizons=5, seeds=10),
+    Case(SLOW, "normal", 0.03, horizons=5),
+    *(Case(SHRINKING, "normal", sigma, horizons=horizons) for horizons in (4, 5) for sigma in (0.01, 0.03, 0.05)),
+    Case(GROWING, "normal", 0.01, horizons=5),
 )
 
 
-def lines(repeats: int = 20) -> Iterator[str]:
+def row(case: Case, shares: Shares) -> str:
+    """A row of the table."""
+    noise = f"{case.noise}, {'slope' if case.tilt else 'radius'} {case.sigma:g}"
+    first, last = (
+        " / ".join(f"{each[verdict]:.3f}" for verdict in (Verdict.STABLE, Verdict.INCONCLUSIVE, Verdict.UNSTABLE))
+        for each in (shares.first, shares.last)
+    )
+    size, ended = f"{case.horizons} × {case.seeds}", f"{shares.horizons:.1f} × {shares.seeds:.0f}"
+    looks = "every look" if case.every else "as advised"
+    return f"| {case.truth.name} | {noise} | {size} | {first} | {looks} | {last} | {ended} |"
+
+
+def lines(studies: int = STUDIES) -> Iterator[str]:
     """The rows of docs/verdict.md's table."""
-    for noise, seeds, sigma in CASES:
-        found = rates(noise, seeds, sigma, repeats)
-        stable, unstable = (
-            " / ".join(f"{share[verdict]:.2f}" for verdict in order)
-            for share, order in (
-                (found.stable, (Verdict.STABLE, Verdict.INCONCLUSIVE, Verdict.UNSTABLE)),
-                (found.unstable, (Verdict.UNSTABLE, Verdict.INCONCLUSIVE, Verdict.STABLE)),
-            )
-        )
-        yield f"| {noise} | {seeds} | {sigma} | {found.coverage:.3f} | {stable} | {unstable} |"
-
-
-def table_of_slopes() -> Iterator[str]:
-    """The rows of docs/verdict.md's comparison of estimates."""
-    for name, transient in (("one slope over the range", False), ("limit slope", True)):
-        for scales in (0.0, float(SMALLEST_RANGE)):
-            wrong = wrong_slopes(transient, scales)
-            stable, unstable = (f"{n} of {count}" for n, count in wrong.values())
-            yield f"| {name} | {f'{scales:g}' if scales else 'any'} | {stable} | {unstable} |"
+    for case in (*LIMITS, *POWERS):
+        yield row(case, rates(case, studies))
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join([*table_of_slopes(), "", *lines(), ""]))
+    for line in lines(*map(int, sys.argv[1:])):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

@@ -11,7 +11,7 @@ from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
-from memsweep.report.rows.verdicts import BOUND, SIGNS, moving
+from memsweep.report.rows.verdicts import SHORT, SIGNS, moving
 from memsweep.report.values.table import EXPORTED, NOTHING, Cell, Column, Table, spread_text
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
@@ -70,8 +70,8 @@ def _uncertain(comparison: StudyComparison, letters: Mapping[str, str]) -> list[
         parts.append("without a slope in both studies there is no difference")
     if shared:
         parts.append("an interval holds what differs between seeds, and nothing that all seeds of a study share")
-    if any(row.finding.bound for row in comparison.verdicts):
-        parts.append(f"{MARK} {BOUND}, so a difference may come from the search for the worst push")
+    if any(row.finding.marked for row in comparison.verdicts):
+        parts.append(f"{MARK} {SHORT}, and a difference may come from the search")
     missing = [
         f"{letters[name]} lacks {len(each.study.missing)} of {each.study.planned} trials"
         for name, each in comparison.contents.items()

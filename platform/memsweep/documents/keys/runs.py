@@ -38,6 +38,8 @@ class VerdictItem(TypedDict):
     slope_width_high: High
     threshold: Annotated[float, "error, as a share of the zero predictor's loss, at which the radius is taken"]
     deciding: Annotated[Literal["horizon", "width"], "the slope that the verdict was reached by"]
+    largest_width: Annotated[float, "up to which the radius was asked for at the longest horizon"]
+    fit_error: Annotated[float, "without perturbation, as a share of the zero predictor's loss"]
     rule_version: Annotated[int, "of the rule: grows when stored results may get another verdict by it"]
     found_share: Annotated[float, "least share of the worst known error that the search found"]
     reasons: Annotated[str, "why, and which extend would decide"]

@@ -13,8 +13,8 @@ import pandas as pd
 from memsweep.stability.verdict.radius import change
 
 DRAWN, SAMPLED, SEARCHED = "random draws", "sampled", "searched"
-MARK = "†"
-"""Beside a verdict that rests on lower bounds."""
+MARK, MARKED = "†", 0.95
+"""Beside a verdict for which the search had found less than this share of the worst known error."""
 EXPLANATIONS = {
     DRAWN: "largest of some random draws on the sphere: a weak lower bound of the worst case",
     SAMPLED: "worst case found by search, on a sample of sequences: a lower bound",

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep import registry
-from memsweep.report.analysis.bounds import GOOD, bound_of, corrected, found_share
+from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.naming.conditions import (
     ALWAYS,
@@ -75,6 +75,11 @@ class Finding:
     def found_share(self) -> float:
         """The least share of the worst known error that the search found; nan where no stronger search ran."""
         return found_share(self.curves)
+
+    @property
+    def marked(self) -> bool:
+        """Whether a stronger search has shown that the radii are smaller than they are said to be."""
+        return self.found_share < MARKED
 
     @property
     def analytic_modulus(self) -> float:

@@ -233,7 +233,7 @@ def _fit(middle: pd.DataFrame, slope: Slope) -> list[list[float]]:
 
 
 def _guide(places: Sequence[float], limits: Sequence[float], slope: float) -> list[list[Any]]:
-    """The slope below which a radius keeps shrinking, from the upper left corner: only directions are compared."""
+    """The slope below which a radius is unstable, from the upper left corner: only directions are compared."""
     if len(places) < 2:
         return []
     top = limits[1] / 1.3
@@ -292,7 +292,7 @@ def slope_charts(finding: Finding, title: str = "") -> Iterator[Chart]:
             ends = [end for row in rows for end in (row["middle"], row["low"], row["high"]) if math.isfinite(end)]
             limits = {"x": [min([-0.5, *ends]) - 0.05, max([0.2, *ends]) + 0.05]}
             more: dict[str, Any] = {"levels": [[below, limit(below)], [0.0, "0"]], "limits": limits}
-            more["words"] = f"{name}; below {limit(below)} the radius keeps shrinking. {words}."
+            more["words"] = f"{name}; below {limit(below)} it is unstable. {words}."
             yield rows_chart(", ".join(filter(None, [title, name])), "slope", rows, **more)
 
 

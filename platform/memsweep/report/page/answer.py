@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
-from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, quoted
+from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, percent, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, Section, sections_of
-from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, Verdict
 
 
 def ranking_sentence(contents: Contents) -> str:
@@ -94,9 +94,11 @@ def _percent(share: float) -> str:
 
 
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
+_SLOW = f"−{abs(DEFAULT.slope_limit):g}"
 STABLE_MEANS = (
-    "how far the trained weights may move before the error passes a limit (the radius) does not keep shrinking as the "
-    "sequence gets longer or the model wider."
+    "how far the trained weights may move before the output changes by more than a limit (the radius) shrinks no "
+    f"faster than T^{_SLOW} as the sequence gets longer, nor than m^{_SLOW} as the model gets wider. It may still "
+    "shrink: the reasons of a verdict say where."
 )
 
 
@@ -210,12 +212,24 @@ def _stability(findings: Sequence[Finding], labels: Labels) -> str:
         clause = _clause(own, lost, noun, _STAY.get(ball, ""))
         if doubt:
             clause += f" (undecided under {quoted(sorted(doubt, key=[*own].index))} once more weights move)"
+        clause += _scope([finding for finding in findings if _is(finding, labels, memory, ball)])
         clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
     return as_sentences(f"{joined(_short(names))} {clause}" for clause, names in clauses.items())
 
 
 def _is(finding: Finding, labels: Labels, memory: str, ball: str) -> bool:
     return finding.ball == ball and labels.memory(finding.condition) == memory
+
+
+def _scope(findings: Sequence[Finding]) -> str:
+    """`` (at width 2, at 1 %)``: the one width that was asked, and the few thresholds at which a radius is unstable."""
+    widths = {int(width) for finding in findings for width in finding.radii["width"].unique()}
+    said = [f"at width {min(widths)}"] if len(widths) == 1 else []
+    unstable = [finding.judgement for finding in findings if finding.judgement.verdict is Verdict.UNSTABLE]
+    at = {threshold for judgement in unstable for threshold in judgement.unstable_at}
+    if unstable and len(at) < len(unstable[0].by_threshold):
+        said.append(f"at {joined([percent(threshold) for threshold in sorted(at)])}")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def _short(names: Sequence[str]) -> list[str]:

@@ -264,7 +264,7 @@ def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: boo
         "machine": labels.machine(finding.condition),
         "ball": finding.ball,
         "verdict": judgement.verdict.value,
-        "bound": bool(finding.bound),
+        "marked": finding.marked,
         "width": finding.width,
         "choice": choice_of(finding, labels, memories),
         "slopes": [*slope_charts(finding)],

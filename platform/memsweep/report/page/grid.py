@@ -26,7 +26,7 @@ class GridCell:
     Attributes:
         index: number of the finding; of a cell with a count, its number among ``live_cells``.
         word: the verdict; of a cell with a count ``waiting`` or ``ended``.
-        mark: whether it rests on lower bounds of the error.
+        mark: the sign of a search that fell short.
         power: exponent of the radius in ``letter`` (T: horizon, m: width); empty without a slope.
         count: while the study runs, how many trials have ended; empty where there is a verdict.
     """
@@ -78,7 +78,7 @@ class Grid:
     columns: Sequence[str]
     groups: Mapping[str, Sequence[tuple[str, Sequence[GridCell | None]]]]
     wide: bool
-    bound: bool
+    marked: bool
 
 
 def grids(findings: Sequence[Finding], labels: Labels) -> list[Grid]:
@@ -134,7 +134,7 @@ def live_grids(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -
             if ball in (cell.balls or ("",)):
                 shown[key] = verdicts.get((ball, *key), count) if over else count
         if shown:
-            found.append(_layout(ball, shown, families, bound=any(cell.mark for cell in shown.values())))
+            found.append(_layout(ball, shown, families, marked=any(cell.mark for cell in shown.values())))
     return found
 
 
@@ -142,7 +142,7 @@ def _grid(ball: str, findings: Sequence[Finding], labels: Labels) -> Grid:
     part = [(index, finding) for index, finding in enumerate(findings) if finding.ball == ball]
     cells = {(labels.memory(f.condition), labels.machine(f.condition)): _cell(i, f) for i, f in part}
     families = labels.families(finding.condition for _, finding in part)
-    return _layout(ball, cells, families, bound=any(finding.bound for _, finding in part))
+    return _layout(ball, cells, families, marked=any(finding.marked for _, finding in part))
 
 
 def _layout(
@@ -150,7 +150,7 @@ def _layout(
     cells: Mapping[tuple[str, str], GridCell],
     families: Sequence[tuple[str, Sequence[tuple[str, str]]]] | None,
     *,
-    bound: bool,
+    marked: bool,
 ) -> Grid:
     """The grid of cells by memory and machine; ``families`` None: of a search, whose cells stand alone."""
     memories = [*dict.fromkeys(memory for memory, _ in cells)]
@@ -160,8 +160,8 @@ def _layout(
     title = moving(ball) if ball else "trials that have ended"
     if len(machines) <= _ACROSS and len(memories) <= 2 * _ACROSS:
         rows = [(memory, [cells.get((memory, machine)) for machine in machines]) for memory in memories]
-        return Grid(ball, title, corner, machines, {"": rows}, True, bound)
-    return Grid(ball, title, "under", memories, _by_family(cells, memories, families), False, bound)
+        return Grid(ball, title, corner, machines, {"": rows}, True, marked)
+    return Grid(ball, title, "under", memories, _by_family(cells, memories, families), False, marked)
 
 
 def _by_family(
@@ -181,5 +181,5 @@ def _by_family(
 def _cell(index: int, finding: Finding) -> GridCell:
     word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
     power = number(slope.estimate) if slope.available else ""
-    mark = MARK if finding.bound else ""
+    mark = MARK if finding.marked else ""
     return GridCell(index, word, SIGNS[word], mark, LETTERS[axis], "0" if power == "0.00" else power)

@@ -320,7 +320,7 @@
     if (radiusShown()) choose(finding.choice);
     const strip = make("div", { class: "small-figures" }), points = make("div", { class: "low" }), detail = make("div", { id: "trial" });
     evidence(
-      make("h2", {}, make("span", { class: finding.verdict }, `${SIGNS[finding.verdict]} ${finding.verdict}${finding.bound ? "†" : ""}`),
+      make("h2", {}, make("span", { class: finding.verdict }, `${SIGNS[finding.verdict]} ${finding.verdict}${finding.marked ? "†" : ""}`),
         `: ${finding.memory}, ${finding.machine}, when ${data.balls[finding.ball]}`),
       make("details", { open: finding.verdict === "inconclusive" }, make("summary", {}, "why"), make("ul", {}, finding.reasons.map((r) => make("li", {}, r)))),
       make("h3", {}, "The verdict under every threshold and range"), strip,

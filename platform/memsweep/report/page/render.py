@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from memsweep.gate import gated
+from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.conditions import field_name
@@ -26,7 +27,7 @@ from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
-from memsweep.report.rows.verdicts import NOT_ASKED, judged, moving
+from memsweep.report.rows.verdicts import NOT_ASKED, SHORT, judged, moving
 from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, Rank, Section, figured, placed
 from memsweep.report.values.table import PAGE, Table
@@ -34,12 +35,13 @@ from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
     HORIZON_LIMITED,
     SMALLEST_GRID,
-    SMALLEST_RANGE,
     SMALLEST_SEEDS,
+    STEP_LIMIT,
+    USABLE_SCALES,
     Criteria,
 )
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE
+from memsweep.stability.verdict.trend import DECISION, LONG_RANGE
 
 if TYPE_CHECKING:
     from memsweep.report.page.live import Live
@@ -110,7 +112,7 @@ def render(
             for trends in finding.judgement.by_threshold.values()
         ),
         not_asked=NOT_ASKED,
-        lower=any(finding.bound for finding in contents.verdicts),
+        marked=SHORT if any(finding.marked for finding in contents.verdicts) else "",
         across_means=across_means(tables.across),
         cells_mean=cells_mean(tables.cells, tables.sections),
         baseline=BASELINE if has_baseline(contents.losses) else "",
@@ -228,9 +230,12 @@ def _rule(criteria: Criteria) -> dict[str, Any]:
     return {
         "slope": limit(criteria.slope_limit),
         "growth": number(GROWTH_LIMIT, 1),
+        "step": number(STEP_LIMIT, 1),
+        "marked": percent(MARKED),
+        "decision": f"{100 * DECISION:g} %",
         "least": SMALLEST_GRID,
         "seeds": SMALLEST_SEEDS,
-        "scales": SMALLEST_RANGE,
+        "scales": USABLE_SCALES,
         "range": f"{LONG_RANGE:g}",
         "limited": f"{HORIZON_LIMITED:g}",
         "validity": percent(VALID_ERROR),

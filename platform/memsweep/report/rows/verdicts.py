@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memsweep.report.analysis.bounds import EXPLANATIONS, MARK
+from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import joined, limit, number, percent, slope_text
@@ -50,7 +50,10 @@ SIGNS = {"stable": "●", "unstable": "▲", "inconclusive": "◇"}
 SIGNS_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
 SHORT_KEY = f"{SIGNS_KEY}   T, m: the deciding slope of the radius, with horizon or width"
 """What the signs of verdicts mean, and the letters beside them."""
-BOUND = "the errors behind this verdict are lower bounds: the true radius may be smaller"
+SHORT = (
+    f"a stronger search found more: this one had found less than {percent(MARKED)} of its worst error, so that the "
+    "true radius is smaller"
+)
 """What the mark says."""
 LETTERS = {"horizon": "T", "width": "m"}
 _RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss", "how")
@@ -62,7 +65,7 @@ def moving(ball: str) -> str:
 
 
 def reasons(finding: Finding, study: Study | None = None) -> str:
-    """Why the verdict is what it is, and that it rests on lower bounds of the error where it does.
+    """Why the verdict is what it is, and what its errors are.
 
     Args:
         finding: with the verdict.
@@ -99,7 +102,7 @@ def _how(finding: Finding) -> Iterator[str]:
 def short_verdict_cell(finding: Finding) -> Cell:
     """The verdict's sign with the slope that it rests on, for tables of many."""
     word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
-    sign, letter = SIGNS[word] + (MARK if finding.bound else ""), LETTERS[axis]
+    sign, letter = SIGNS[word] + (MARK if finding.marked else ""), LETTERS[axis]
     if not slope.available:
         return Cell(f"{sign} no slope", word, shorter=(f"{sign} no slope", sign))
     shorter = (f"{sign} {letter} {number(slope.estimate)}", sign)
@@ -108,7 +111,7 @@ def short_verdict_cell(finding: Finding) -> Cell:
 
 def _verdict_cell(finding: Finding) -> Cell:
     word = finding.judgement.verdict.value
-    return Cell(f"{SIGNS[word]} {word}{MARK if finding.bound else ''}", word)
+    return Cell(f"{SIGNS[word]} {word}{MARK if finding.marked else ''}", word)
 
 
 def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
@@ -121,6 +124,8 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
         Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
+        Column("largest width", lambda f: f.judgement.largest_width, key="largest_width", views=EXPORTED),
+        Column("fit error", lambda f: f.judgement.fit_error, percent, key="fit_error", views=EXPORTED),
         Column("rule_version", lambda f: f.judgement.rule_version, views=EXPORTED),
         Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
         Column("reasons", reasons, views=EXPORTED),

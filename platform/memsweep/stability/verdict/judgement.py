@@ -9,24 +9,33 @@ from dataclasses import dataclass, field
 
 from memsweep.errors import ConfigError
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
-from memsweep.stability.verdict.trend import Slope, Trend
+from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
 
-RULE_VERSION = 1
+RULE_VERSION = 2
 """Of the rule: one more with each change of it by which the same stored results may get another verdict.
 
 Every verdict carries it. A report, a comparison and Python judge the stored results anew by the rule of today; a
 finished study whose report was written by another version is judged again when it is swept.
 """
 SLOPE_LIMIT = -0.2
-"""A radius shrinks if its slope is below this with confidence, and keeps its size if the slope is above it."""
+"""A radius that shrinks no faster than the horizon to this power is stable, one that shrinks faster is unstable."""
 GROWTH_LIMIT = 0.1
 """Largest slope of the error with width, at a fixed small radius, of a stable approximation."""
+STEP_LIMIT = -0.1
+"""Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of
+stable memories change by less than -0.01, those whose modes have run out by more than -0.14."""
+STEP_NOISE = -0.2
+"""What the change's interval may not reach, so that few or noisy seeds show no more than they can."""
 SMALLEST_GRID = 4
 """Smallest number of valid widths, and of valid horizons, for a slope."""
+GOOD_GRID = 5
+"""Number of horizons to aim at: a fifth one does more for an interval than twice the seeds."""
 SMALLEST_SEEDS = 5
 """Smallest number of seeds for a verdict: the same ones are valid in every cell that enters."""
-SMALLEST_RANGE = 10
-"""Smallest longest horizon of a verdict, in time scales of the memory: before it, radii fall whatever the model."""
+USABLE_SCALES = 2
+"""Smallest horizon of a limit slope, in time scales of the memory: before it, radii fall whatever the model."""
+SMALLEST_RANGE = USABLE_SCALES * LONG_RANGE
+"""So the smallest longest horizon of a verdict, in time scales of the memory."""
 HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 
@@ -40,7 +49,7 @@ class Criteria:
     Attributes:
         thresholds: errors, as fractions of the zero predictor's loss, at which radii are read; increasing, above
             ``VALID_ERROR``, which every model has without a perturbation, and at most 1.
-        slope_limit: a radius shrinks if its slope is below this with confidence; below 0.
+        slope_limit: a radius is unstable if its slope is below this with confidence; below 0.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -80,18 +89,30 @@ class Trends:
     Attributes:
         horizon: along the horizons, at the largest width that is valid at all of them. Its limit slope decides.
         width: along the widths, at the longest horizon.
+        step: change of the log radius by one more width, at the longest horizon: near 0 where the widths suffice.
     """
 
     horizon: Trend
     width: Trend
+    step: Slope = NO_SLOPE
 
     @property
     def along_width(self) -> Slope:
         """The width slope that decides: the limit slope, or the slope over widths that span too little for one.
 
-        The latter can show that a radius keeps its size, and not that it keeps shrinking.
+        The latter can support that a radius is stable, and not that it is unstable.
         """
         return self.width.limit if self.width.limit.available else self.width.over_range
+
+    @property
+    def inside(self) -> bool:
+        """Whether a radius lies inside of the range that was searched: without one there is no slope."""
+        return not (self.horizon.outside or self.width.outside)
+
+    @property
+    def suffices(self) -> bool:
+        """Whether the widths suffice: one more changes the radius by little, with confidence."""
+        return self.step.estimate >= STEP_LIMIT and self.step.low > STEP_NOISE
 
 
 @dataclass(frozen=True)
@@ -112,6 +133,9 @@ class Judgement:
         extend: overrides of ``memsweep extend`` that would decide, each by itself; empty with a verdict.
         by_threshold: the trends at every threshold.
         criteria: the thresholds, and the limit of the slopes.
+        largest_width: up to which the radius was asked for at the longest horizon; None without a valid one.
+        fit_error: error without perturbation, as a share of the zero predictor's loss, of the models of the horizon
+            slope: the median over seeds at the horizon where it is largest; nan without a slope.
         rule_version: of the rule that gave the verdict.
     """
 
@@ -126,6 +150,8 @@ class Judgement:
     extend: tuple[str, ...]
     by_threshold: Mapping[float, Trends]
     criteria: Criteria = DEFAULT
+    largest_width: int | None = None
+    fit_error: float = math.nan
     rule_version: int = field(default_factory=lambda: RULE_VERSION)
 
     @property
@@ -140,5 +166,21 @@ class Judgement:
 
     @property
     def unstable_by_horizon(self) -> bool:
-        """Whether the radius keeps shrinking as the horizon grows, at a threshold at least."""
-        return any(trends.horizon.limit.high < self.criteria.slope_limit for trends in self.by_threshold.values())
+        """Whether the radius shrinks faster than the limit as the horizon grows, at a threshold at least."""
+        return any(trends.horizon.limit.most < self.criteria.slope_limit for trends in self.by_threshold.values())
+
+    @property
+    def unstable_at(self) -> tuple[float, ...]:
+        """The thresholds at which a radius shrinks faster than the limit, along an axis that counts."""
+        return tuple(
+            threshold
+            for threshold, trends in self.by_threshold.items()
+            if trends.horizon.limit.most < self.criteria.slope_limit
+            or (not self.horizon_limited and trends.width.limit.most < self.criteria.slope_limit)
+        )
+
+    @property
+    def shrinks(self) -> bool:
+        """Whether a deciding slope lies below 0 with its whole 95 % interval, at a threshold at least."""
+        slopes = ((trends.horizon.limit, trends.along_width) for trends in self.by_threshold.values() if trends.inside)
+        return any(slope.high < 0 for pair in slopes for slope in pair)

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import (
+    GOOD_GRID,
     GROWTH_LIMIT,
     SMALLEST_GRID,
-    SMALLEST_RANGE,
     SMALLEST_SEEDS,
+    STEP_LIMIT,
+    STEP_NOISE,
+    USABLE_SCALES,
     Criteria,
     Trends,
     Verdict,
@@ -27,9 +30,11 @@ class Evidence:
     """What a verdict was made from.
 
     Attributes:
-        verdict, by_threshold, growth, limited, nonlinear, time_scale, criteria: as in ``rule.judge`` and ``Judgement``.
+        verdict, by_threshold, growth, small_radius, limited, nonlinear, time_scale, criteria: as in ``rule.judge`` and
+            ``Judgement``.
         widths: valid at the longest horizon.
         horizons: valid at the width of the horizon slope.
+        width, fit_error: as in ``Judgement``.
         trained_widths: how many were trained.
         top_horizon: the longest that was trained.
         seeds: how many were trained.
@@ -39,10 +44,13 @@ class Evidence:
     verdict: Verdict
     by_threshold: Mapping[float, Trends]
     growth: Slope
+    small_radius: float
     limited: bool
     nonlinear: bool
     widths: tuple[int, ...]
     horizons: tuple[int, ...]
+    width: int | None
+    fit_error: float
     trained_widths: int
     top_horizon: int
     time_scale: float | None
@@ -51,14 +59,9 @@ class Evidence:
     criteria: Criteria
 
     @property
-    def needed_horizon(self) -> float:
-        """The shortest longest horizon of a verdict."""
-        return SMALLEST_RANGE * (self.time_scale or 0.0)
-
-    @property
-    def too_short(self) -> bool:
-        """Whether the longest horizon is shorter than that."""
-        return self.top_horizon < self.needed_horizon
+    def usable(self) -> tuple[int, ...]:
+        """The horizons that enter a limit slope."""
+        return tuple(horizon for horizon in self.horizons if horizon >= USABLE_SCALES * (self.time_scale or 0.0))
 
     def trends(self, axis: str) -> list[Trend]:
         """At every threshold, along ``horizon`` or ``width``."""
@@ -66,8 +69,12 @@ class Evidence:
 
     def slopes(self, axis: str) -> list[Slope]:
         """The deciding slopes at every threshold whose radii are inside of the grid."""
-        inside = [each for each in self.by_threshold.values() if not (each.horizon.outside or each.width.outside)]
-        return [each.horizon.limit if axis == "horizon" else each.along_width for each in inside]
+        return [each.horizon.limit if axis == "horizon" else each.along_width for each in self.inside]
+
+    @property
+    def inside(self) -> list[Trends]:
+        """Those of the thresholds whose radii are inside of the grid."""
+        return [each for each in self.by_threshold.values() if each.inside]
 
 
 def reasons(evidence: Evidence) -> tuple[str, ...]:
@@ -77,7 +84,9 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
         *_slopes(evidence),
         *_flattening(evidence),
         *_growth(evidence),
+        *_step(evidence),
         *_limits(evidence),
+        *_asked(evidence),
     )
 
 
@@ -85,58 +94,68 @@ def advice(evidence: Evidence) -> tuple[str, ...]:
     """Overrides of ``memsweep extend``, each of which would decide by itself as far as can be foreseen."""
     if evidence.verdict is not Verdict.INCONCLUSIVE:
         return ()
-    found = [f"task.horizon={_longer(evidence)}"] if _horizon_undecided(evidence) else []
-    seeds = _seeds(evidence)
+    found = [f"task.horizon={','.join(map(str, _longer(evidence)))}"] if _horizon_undecided(evidence) else []
     if evidence.trained_widths < SMALLEST_GRID:
         return ()  # no horizon and no seed gives a slope in width
     if evidence.seeds < SMALLEST_SEEDS:
-        found = [f"training.seeds={SMALLEST_SEEDS}"]
-    elif evidence.complete_seeds < SMALLEST_SEEDS:
-        found = []  # what the models lack is the fit, not their number
-    elif seeds and not evidence.too_short:
-        found.append(f"training.seeds={seeds}")
-    return tuple(found)
+        return (f"training.seeds={SMALLEST_SEEDS}",)
+    if evidence.complete_seeds < SMALLEST_SEEDS:
+        return ()  # what the models lack is the fit, not their number
+    seeds = _seeds(evidence)
+    return (*found, f"training.seeds={seeds}") if seeds and _limit_known(evidence) else tuple(found)
+
+
+def _limit_known(evidence: Evidence) -> bool:
+    return all(slope.available for slope in evidence.slopes("horizon"))
 
 
 def _horizon_undecided(evidence: Evidence) -> bool:
     # comparisons with nan are False: an unavailable slope is undecided
     return bool(evidence.horizons) and not all(
-        slope.low > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
+        slope.least > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
     )
 
 
-def _longer(evidence: Evidence) -> int:
-    """The horizon that would decide, a power of two times the longest one.
+def _longer(evidence: Evidence) -> list[int]:
+    """The horizons that would decide: each twice the one before.
 
-    The memory's time scale fits into it often enough, the horizons span enough for a limit slope, and the last local
-    slope has fallen below FLAT, if it goes on halving as the horizon doubles.
+    With them, GOOD_GRID horizons are usable, they span enough for a limit slope, and the last local slope has fallen
+    below FLAT, if it goes on halving as the horizon doubles.
     """
-    needed = max(evidence.needed_horizon, LONG_RANGE * min(evidence.horizons))
+    usable = evidence.usable
+    needed = LONG_RANGE * min(usable, default=evidence.top_horizon)
     last = min((trend.local[-1] for trend in evidence.trends("horizon") if trend.local), default=math.nan)
-    if last < FLAT:
+    if _limit_known(evidence) and last < FLAT:
         needed = max(needed, evidence.top_horizon * last / FLAT)
-    doublings = max(1, SMALLEST_GRID - len(evidence.horizons), math.ceil(math.log2(needed / evidence.top_horizon)))
-    return int(evidence.top_horizon * 2**doublings)
+    count = max(1, GOOD_GRID - len(usable), math.ceil(math.log2(needed / evidence.top_horizon)))
+    longer = [evidence.top_horizon * 2**power for power in range(1, 64)]
+    # a memory that is longer than all horizons leaves the first of them unusable, too
+    first = next(place for place, horizon in enumerate(longer) if horizon >= USABLE_SCALES * (evidence.time_scale or 0))
+    return longer[: count + first]
 
 
 def _seeds(evidence: Evidence) -> int | None:
     """Seeds that would part every undecided slope from its limit; None where nothing is undecided, or too many."""
     slope_limit = evidence.criteria.slope_limit
     limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
-    undecided = [(s, limit) for s, limit in [*limits, (evidence.growth, GROWTH_LIMIT)] if s.low <= limit < s.high]
+    undecided = [(slope, limit) for slope, limit in limits if slope.least <= limit < slope.most]
+    growth, steps = evidence.growth, [each.step for each in evidence.inside]
+    # these are held against their limits by the 95 % interval
+    undecided += [(_printed(growth), GROWTH_LIMIT)] if growth.low <= GROWTH_LIMIT < growth.high else []
+    undecided += [
+        (_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT
+    ]
     counts = [seeds_needed(slope, limit, evidence.complete_seeds) for slope, limit in undecided]
     known = [count for count in counts if count is not None]
     return max(known) if known and len(known) == len(counts) else None
 
 
+def _printed(slope: Slope) -> Slope:
+    return Slope(slope.estimate, slope.low, slope.high)
+
+
 def _gaps(evidence: Evidence) -> Iterator[str]:
     limit = f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's"
-    if evidence.too_short:
-        steps = "step" if evidence.time_scale == 1 else "steps"
-        yield (
-            f"the longest horizon, {evidence.top_horizon}, is {evidence.top_horizon / (evidence.time_scale or 1):.1f} "
-            f"time scales of the memory ({evidence.time_scale:g} {steps}); a trend needs {SMALLEST_RANGE}"
-        )
     if len(evidence.widths) < SMALLEST_GRID:
         yield (
             f"widths at horizon {evidence.top_horizon} with {SMALLEST_SEEDS} valid seeds: {_listed(evidence.widths)} "
@@ -147,9 +166,16 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
             f"horizons of the largest width that is valid at all of them, with {SMALLEST_SEEDS} seeds: "
             f"{_listed(evidence.horizons)}; a horizon slope needs {SMALLEST_GRID}"
         )
-    elif max(evidence.horizons) < LONG_RANGE * min(evidence.horizons):
+    elif len(evidence.usable) < SMALLEST_GRID:
+        steps = "step" if evidence.time_scale == 1 else "steps"
         yield (
-            f"the horizons span a factor of {max(evidence.horizons) / min(evidence.horizons):.3g}; a limit slope needs "
+            f"horizons of at least {USABLE_SCALES} time scales of the memory ({evidence.time_scale:.3g} {steps}): "
+            f"{_listed(evidence.usable)}; a limit slope needs {SMALLEST_GRID}, and the slope over "
+            f"T = {evidence.horizons[0]}…{evidence.horizons[-1]} says nothing of the limit"
+        )
+    elif max(evidence.usable) < LONG_RANGE * min(evidence.usable):
+        yield (
+            f"the horizons span a factor of {max(evidence.usable) / min(evidence.usable):.3g}; a limit slope needs "
             f"{LONG_RANGE:g}"
         )
     if evidence.seeds < SMALLEST_SEEDS:
@@ -166,13 +192,32 @@ def _slopes(evidence: Evidence) -> Iterator[str]:
         slopes = evidence.slopes(axis)
         if not (slopes and all(slope.available for slope in slopes)):
             continue
-        highest, lowest = max(slope.high for slope in slopes), min(slope.low for slope in slopes)
+        if any(not (math.isfinite(slope.low) or math.isfinite(slope.high)) for slope in slopes) and _alike(slopes):
+            yield f"the seeds do not differ, which is no evidence: the slope of the radius with {axis} has no interval"
+            continue
+        power = f"{'T' if axis == 'horizon' else 'm'}^{limit:g}"
+        highest, lowest = max(slope.most for slope in slopes), min(slope.least for slope in slopes)
         if highest < limit:
-            yield f"at every threshold the radius keeps shrinking with {axis}: slope at most {rounded(highest)}"
+            yield f"at every threshold the radius shrinks faster than {power}: slope at most {rounded(highest)}"
         elif lowest > limit:
-            yield f"at every threshold the radius keeps its size with {axis}: slope at least {rounded(lowest)}"
+            least = f"{rounded(lowest)}{_below(evidence, axis)}"
+            yield f"at every threshold the radius shrinks no faster than {power}: slope at least {least}"
         else:
             yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}"
+
+
+def _alike(slopes: list[Slope]) -> bool:
+    return any(len({*slope.by_seed.values()}) == 1 and math.isfinite(slope.estimate) for slope in slopes)
+
+
+def _below(evidence: Evidence, axis: str) -> str:
+    """Where a radius that is stable still shrinks, and by how much."""
+    each = evidence.by_threshold.items()
+    slopes = {
+        t: trends.horizon.limit if axis == "horizon" else trends.along_width for t, trends in each if trends.inside
+    }
+    found = [f"{slope} at {threshold:.0%}" for threshold, slope in slopes.items() if slope.high < 0]
+    return f"; it does shrink: {', '.join(found)}" if found else ""
 
 
 def _flattening(evidence: Evidence) -> Iterator[str]:
@@ -195,9 +240,31 @@ def _growth(evidence: Evidence) -> Iterator[str]:
         yield f"the error at a small radius {grows} with width: slope {evidence.growth}"
 
 
+def _step(evidence: Evidence) -> Iterator[str]:
+    """Said where the widths do not suffice, or it is open whether they do."""
+    steps = [each.step for each in evidence.inside if each.step.available]
+    if not steps or evidence.verdict is Verdict.UNSTABLE or all(each.suffices for each in evidence.inside):
+        return
+    least = min(steps, key=lambda step: step.estimate if step.estimate < STEP_LIMIT else step.low)
+    what = "changes the radius" if least.estimate < STEP_LIMIT else "may change the radius"
+    yield (
+        f"one more width {what} at horizon {evidence.top_horizon}: log radius by {least} (at least {STEP_LIMIT:g}, its "
+        f"interval above {STEP_NOISE:g}), so the widths up to {evidence.widths[-1]} do not show what wider models do"
+    )
+
+
 def _limits(evidence: Evidence) -> Iterator[str]:
     if evidence.limited:
         where = " (linearized at rest)" if evidence.nonlinear else ""
         yield (
             f"horizon-limited: the slowest mode{where} spans the horizon, so the width slope cannot show instability"
+        )
+
+
+def _asked(evidence: Evidence) -> Iterator[str]:
+    """Up to which width, horizon and fit a verdict was asked: beyond it, it says nothing."""
+    if evidence.verdict is not Verdict.INCONCLUSIVE and evidence.widths:
+        yield (
+            f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error "
+            f"without perturbation is at most {evidence.fit_error:.2g} of the zero predictor's"
         )

@@ -1,35 +1,34 @@
 """The verdict: does this model, so parameterized, approximate this memory stably?
 
 The question is about a limit, so limit slopes answer it (``memsweep.stability.verdict.trend``): of the log stability
-radius in the log of the horizon, and of the width. A radius that keeps shrinking tends to zero: the approximation is
-unstable. A radius that keeps its size, shown by an equivalence test, is stable. Everything else is inconclusive.
-docs/verdict.md states the rule and its measured error rates.
+radius in the log of the horizon, and of the width. A radius that shrinks faster than T^-0.2 is unstable. One that
+shrinks no faster, shown by an equivalence test, is stable. Everything else is inconclusive. docs/verdict.md states the
+rule and its measured error rates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import (
     DEFAULT,
     GROWTH_LIMIT,
     HORIZON_LIMITED,
-    SMALLEST_GRID,
-    SMALLEST_RANGE,
-    SMALLEST_SEEDS,
+    USABLE_SCALES,
     Criteria,
     Judgement,
     Trends,
     Verdict,
 )
-from memsweep.stability.verdict.radius import THRESHOLD, Curve, curves_of, stability_radii
+from memsweep.stability.verdict.radius import THRESHOLD, curves_of, stability_radii
 from memsweep.stability.verdict.reasons import Evidence, advice, reasons
-from memsweep.stability.verdict.trend import NO_SLOPE, NO_TREND, Slope, Trend, trend
+from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -58,46 +57,73 @@ def judge(
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
     """
-    radii = stability_radii(curves, thresholds_of(criteria)) if radii is None else radii
-    valid = radii[radii["valid"]]
-    top_horizon = int(radii["horizon"].max())
-    at_top = _Cells.of(valid[valid["horizon"] == top_horizon], "width")
-    along = _along_horizon(valid, radii["horizon"].nunique())
-    long_enough = time_scale is None or top_horizon >= SMALLEST_RANGE * time_scale
-    by_threshold = {
-        threshold: Trends(horizon=along.trend(threshold) if long_enough else NO_TREND, width=at_top.trend(threshold))
-        for threshold in criteria.thresholds
-    }
-    small_radius = _small_radius(at_top)
-    growth = _growth(curves, at_top, top_horizon, small_radius)
+    table = stability_radii(curves, thresholds_of(criteria)) if radii is None else radii
+    top_horizon = int(table["horizon"].max())
+    found = Radii.of(table, partial(_errors_at, curves[curves["horizon"] == top_horizon]))
+    at_top = found.along_width()
     limited = _horizon_limited(replicas, at_top, top_horizon)
-    verdict = decide(by_threshold, growth, limited, criteria.slope_limit)
-    evidence = Evidence(
-        verdict=verdict,
+    evidence = weigh(found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria)
+    return Judgement(
+        verdict=evidence.verdict,
+        threshold=_telling_threshold(evidence.verdict, evidence.by_threshold),
+        width=evidence.width,
+        growth=evidence.growth,
+        small_radius=evidence.small_radius,
+        modulus=_modulus(curves, at_top, top_horizon, evidence.small_radius),
+        horizon_limited=limited,
+        reasons=reasons(evidence),
+        extend=advice(evidence),
+        by_threshold=evidence.by_threshold,
+        criteria=criteria,
+        largest_width=evidence.widths[-1] if evidence.widths else None,
+        fit_error=evidence.fit_error,
+    )
+
+
+def weigh(
+    found: Radii,
+    *,
+    time_scale: float | None = None,
+    limited: bool = False,
+    nonlinear: bool = False,
+    criteria: Criteria = DEFAULT,
+) -> Evidence:
+    """The verdict on the radii of one condition, with all that it was made from.
+
+    Args:
+        found: at the thresholds of the criteria, and at THRESHOLD.
+        time_scale, nonlinear, criteria: as in ``judge``.
+        limited: whether the longest horizon is too short for the width slope to show instability.
+    """
+    at_top, along = found.along_width(), found.along_horizon()
+    # unstable at one threshold along one axis is enough: each gets its share of the error
+    since, shares = USABLE_SCALES * (time_scale or 0.0), 2 * len(criteria.thresholds)
+    by_threshold = {}
+    for threshold in criteria.thresholds:
+        place = found.thresholds.index(threshold)
+        by_threshold[threshold] = Trends(
+            horizon=along.trend(place, since, shares),
+            width=at_top.trend(place, shares=shares),
+            step=at_top.step(place, along.at),
+        )
+    small_radius = _small_radius(found, at_top)
+    growth = _growth(found, at_top, small_radius)
+    return Evidence(
+        verdict=decide(by_threshold, growth, limited, criteria.slope_limit),
         by_threshold=by_threshold,
         growth=growth,
+        small_radius=small_radius,
         limited=limited,
         nonlinear=nonlinear,
         widths=at_top.values,
         horizons=along.values,
-        trained_widths=int(radii["width"].nunique()),
-        top_horizon=top_horizon,
-        time_scale=time_scale,
-        seeds=int(radii["seed"].nunique()),
-        complete_seeds=min(len(at_top.seeds), len(along.seeds)),
-        criteria=criteria,
-    )
-    return Judgement(
-        verdict=verdict,
-        threshold=_telling_threshold(verdict, by_threshold),
         width=along.at,
-        growth=growth,
-        small_radius=small_radius,
-        modulus=_modulus(curves, at_top, top_horizon, small_radius),
-        horizon_limited=limited,
-        reasons=reasons(evidence),
-        extend=advice(evidence),
-        by_threshold=by_threshold,
+        fit_error=_fit_error(found, along),
+        trained_widths=len(found.widths),
+        top_horizon=found.horizons[-1],
+        time_scale=time_scale,
+        seeds=len(found.seeds),
+        complete_seeds=min(len(at_top.seeds), len(along.seeds)),
         criteria=criteria,
     )
 
@@ -108,80 +134,30 @@ def thresholds_of(criteria: Criteria) -> list[float]:
 
 
 def time_scale(target: np.ndarray) -> float | None:
-    """The lag from which on a memory stays below 1/e of its peak, in steps.
+    """The time over which a memory is large, in steps: 1 / rate for an exponential one.
 
-    It is 1 / rate for an exponential memory, and the range over which a memory is given where it never decays so far.
+    A power t^(-1/2) falls by a factor of sqrt(2) when the lag doubles, and is just too slow to be square-summable. The
+    time scale is the lag from which on the memory falls faster, in units in which that of e^(-t) is 1. A small part
+    that decays slowly counts, and of a memory that swings its envelope.
 
     Args:
         target: the memory function at lags 0, 1, ...
 
     Returns:
-        None for a memory that is not known (nan) or zero.
+        The number of lags for a memory that never falls so fast; None for one that is not known (nan) or zero.
     """
     sizes = np.abs(target)
     if not sizes.size or not np.isfinite(sizes).all() or not sizes.max() > 0:
         return None
-    # the exponential's own lag is a tie up to rounding
-    return float(np.flatnonzero(sizes > sizes.max() / math.e * (1 + 1e-9))[-1] + 1)
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """The cells along one axis that enter a slope: in each of them, the same seeds approximate the target.
-
-    Attributes:
-        axis: ``width`` or ``horizon``.
-        values: of the axis, increasing.
-        seeds: valid at all of them; empty where a cell has fewer than SMALLEST_SEEDS.
-        radii: rows of these cells and seeds.
-        at: the width of cells along the horizon.
-    """
-
-    axis: str
-    values: tuple[int, ...]
-    seeds: tuple[int, ...]
-    radii: pd.DataFrame
-    at: int | None = None
-
-    @staticmethod
-    def of(valid: pd.DataFrame, axis: str, at: int | None = None) -> _Cells:
-        """All cells with SMALLEST_SEEDS valid seeds or more, and the seeds that are valid in each of them."""
-        count = valid.groupby(axis)["seed"].nunique()
-        values = tuple(int(value) for value in count.index[count >= SMALLEST_SEEDS])
-        rows = valid[valid[axis].isin(values)]
-        everywhere = rows.groupby("seed")[axis].nunique() == len(values)
-        seeds = tuple(int(seed) for seed in everywhere.index[everywhere])
-        return _Cells(axis, values, seeds, rows[rows["seed"].isin(seeds)], at)
-
-    def trend(self, threshold: float) -> Trend:
-        """Of the radius at a threshold; NO_TREND with too few cells or seeds."""
-        rows = self.radii[self.radii["threshold"] == threshold]
-        bounds = (self.table(rows, column) for column in ("radius_low", "radius_high"))
-        return self._fitted(*bounds)
-
-    def table(self, rows: pd.DataFrame, column: str) -> np.ndarray:
-        """``[seeds, values]`` of a column."""
-        table = np.full((len(self.seeds), len(self.values)), math.nan)
-        table[np.searchsorted(self.seeds, rows["seed"]), np.searchsorted(self.values, rows[self.axis])] = rows[column]
-        return table
-
-    def _fitted(self, low: np.ndarray, high: np.ndarray) -> Trend:
-        if len(self.values) < SMALLEST_GRID or len(self.seeds) < SMALLEST_SEEDS:
-            return NO_TREND
-        return trend(np.array(self.values, float), low, high, self.seeds)
-
-    def slope(self, values: np.ndarray) -> Slope:
-        """Of numbers ``[seeds, values]``, over the whole range."""
-        return self._fitted(values, values).over_range
-
-
-def _along_horizon(valid: pd.DataFrame, horizons: int) -> _Cells:
-    """The cells of the largest width that is valid at every horizon; of no width without one."""
-    for width in sorted(valid["width"].unique(), reverse=True):
-        cells = _Cells.of(valid[valid["width"] == width], "horizon", at=int(width))
-        if len(cells.values) == horizons and len(cells.seeds) >= SMALLEST_SEEDS:
-            return cells
-    return _Cells("horizon", (), (), valid[:0])
+    envelope = np.maximum.accumulate(sizes[::-1])[::-1]
+    doubled = envelope[::2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls = np.nan_to_num(np.log(envelope[: len(doubled)] / doubled), nan=np.inf, posinf=np.inf)
+    enough = math.log(2.0) / 2.0
+    last = int(np.flatnonzero(falls < enough)[-1])
+    if last == len(falls) - 1:
+        return float(len(sizes))
+    return float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough
 
 
 def decide(
@@ -193,20 +169,22 @@ def decide(
         by_threshold: the trends at every threshold.
         growth: of the error with width, at a small radius.
         limited: whether the horizon is too short for the width slope to show instability.
-        slope_limit: a radius whose slope is below this with confidence shrinks.
+        slope_limit: a radius whose slope is below this with confidence is unstable.
     """
     # comparisons with nan are False, so an unavailable slope decides nothing
     trends = by_threshold.values()
     if any(
-        slope.high < slope_limit
+        slope.most < slope_limit
         for each in trends
         for slope in (each.horizon.limit, NO_SLOPE if limited else each.width.limit)
     ):
         return Verdict.UNSTABLE
     # a radius beyond the grid everywhere has no slope at this threshold
-    inside = [each for each in trends if not (each.horizon.outside or each.width.outside)]
-    kept = all(slope.low > slope_limit for each in inside for slope in (each.horizon.limit, each.along_width))
-    return Verdict.STABLE if inside and kept and growth.high <= GROWTH_LIMIT else Verdict.INCONCLUSIVE
+    inside = [each for each in trends if each.inside]
+    kept = all(slope.least > slope_limit for each in inside for slope in (each.horizon.limit, each.along_width))
+    suffices = all(each.suffices for each in inside)
+    stable = inside and kept and suffices and growth.high <= GROWTH_LIMIT
+    return Verdict.STABLE if stable else Verdict.INCONCLUSIVE
 
 
 def _telling_threshold(verdict: Verdict, by_threshold: Mapping[float, Trends]) -> float:
@@ -215,20 +193,27 @@ def _telling_threshold(verdict: Verdict, by_threshold: Mapping[float, Trends]) -
     def key(threshold: float) -> float:
         trends = by_threshold[threshold]
         if verdict is Verdict.UNSTABLE:
-            highs = (trends.horizon.limit.high, trends.width.limit.high)
+            highs = (trends.horizon.limit.most, trends.width.limit.most)
             return min(high for high in highs if not math.isnan(high))
-        lows = (trends.horizon.limit.low, trends.along_width.low)
+        lows = (trends.horizon.limit.least, trends.along_width.least)
         return min((low for low in lows if not math.isnan(low)), default=math.inf)
 
     return min(by_threshold, key=key)
 
 
-def _small_radius(at_top: _Cells) -> float:
-    if not at_top.values:
+def _small_radius(found: Radii, at_top: Cells) -> float:
+    if not at_top.seeds:
         return math.nan
-    rows = at_top.radii
-    first = rows[(rows["width"] == at_top.values[0]) & (rows["threshold"] == THRESHOLD)]
-    return float(first["radius"].median() / 2.0)
+    place = found.thresholds.index(THRESHOLD)
+    # of a censored radius, the end that is known
+    low, high = at_top.low[:, 0, place], at_top.high[:, 0, place]
+    return float(np.median(np.where(low > 0.0, low, high)) / 2.0)
+
+
+def _fit_error(found: Radii, along: Cells) -> float:
+    if along.at is None:
+        return math.nan
+    return float(np.median(along.taken(found.fit[:, found.widths.index(along.at)]), 0).max())
 
 
 def _error_at(radii: np.ndarray, errors: np.ndarray, radius: float) -> float:
@@ -242,24 +227,30 @@ def _error_at(radii: np.ndarray, errors: np.ndarray, radius: float) -> float:
     return float(np.exp(np.interp(math.log(radius), grid[place - 1 : place + 1], logs)))
 
 
-def _growth(curves: pd.DataFrame, at_top: _Cells, horizon: int, radius: float) -> Slope:
+def _errors_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int], radius: float) -> np.ndarray:
+    """``[S, W]``, nan where a curve is not known."""
+    table = np.full((len(seeds), len(widths)), math.nan)
+    for curve in curves_of(curves):
+        place = seeds.index(curve.seed), widths.index(curve.width)
+        table[place] = _error_at(curve.radii, curve.errors, radius)
+    return table
+
+
+def _growth(found: Radii, at_top: Cells, radius: float) -> Slope:
     """Slope of log error with log width at a fixed radius and the largest horizon."""
-    if len(at_top.values) < SMALLEST_GRID or len(at_top.seeds) < SMALLEST_SEEDS:
+    if not at_top.enough:
         return NO_SLOPE
-    found = {
-        (curve.seed, curve.width): _error_at(curve.radii, curve.errors, radius)
-        for curve in _replicas(curves, at_top, horizon, at_top.values)
-    }
-    table = np.array([[found[seed, width] for width in at_top.values] for seed in at_top.seeds])
-    return at_top.slope(table) if np.isfinite(table).all() else Slope(math.inf, math.inf, math.inf)
+    errors = at_top.taken(found.error_at(radius))
+    return at_top.slope(errors) if np.isfinite(errors).all() else Slope(math.inf, math.inf, math.inf)
 
 
-def _modulus(curves: pd.DataFrame, at_top: _Cells, horizon: int, radius: float) -> float:
+def _modulus(curves: pd.DataFrame, at_top: Cells, horizon: int, radius: float) -> float:
     """Growth of the root of the relative error up to a radius: the largest width's valid replicas, their median."""
     if not at_top.values:
         return math.nan
     values = []
-    for curve in _replicas(curves, at_top, horizon, at_top.values[-1:]):
+    here = (curves["horizon"] == horizon) & (curves["width"] == at_top.values[-1]) & curves["seed"].isin(at_top.seeds)
+    for curve in curves_of(curves[here]):
         roots, at = np.sqrt(curve.errors / curve.zero_loss), curve.radii
         inside = (at > 0) & (at <= radius)
         if inside.any():
@@ -267,13 +258,7 @@ def _modulus(curves: pd.DataFrame, at_top: _Cells, horizon: int, radius: float) 
     return float(np.median(values)) if values else math.nan
 
 
-def _replicas(curves: pd.DataFrame, at_top: _Cells, horizon: int, widths: Sequence[int]) -> Iterator[Curve]:
-    """The curves of the seeds that are valid in all cells."""
-    here = (curves["horizon"] == horizon) & curves["width"].isin(widths) & curves["seed"].isin(at_top.seeds)
-    return curves_of(curves[here])
-
-
-def _horizon_limited(replicas: pd.DataFrame, at_top: _Cells, horizon: int) -> bool:
+def _horizon_limited(replicas: pd.DataFrame, at_top: Cells, horizon: int) -> bool:
     """Whether the largest valid width's slowest mode is too slow for the largest horizon (median over its seeds)."""
     if not at_top.values:
         return False
