@@ -129,7 +129,7 @@ def verdict_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Ta
 
 def _verdict_cell(row: ComparedVerdict) -> Cell:
     word = row.finding.judgement.verdict.value
-    return Cell(f"{SIGNS[word]} {word}{MARK if row.finding.bound else ''}", word)
+    return Cell(f"{SIGNS[word]} {word}{MARK if row.finding.marked else ''}", word)
 
 
 def _slope_cell(row: ComparedVerdict) -> Cell:
