@@ -90,7 +90,7 @@ def test_a_report_has_the_exponents_and_the_sizes_that_were_held_out(tmp_path: P
     logs = [math.log(best(*size, seed)) for size in sizes for seed in range(5)]
     assert rule.constant == pytest.approx(math.exp(np.mean(logs)))
     text = paths.text(width=200, colour=False)
-    assert "rate ~ m^(−0.75 ± " in text
+    assert "rate ~ m^(−0.75" in text
     assert "fitted to width 4 to 8 and horizon 25 to 50" in text
     assert 'id="rate-rule"' in paths.page.read_text()
     said = answer_of(paths.contents).headline

@@ -17,7 +17,7 @@ from exact_fits import KERNELS, STEEP, Kernel, Window, radii, windows
 
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
-from memsweep.stability.verdict.trend import Slope, limit_slope, mean_interval, rounded, slope_weights
+from memsweep.stability.verdict.trend import SKEW, Slope, limit_slope, mean_interval, rounded, slope_weights
 
 SIGMAS = (0.0003, 0.003, 0.01, 0.03, 0.05)
 COUNTS = (4, 5, 6)
@@ -149,7 +149,7 @@ DISTRIBUTIONS = {
 def skewed(name: str, seeds: int, repeats: int = 4000) -> float:
     """How often the 95 % interval of the mean of so many slopes holds it."""
     drawn = DISTRIBUTIONS[name](np.random.default_rng(7), (repeats, seeds))
-    ends = [mean_interval(values, values)[1:] for values in drawn]
+    ends = [mean_interval(values, values, SKEW)[1:] for values in drawn]
     return float(np.mean([low <= 0.0 <= high for low, high in ends]))
 
 

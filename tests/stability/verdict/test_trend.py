@@ -7,7 +7,16 @@ import math
 import numpy as np
 import pytest
 
-from memsweep.stability.verdict.trend import NO_TREND, SKEW, Slope, over_seeds, seeds_needed, slope_weights, trend
+from memsweep.stability.verdict.trend import (
+    NO_TREND,
+    SKEW,
+    Slope,
+    as_evidence,
+    over_seeds,
+    seeds_needed,
+    slope_weights,
+    trend,
+)
 
 X = np.array([50.0, 100.0, 200.0, 400.0])
 
@@ -58,7 +67,7 @@ def test_horizons_before_the_memory_has_passed_enter_no_limit_slope():
 
 def test_seeds_that_do_not_differ_are_no_evidence():
     y = np.tile(X**-0.6, (5, 1))
-    for slope in (trend(X, y, y).limit, trend(X, y, y).over_range):
+    for slope in map(as_evidence, (trend(X, y, y).limit, trend(X, y, y).over_range)):
         assert slope.estimate == pytest.approx(-0.6)
         assert (slope.low, slope.high, slope.least, slope.most) == (-math.inf, math.inf, -math.inf, math.inf)
 

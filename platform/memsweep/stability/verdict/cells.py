@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS
-from memsweep.stability.verdict.trend import NO_SLOPE, NO_TREND, Slope, Trend, over_seeds, trend
+from memsweep.stability.verdict.trend import NO_SLOPE, NO_TREND, Slope, Trend, as_evidence, over_seeds, trend
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,11 +142,14 @@ class Cells:
         if not self.enough:
             return NO_TREND
         x = np.array(self.values, float)
-        return trend(x, self.low[..., place], self.high[..., place], self.seeds, since=since, shares=shares)
+        found = trend(x, self.low[..., place], self.high[..., place], self.seeds, since=since, shares=shares)
+        return replace(found, over_range=as_evidence(found.over_range), limit=as_evidence(found.limit))
 
     def slope(self, values: np.ndarray) -> Slope:
         """Of numbers ``[seeds, values]``, over the whole range; NO_SLOPE with too few cells or seeds."""
-        return trend(np.array(self.values, float), values, values, self.seeds).over_range if self.enough else NO_SLOPE
+        if not self.enough:
+            return NO_SLOPE
+        return as_evidence(trend(np.array(self.values, float), values, values, self.seeds).over_range)
 
     def step(self, place: int, width: int | None) -> Slope:
         """How log radius changes from a width to the next one, at a threshold by its place.
@@ -158,4 +161,4 @@ class Cells:
         upper = min(self.values.index(width) + 1, len(self.values) - 1)
         with np.errstate(divide="ignore"):
             low, high = (np.log(bounds[:, upper - 1 : upper + 1, place]) for bounds in (self.low, self.high))
-        return over_seeds(np.array([-1.0, 1.0]), low, high, self.seeds)
+        return as_evidence(over_seeds(np.array([-1.0, 1.0]), low, high, self.seeds))

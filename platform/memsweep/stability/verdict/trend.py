@@ -14,7 +14,7 @@ transients of exact optimal fits halve when x doubles. Two errors make the inter
   all x and over the last four.
 
 A censored radius is a half-line. It turns a seed's slope into an interval of slopes, and the interval over seeds covers
-both of its ends. Seeds that do not differ are no sample: their interval is infinite.
+both of its ends. Seeds that do not differ are no sample (``as_evidence``).
 """
 
 from __future__ import annotations
@@ -239,12 +239,12 @@ def _combined(weights: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[n
     return np.where(np.isfinite(lower), lower, -np.inf), np.where(np.isfinite(upper), upper, np.inf)
 
 
-def mean_interval(lower: np.ndarray, upper: np.ndarray) -> tuple[float, float, float]:
-    """The mean over seeds with the ends of its interval, of values that are known to lie between bounds ``[S]``.
+def mean_interval(lower: np.ndarray, upper: np.ndarray, skew: float = 0.0) -> tuple[float, float, float]:
+    """The mean over seeds with Student's interval, of values that are known to lie between bounds ``[S]``.
 
-    The estimate is nan where a bound is infinite. The interval is infinite where the seeds do not differ.
+    The estimate is nan where a bound is infinite. ``skew`` stretches the interval on the side of a tail, as SKEW does.
     """
-    return _intervals(lower, upper, ((CONFIDENCE, SKEW),))[0]
+    return _intervals(lower, upper, ((CONFIDENCE, skew),))[0]
 
 
 def _intervals(
@@ -268,7 +268,7 @@ def _student(freedom: int, confidence: float) -> float:
 def _moments(values: list[float], side: int) -> tuple[float, float, float]:
     """The mean, its standard error, and the skewness over the number of values where the tail is on the side.
 
-    The error is 0 where a value is infinite, because the mean is, too, and infinite where the values do not differ.
+    The error is 0 where a value is infinite, because the mean is, too, and where the values do not differ.
 
     Args:
         values: at least two.
@@ -281,9 +281,17 @@ def _moments(values: list[float], side: int) -> tuple[float, float, float]:
     squares = math.fsum((value - mean) ** 2 for value in values)
     deviation = math.sqrt(squares / (count - 1))
     if deviation <= _SAME * max(1.0, *map(abs, values)):
-        return mean, math.inf, 0.0
+        return mean, 0.0, 0.0
     skewness = math.fsum((value - mean) ** 3 for value in values) / count / (squares / count) ** 1.5
     return mean, deviation / math.sqrt(count), max(side * skewness, 0.0) / count
+
+
+def as_evidence(slope: Slope) -> Slope:
+    """The slope of a verdict: its interval is infinite where the seeds do not differ, because they are no sample."""
+    lows, highs = ([bounds[side] for bounds in slope.by_seed.values()] for side in (0, 1))
+    if not lows or not any(max(ends) - min(ends) <= _SAME * max(1.0, *map(abs, ends)) for ends in (lows, highs)):
+        return slope
+    return dataclasses.replace(slope, low=-math.inf, high=math.inf, deciding=(-math.inf, math.inf))
 
 
 def seeds_needed(slope: Slope, limit: float, seeds: int, most: int = 50) -> int | None:
