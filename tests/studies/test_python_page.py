@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memsweep import registry
 from memsweep.studies.results import Results
 from memsweep.sweep.store.tables import of_measures
 from paths import ROOT
@@ -17,6 +18,7 @@ PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
 
 
 def test_the_page_names_every_table() -> None:
+    registry.find_in(registry.MEASURES)
     named = re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)
     properties = {name: part.fget for name, part in vars(Results).items() if isinstance(part, property)}
     tables = {name for name, read in properties.items() if read.__annotations__["return"] == "pd.DataFrame"}
