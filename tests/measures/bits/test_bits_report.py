@@ -40,7 +40,7 @@ def at_whole_bits(conditions: tuple[Condition, ...]) -> Callable[[int, dict[str,
             for radius in ROUNDINGS["fixed_recurrent"].radii_of(BITS):
                 size = 1 / (1 / radius + 2) if radius else 0.0  # 2^-bits, of 2^bits - 1 values
                 rows.append({**first, "radius": radius, "error": ZERO_LOSS * (1e-3 + (size / reach) ** 2)})
-        tables["curves"] = pd.DataFrame(rows)
+        tables["curves"] = pd.DataFrame(rows).assign(change=lambda table: table["error"])
 
     return complete
 
@@ -93,7 +93,7 @@ def test_stored_grids_of_an_earlier_definition_have_the_bits_that_store_them_and
             for radius in (0.0, *(2.0**-bits for bits in written)):
                 fails = radius > 2.0 ** -(4 + index)  # one bit more at each horizon
                 rows.append({**curve.iloc[0], "radius": radius, "error": ZERO_LOSS * (0.5 if fails else 0.001)})
-        tables["curves"] = pd.DataFrame(rows)
+        tables["curves"] = pd.DataFrame(rows).assign(change=lambda table: table["error"])
 
     write_study(tmp_path, TRUTH[:1], widths=[4], balls=["fixed_weights"], memory=False, complete=complete)
     paths = report.build(tmp_path)
@@ -123,7 +123,7 @@ def test_number_formats_are_told_by_the_seeds_that_fit(tmp_path: Path) -> None:
                 elif first["seed"] == 1 and radius == 2.0 ** -FORMATS["float8_e4m3"].significant:
                     share = 0.02
                 rows.append({**first, "radius": radius, "error": ZERO_LOSS * share})
-        tables["curves"] = pd.DataFrame(rows)
+        tables["curves"] = pd.DataFrame(rows).assign(change=lambda table: table["error"])
 
     write_study(tmp_path, TRUTH[:1], widths=[4], balls=["formats_weights"], memory=False, complete=complete)
     paths = report.build(tmp_path)
@@ -144,7 +144,7 @@ def test_a_headline_of_many_settings_names_the_fewest_and_the_most_bits_and_who_
     def complete(index: int, tables: dict[str, pd.DataFrame]) -> None:
         at_whole_bits(conditions)(index * len(HORIZONS), tables)  # one horizon
         if conditions[index].parameterization == "tanh":
-            tables["curves"]["error"] = ZERO_LOSS
+            tables["curves"][["error", "change"]] = ZERO_LOSS
 
     shown = {"widths": [4], "horizons": [HORIZONS[0]], "balls": ["fixed_recurrent"], "memory": False}
     write_study(tmp_path, conditions, complete=complete, **shown)
