@@ -61,7 +61,7 @@ class Layer:
         encoder, bias, matrix, readout, offset = tensors
         return replace(self, encoder=encoder, bias=bias, matrix=matrix, readout=readout, offset=offset)
 
-    def at(self, models: slice) -> Layer:
+    def picked(self, models: slice) -> Layer:
         """Some of the models."""
         return self.with_tensors(*(tensor[models] for tensor in self.tensors().values()))
 

@@ -188,7 +188,8 @@ def test_a_trial_measures_a_stack(chosen: ResidualStack.Config, balls: tuple[str
     curves = tables["curves"]
     for ball in balls:
         for _, curve in curves[curves["ball"] == ball].groupby("seed"):
-            errors = curve.sort_values("radius")["error"].to_numpy()
+            grid = curve[curve["threshold"].isna()].sort_values("radius")
+            errors = grid["change"].to_numpy()
             assert np.isfinite(errors[0])
             assert errors[0] < errors[1] < errors[2]
     assert np.isfinite(tables["memory"]["learned"]).all()

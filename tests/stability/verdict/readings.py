@@ -1,4 +1,4 @@
-"""What a radius is read from, on exact optimal fits: the limit slopes by which drift was chosen.
+"""The readings of a radius on exact optimal fits: the limit slopes by which drift was chosen.
 
     python tests/stability/verdict/readings.py
 

@@ -42,7 +42,7 @@ class ModelConfig(Protocol):
 
 
 DRIFT, EXCESS, ERROR = "drift", "excess", "error"
-"""What radii are read from (``perturbation.reading``)."""
+"""The readings of a radius (``perturbation.reading``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

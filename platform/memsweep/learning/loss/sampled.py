@@ -199,8 +199,8 @@ class SampledLoss(TaskLoss[Batch]):
         ]  # those of replicas that are not live, which nobody needs
         for row in range(leading[0]) if live is None else live.nonzero().flatten().tolist():
             with torch.no_grad():
-                (target,) = layer_outputs(own.at(slice(row, row + 1)), inputs)
-            loss = squared_loss(layer.at(slice(row * copies, (row + 1) * copies)), inputs, target, squares)
+                (target,) = layer_outputs(own.picked(slice(row, row + 1)), inputs)
+            loss = squared_loss(layer.picked(slice(row * copies, (row + 1) * copies)), inputs, target, squares)
             if loss is None:
                 return None
             losses[row] = loss

@@ -33,8 +33,9 @@ def stronger(moved: PerturbationConfig, closed: bool, data: tuple[float, float],
     """Of the search that measures what the usual one misses, at two radii of a ball."""
     (few, more), usual = data, PerturbationConfig()
     starts = _starts(closed, ball, 2 * STRONGER * max(usual.starts, moved.starts))
-    whole = _ascent(max(usual.ascent_steps, moved.ascent_steps))
-    return 2 * _width(moved, closed) * (few * (starts + FINALISTS) * whole + more * FINALISTS * whole + 2 * FINALISTS)
+    steps = max(usual.ascent_steps, moved.ascent_steps)
+    onward = (few + more) * FINALISTS * _ascent((steps + 1) // 2)
+    return 2 * _width(moved, closed) * (few * starts * _ascent(steps) + onward + 2 * FINALISTS)
 
 
 def drawn(moved: PerturbationConfig) -> float:

@@ -141,7 +141,7 @@ def stronger_change(
     """What a search of several times the effort finds at some radii, to tell how much the usual one misses.
 
     It climbs from ``STRONGER`` times the random starts, and from as many random signs; those that lead furthest go on
-    for as many steps again, twice (steps of the study, or of the default effort where that is more).
+    for half as many steps, twice (steps of the study, or of the default effort where that is more).
 
     Args:
         ensemble, task_loss, data, weights, targets, ball, config, sample: as of ``perturbation_error``.
@@ -163,7 +163,7 @@ def stronger_change(
     best = (best + count * torch.arange(places, device=best.device).unsqueeze(-1)).flatten(1)
     last, copies = taken(reached, best), copies.gather(1, best)
     for ascent in (ascents[0], ascents[-2] if len(ascents) > 1 else ascents[0]):
-        _, last = ascent.climb(last, copies, steps, NEAR_STEP)
+        _, last = ascent.climb(last, copies, (steps + 1) // 2, NEAR_STEP)
     judge = ascents[-1]
     worst = torch.maximum(judge.climb(last, copies, 0)[0], judge.climb(-last, copies, 0)[0])
     return torch.maximum(worst.unflatten(1, (places, -1)).amax(2), found)
