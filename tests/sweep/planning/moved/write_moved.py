@@ -3,7 +3,8 @@
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
 ``python tests/sweep/planning/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
 study, as they are and with all measures in every company, in both. That the code computes the same, golden losses and
-stored tables show: this file does not.
+stored tables show: this file does not. ``--trainings`` after the folder compares the closures of trainings alone:
+where every measurement is a new one, no line of it stands for a line of before.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
 
     registry.discover(ROOT)
     numbers, found = dict[str, int](), []
-    for trial, training in itertools.product(map(trial_from_dict, trials), (False, True)):
+    halves = (True,) if "--trainings" in sys.argv else (False, True)
+    for trial, training in itertools.product(map(trial_from_dict, map(_known, trials)), halves):
         reached = fingerprint.code_closure(trial, training=training)
         cut = fingerprint._Cut.of(trial, "cpu", training=training)
         own = {line for definition in reached for line in fingerprint.GRAPH._lines(definition, cut)}
@@ -101,8 +103,17 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
     json.dump({"lines": [*numbers], "trials": found}, sys.stdout)
 
 
+def _known(trial: dict[str, Any]) -> dict[str, Any]:
+    """A trial without the settings of its measurement that the memsweep that is imported does not have yet."""
+    from memsweep.config.core import reflect
+    from memsweep.config.schema.trial import PerturbationConfig
+
+    known = {*reflect.keys(PerturbationConfig)}
+    return trial | {"perturbation": {name: value for name, value in trial["perturbation"].items() if name in known}}
+
+
 def lines_in(folder: Path, given: str, *words: str) -> list[set[str]]:
-    """The lines of the trials in the checkout in a folder, each with its training's after it."""
+    """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone."""
     told = subprocess.run(
         [sys.executable, __file__, "--lines", *words],
         env=os.environ | {"PYTHONPATH": str(folder / "platform"), "MEMSWEEP_KERNELS": "plain"},
@@ -115,12 +126,12 @@ def lines_in(folder: Path, given: str, *words: str) -> list[set[str]]:
     return [{said["lines"][number] for number in own} for own in said["trials"]]
 
 
-def write(before: Path) -> None:
+def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
     from memsweep.sweep.planning import moved
 
     given = json.dumps([*trials()])
-    compared = [*zip(lines_in(ROOT, given), lines_in(before, given, "--as-before"), strict=True)]
+    compared = [*zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)]
     groups = dict[frozenset[str], list[tuple[set[str], set[str]]]]()
     for now, then in compared:
         if now != then:
@@ -156,4 +167,4 @@ if __name__ == "__main__":
     if "--lines" in sys.argv:
         print_lines(json.load(sys.stdin))
     else:
-        write(Path(sys.argv[1]).resolve())
+        write(Path(sys.argv[1]).resolve(), *sys.argv[2:])
