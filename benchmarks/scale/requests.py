@@ -28,7 +28,7 @@ from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.tracking.run_content import SHOWN
+from memsweep.sweep.tracking.run_content import shown
 from memsweep.sweep.worker.job import take_report
 
 MEMBERS = 25
@@ -104,7 +104,7 @@ class _Count:
 
     def _deliver(self, names: list[str]) -> None:
         for name in names:
-            self._store.result(name, SHOWN)
+            self._store.result(name, shown())
 
 
 def _kind(request: str) -> str:

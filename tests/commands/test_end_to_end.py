@@ -111,13 +111,13 @@ def test_the_files_that_others_rely_on(on_ray: tuple[Path, CompletedProcess[str]
     assert {"width", "horizon", "seed", "threshold", "radius", "ball"} <= set(radii.columns)
     curves = pd.read_parquet(report / "curves.parquet")
     assert {"width", "horizon", "seed", "radius", "error", "zero_loss", "method"} <= set(curves.columns)
-    assert len(curves) == 4 * 2 * 2 * (5 + 1)  # trials, seeds, balls, radii and 0
+    assert len(curves) == 4 * 2 * 2 * (5 + 1 + 3)  # trials, seeds, balls; radii, 0, and those at the thresholds
 
 
 def test_pandas_reads_the_whole_study_from_a_folder(on_ray: tuple[Path, CompletedProcess[str]]) -> None:
     folder = on_ray[0] / folder_name(NAME)
     curves = pd.read_parquet(folder / "curves")
-    assert len(curves) == 4 * 2 * 2 * 6
+    assert len(curves) == 4 * 2 * 2 * (6 + 3)
     assert curves["identity"].nunique() == 4
     assert sorted(set(curves["horizon"])) == [8, 12]
     for name in TABLES[1:]:

@@ -96,6 +96,7 @@ def make_tables(identity: str) -> dict[str, pd.DataFrame]:
     worst = {"ball": "all", "norm": "spectral", "bound": 1.0, "radius": 0.1, "error": math.inf, "zero_error": 2.0}
     frames |= {"singular_values": values, "memory_over_inputs": over_inputs}
     frames["worst_inputs"] = [{**head, "seed": 0, **worst}]
+    frames["linear_readout"] = [{**head, "seed": 0, "best": 1.5, "trained": 1.25, "states": 2}]
     return {name: pd.DataFrame(rows) for name, rows in frames.items()}
 
 
