@@ -169,6 +169,7 @@ def chromium() -> str:
 
 
 _CACHES = {
+    ".benchmarks",
     ".nv",
     ".triton",
     ".cache",
@@ -180,7 +181,8 @@ _CACHES = {
     ".ruff_cache",
     "__pycache__",
 }
-"""Traces that programs may leave where a test may leave nothing: matplotlib makes its .config."""
+"""Traces that programs may leave where a test may leave nothing: matplotlib makes its .config, pytest-benchmark its
+.benchmarks."""
 _AROUND: pytest.StashKey[set[str]] = pytest.StashKey()
 
 

@@ -71,7 +71,7 @@ KERNELS = (("layer", "dense"), ("layer", "diagonal"), ("scan", "dense"), ("scan"
 FIRST = 240.0
 """Seconds of a whole trial; the first waits for the compiler of the processor's kernels, some two minutes."""
 WORKER = ("scipy", "pandas")
-"""What whole trials need beside torch and numpy."""
+"""Packages that whole trials need beside torch and numpy."""
 TRIALS = ("linear", "tanh", "dense tanh", "lru", "gru", "s6")
 """Whole trials: see ``trials.MODELS``."""
 

@@ -51,7 +51,7 @@ def main(device: str, quick: str, file: str, *names: str) -> None:
 
 
 def rows_of(check: Check, setting: Setting) -> Iterator[dict[str, Any]]:
-    """What the check yields; a check that needs what is not here says so."""
+    """The rows that the check yields; a check that needs what is not here says so."""
     if missing := [name for name in check.needs if importlib.util.find_spec(name) is None]:
         yield {"left out": f"needs {', '.join(missing)}"}
         return

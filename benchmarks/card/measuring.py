@@ -1,4 +1,4 @@
-"""What the checks share: the machine, differences from the oracle, times, launches, waits and memory."""
+"""Shared by the checks: the machine, differences from the oracle, times, launches, waits and memory."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def timed(sides: dict[str, Callable[[], object] | None], device: str) -> Row:
 
 
 def ceilings(setting: Setting) -> Iterator[Row]:
-    """What the device does at best here: a copy, matrix products, and an empty launch."""
+    """The best that the device does here: a copy, matrix products, and an empty launch."""
     size, count = (256, 1 << 16) if setting.quick else (8192, 1 << 28)
     source = torch.rand(count, device=setting.device)
     target = torch.empty_like(source)

@@ -171,7 +171,7 @@ def stepper(config: Any, device: str) -> tuple[Any, Any]:
 
 
 def shares(setting: Setting) -> Iterator[Row]:
-    """What a probe measures, the share that follows, and as many processes as it allows, all at once."""
+    """A probe's measurement, the share that follows, and as many processes as it allows, all at once."""
     if setting.device != "cuda":
         yield {"left out": "there is no GPU"}
         return

@@ -256,6 +256,105 @@ def test_benchmarks_run_and_write(tmp_path):
     }
 
 
+def on_the_card(kind, name, **wanted):
+    """The rows of a check on a GPU, as benchmarks/card/h200.json has them."""
+    stored = json.loads((ROOT / "benchmarks" / "card" / "h200.json").read_text(encoding="utf-8"))
+    checks = [check for check in stored[kind] if check["name"].startswith(name)]
+    rows = [dict(zip(check["columns"], row, strict=True)) for check in checks for row in check["rows"]]
+    return [row for row in rows if all(row.get(key) in np.atleast_1d(value) for key, value in wanted.items())]
+
+
+def between(values, sign=""):
+    ends = [f"{end:.2g}" if end < 100 else f"{end:,.0f}" for end in (min(values), max(values))]
+    text = " to ".join(f"{sign}{end}" for end in dict.fromkeys(ends))
+    return f"**{text}**" if sign and min(values) < 1 else text
+
+
+def ratios(name, key, **wanted):
+    """The cell of the page: the other's time by ours."""
+    found = [row[key] for row in on_the_card("times", name, **wanted) if row.get(key) is not None]
+    return between(found, "×") if found else "not measured"
+
+
+def test_the_page_has_the_figures_of_the_gpu():
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").partition("## On a GPU\n")[2]
+    lines, kinds = page.partition("\n## ")[0].splitlines(), ("float64", "float32")
+    for start, name, key, wanted in [
+        ("a layer of `gru` or `lstm` | cuDNN", "time gated", "cudnn_by_ours", {"layer": ["gru", "lstm"]}),
+        ("a layer of `gru`, 64 sequences | JAX, `lax.scan`", "time gated", "jax_by_ours", {}),
+        ("a plain tanh RNN | cuDNN", "time gated", "cudnn_by_ours", {"layer": "rnn"}),
+        ("a diagonal linear layer | Fourier transforms in torch", "time linear", "fft_by_ours", {}),
+        ("a diagonal linear layer | JAX, `lax.associative_scan`", "time linear", "associative_by_ours", {}),
+        ("a diagonal linear layer | JAX, `lax.scan`", "time linear", "scan_by_ours", {}),
+        ("a diagonal scan, T = 1,000 | JAX, `lax.associative_scan`", "time scans", "associative_by_ours", {}),
+    ]:
+        cells = [ratios(name, key, dtype=dtype, **wanted) for dtype in kinds]
+        assert f"| {start} | {' | '.join(cells)} |" in lines
+    for model in ("linear", "tanh", "dense tanh", "lru", "gru"):
+        steps = on_the_card("times", "time steps", model=model)
+        by_size = [[row["milliseconds"] for row in steps if row["models"] == size] for size in (1, 8, 64)]
+        launches = [row["launches"] for row in steps]
+        shown = f"`{model}`" if model in ("lru", "gru") else model
+        cells = [*(between(each) if each else "" for each in by_size), f"{min(launches):,} to {max(launches):,}"]
+        assert "| " + " | ".join([shown, *cells]).replace("|  |", "| |") + " |" in lines
+        for row in steps:
+            if row["processor_ms"]:
+                (line,) = (
+                    line for line in lines if line.startswith(f"| a step of 8 {model} ") or f"of `{model}`, T" in line
+                )
+                assert between([row["processor_ms"] / row["milliseconds"]], "×") in line
+    for unit in {row["unit"] for row in on_the_card("times", "time units")}:
+        short, long = (on_the_card("times", "time units", unit=unit, horizon=horizon)[0] for horizon in (100, 1000))
+        cells = [harness.text_of(row["milliseconds"]) for row in (short, long)]
+        assert any(f"| `{unit}` | {' | '.join(cells)} |" in line for line in lines)
+
+
+def test_the_page_says_how_far_a_gpu_is_from_the_processor():
+    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+
+    def worst(*names, dtype):
+        rows = [row for name in names for row in on_the_card("numbers", name, dtype=dtype)]
+        return f"{max(row['difference'] for row in rows if row.get('difference') is not None):.2g}"
+
+    kernels, units = ("layer", "scan"), ("unit",)
+    assert f"layers and scans lie within {worst(*kernels, dtype='float64')} of" in page
+    assert f"All 25 units lie within {worst(*units, dtype='float64')} (`slstm`" in page
+    assert f"it is {worst(*kernels, dtype='float32')} and {worst(*units, dtype='float32')} against" in page
+    trials = [
+        [worst(f"trial {name}", dtype=dtype) for name in ("linear", "tanh", "dense tanh", "lru")]
+        for dtype in ("float64", "float32")
+    ]
+    assert "by {} (linear), {} (tanh), {} (dense tanh) and {} (`lru`) in float64".format(*trials[0]) in page
+    assert "processor's float32 by {}, {}, {} and {}.".format(*trials[1]) in page
+    same = [[row["pack"] for row in on_the_card("numbers", name)] for name in kernels]
+    assert f"in all {len(same[0])} rows. Scans have them in {sum(same[1])} of {len(same[1])} rows" in page
+    assert all(row["twice"] for name in (*kernels, *units) for row in on_the_card("numbers", name))
+    stored = json.loads((ROOT / "benchmarks" / "card" / "h200.json").read_text(encoding="utf-8"))
+    assert [each["equal_bits"] for each in stored["sweeps"]] == [False, True, True, False, True, True, True]
+    for sweep, told in ((stored["sweeps"][0], "linear"), (stored["sweeps"][3], "tanh")):
+        assert f"{told} trials differ by up to {max(sweep['worst_relative'].values()):.2g}" in page
+
+
+@pytest.mark.more
+def test_the_card_command_runs_on_a_processor(tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.card",
+        "--device",
+        "cpu",
+        "--quick",
+        "--out",
+        str(tmp_path / "card.json"),
+    ]
+    command += ["--only", "unit rnn", "machine", "--side-by-side", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    checks = {check["name"]: check for check in json.loads((tmp_path / "card.json").read_text())["checks"]}
+    assert set(checks) == {"unit rnn", "machine"}
+    assert checks["unit rnn"]["rows"][0]["right"]
+
+
 def test_the_table_of_all_begins_with_commands_and_a_ratio_below_one_is_bold(tmp_path):
     loop = {"table": "loop", "module": "gru", "width": 8, "seeds": 3, "milliseconds": 1.0}
     layer = {"width": 8, "horizon": 100, "sequences": 64, "dtype": "float64", "ours_milliseconds": 2.0}
