@@ -52,7 +52,8 @@ def _finding(one: Condition, ball: str) -> Finding:
     verdict = Verdict({"direct": "unstable", None: "inconclusive"}.get(one.parameterization, "stable"))
     slope, parameterization = Slope(*SLOPES[verdict]), {"model.parameterization": one.parameterization}
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
-    radii, curves = pd.DataFrame(columns=["width", "horizon", "seed", "how"]), schema("curves").empty_table().to_pandas()
+    radii = pd.DataFrame(columns=["width", "horizon", "seed", "how"])
+    curves = schema("curves").empty_table().to_pandas()
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
     judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
     return Finding(
