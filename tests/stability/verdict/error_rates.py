@@ -121,7 +121,7 @@ class Study:
         """The first so many seeds and horizons, judged by the rule."""
         part = self.radii[:seeds, :, :horizons]
 
-        def error_at(radius: float) -> np.ndarray:
+        def change_at(radius: float) -> np.ndarray:
             growth = np.array(self._truth.widths, float) ** self._truth.growth
             return THRESHOLDS[0] * (radius / part[:, :, -1, 0]) ** 2 * growth
 
@@ -136,7 +136,7 @@ class Study:
                 high=part,
                 valid=valid,
                 fit=np.zeros(valid.shape),
-                error_at=error_at,
+                change_at=change_at,
             )
         )
 
