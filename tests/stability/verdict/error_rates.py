@@ -51,7 +51,7 @@ class Truth(NamedTuple):
         horizon: limit slope in the horizon at every threshold.
         width: slope in the width.
         widths: of the study.
-        growth: slope of the error at a small radius with width, beside that which follows from the radii.
+        growth: slope of the change at a small radius with width, beside that which follows from the radii.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Stability radii: the largest weight perturbation with an error below a threshold."""
+"""Stability radii: the largest weight perturbation with a change (``perturbation.reading``) below a threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 THRESHOLDS = (0.01, 0.03, 0.10)
-"""Errors, as fractions of the zero predictor's loss, at which a radius is read."""
+"""Changes, as fractions of the zero predictor's loss, at which a radius is read."""
 THRESHOLD = min(THRESHOLDS)
 """The threshold of a radius that is given as one number: in figures, searches and comparisons."""
 VALID_ERROR = 0.005

@@ -255,7 +255,7 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
 def _growth(evidence: Evidence) -> Iterator[str]:
     if evidence.growth.available and evidence.verdict is not Verdict.UNSTABLE:
         grows = "does not grow" if evidence.growth.high <= GROWTH_LIMIT else "may grow"
-        yield f"the error at a small radius {grows} with width: slope {evidence.growth}"
+        yield f"the change at a small radius {grows} with width: slope {evidence.growth}"
 
 
 def _step(evidence: Evidence) -> Iterator[str]:

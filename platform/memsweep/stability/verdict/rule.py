@@ -46,7 +46,8 @@ def judge(
     """Judge one condition in one ball.
 
     Args:
-        curves: columns width, horizon, seed, radius, error, zero_loss.
+        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change and
+            threshold.
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
         time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
             short.
