@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from engine import model_config, stacked, task_config
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
 from memsweep.models.parameterizations.base import EXACT, build
-from memsweep.stability.perturbation.crossing import COLD, crossings
+from memsweep.stability.perturbation.crossing import COLD, WARM, crossings
 from memsweep.stability.perturbation.error import perturbation_error
 from memsweep.stability.verdict.radius import THRESHOLDS
 
@@ -118,3 +118,32 @@ def test_where_nothing_is_crossed_within_reach_the_radius_is_a_bound() -> None:
     assert at.found.tolist() == [[False], [False]]
     assert at.radii[0].item() == pytest.approx(8.0)
     assert at.radii[1].item() < 1e-3
+
+
+def test_a_bracket_that_is_open_after_the_steps_is_closed_by_more() -> None:
+    """A jump, and a power that is steeper than the steps can follow; each row as alone."""
+    curves = (CURVES["jump"], lambda r: r**200, CURVES["power"])
+    limits = torch.ones(len(curves), 1, dtype=torch.float64)
+    for start in (0.05, 0.35, 1.4):
+        at = crossings(
+            lambda r: torch.stack([curve(row) for curve, row in zip(curves, r, strict=True)]),
+            limits,
+            torch.full_like(limits, start),
+            100.0,
+            WARM,
+        )
+        assert at.found.all()
+        assert at.radii.flatten().tolist() == pytest.approx([0.7, 1.0, 1.0], rel=0.002)
+        assert float(at.radii[0]) < 0.7  # a radius inside of the limit
+        for place, curve in enumerate(curves):
+            alone = crossings(curve, limits[:1], torch.full_like(limits[:1], start), 100.0, WARM)
+            assert torch.equal(alone.radii, at.radii[place : place + 1])
+
+
+def test_an_error_that_falls_at_first_is_within_every_limit() -> None:
+    """The growth of an error (excess) is negative there, and no infinite one."""
+    limits = torch.full((1, 1), 0.01, dtype=torch.float64)
+    for start in (1e-3, 0.1, 0.35, 1.4, 4.0):
+        at = crossings(lambda r: r**2 - 0.05 * r, limits, torch.full_like(limits, start), 100.0)
+        assert bool(at.found)
+        assert at.radii.item() == pytest.approx(0.1280776, rel=0.002)

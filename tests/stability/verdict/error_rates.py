@@ -51,7 +51,7 @@ class Truth(NamedTuple):
         horizon: limit slope in the horizon at every threshold.
         width: slope in the width.
         widths: of the study.
-        growth: slope of the error at a small radius with width, beside that which follows from the radii.
+        growth: slope of the change at a small radius with width, beside that which follows from the radii.
     """
 
     name: str
@@ -121,7 +121,7 @@ class Study:
         """The first so many seeds and horizons, judged by the rule."""
         part = self.radii[:seeds, :, :horizons]
 
-        def error_at(radius: float) -> np.ndarray:
+        def change_at(radius: float) -> np.ndarray:
             growth = np.array(self._truth.widths, float) ** self._truth.growth
             return THRESHOLDS[0] * (radius / part[:, :, -1, 0]) ** 2 * growth
 
@@ -136,7 +136,7 @@ class Study:
                 high=part,
                 valid=valid,
                 fit=np.zeros(valid.shape),
-                error_at=error_at,
+                change_at=change_at,
             )
         )
 

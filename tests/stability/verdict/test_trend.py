@@ -100,6 +100,21 @@ def test_a_censored_radius_widens_the_interval_to_the_side_that_it_hides():
     assert (hidden.limit.low, hidden.limit.high) == (-math.inf, math.inf)
 
 
+def test_one_censored_seed_leaves_the_interval_of_the_others_on_the_side_that_is_known():
+    y = X**-0.1 * np.exp(0.01 * np.random.default_rng(0).standard_normal((5, 4)))
+    high = y.copy()
+    high[2, -1] = math.inf
+    raw = trend(X, y, high).limit
+    found = as_evidence(raw)
+    assert found == raw
+    assert -0.3 < found.least < found.low < 0.0
+    assert (found.high, found.most) == (math.inf, math.inf)
+    assert str(found) == f"[{found.low:+.2f}, +inf] (censored)"
+    # the others are no sample where they do not differ
+    same = np.tile(X**-0.1, (5, 1))
+    assert as_evidence(trend(X, same, np.where(np.isinf(high), high, same)).limit).low == -math.inf
+
+
 def test_the_number_of_seeds_that_would_decide():
     slope = Slope(-0.1, -0.25, 0.05)
     count = seeds_needed(slope, -0.2, 5)

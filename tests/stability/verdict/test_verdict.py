@@ -332,3 +332,101 @@ def test_crossing_interpolates_in_logs():
     jump = crossing(radii, np.array([1e-9, 1e-4, math.inf, math.inf]), 1e-3)
     assert jump == Crossing(0.1, 1.0, "between", 0.1)
     assert crossing(radii, np.full(4, math.inf), 1e-3).censored == "below"
+
+
+def looked_for(scales: dict[float, tuple[float, float]], radii: np.ndarray, change, seed: int = 0) -> pd.DataFrame:
+    """The curve of one replica on a grid, and the rows of thresholds: where they were looked for, and the change."""
+    grid = pd.DataFrame({"radius": radii, "change": change(radii), "threshold": math.nan})
+    rows = pd.DataFrame([(r, at, t) for t, (r, at) in scales.items()], columns=["radius", "change", "threshold"])
+    return pd.concat([grid, rows]).assign(width=1, horizon=1, seed=seed, error=lambda c: c["change"], zero_loss=1.0)
+
+
+def test_a_crossing_that_was_not_found_lies_between_the_nearest_radii_of_the_curve():
+    def jump(r: np.ndarray) -> np.ndarray:
+        return np.where(r < 0.25, 0.04 * r, np.inf)
+
+    radii = np.array([0.0, 0.1, 0.2, 0.4, 0.8])
+    known = looked_for({0.01: (0.24, 0.0096), 0.03: (0.26, math.inf), 0.1: (0.24, 0.0096)}, radii, jump)
+    table = stability_radii(known)
+    assert table["radius_low"].tolist() == [0.24, 0.24, 0.24]
+    assert table["radius_high"].tolist() == [0.26, 0.26, 0.26]
+    assert table["censored"].tolist() == ["between"] * 3
+    assert table["radius"].tolist() == [0.24] * 3
+    # beyond the whole curve, and before it
+    above = stability_radii(looked_for({0.1: (51.2, 0.05)}, radii, lambda r: 0.05 * np.sign(r)), [0.1]).iloc[0]
+    assert (above["radius_low"], above["radius_high"], above["censored"]) == (51.2, math.inf, "above")
+    below = stability_radii(looked_for({0.01: (1e-9, 0.05)}, radii, lambda r: 0.05 * np.sign(r)), [0.01]).iloc[0]
+    assert (below["radius_low"], below["radius_high"], below["censored"]) == (0.0, 1e-9, "below")
+
+
+def searched(radii: np.ndarray, diverges: float = math.inf) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A study whose radii were looked for: squares; or up to 5 %, and infinite from diverges (T / 50)^-0.9 on."""
+    _, replicas = study()
+    rng, parts = np.random.default_rng(0), []
+    for place in replicas[["width", "horizon", "seed"]].itertuples(index=False):
+        scale = 0.3 * math.exp(0.003 * rng.standard_normal())
+        end = diverges * (50 / place.horizon) ** 0.9 * scale / 0.3
+
+        def change(r: np.ndarray, scale: float = scale, end: float = end) -> np.ndarray:
+            return (
+                (r / scale) ** 2 if end == math.inf else np.where(r < end, np.minimum((r / scale) ** 2, 0.05), np.inf)
+            )
+
+        found = {t: (scale * t**0.5, t) for t in (0.01, 0.03, 0.1)}
+        if end < math.inf:
+            found[0.1] = (0.98 * end, 0.05)
+        parts.append(looked_for(found, radii, change).assign(**place._asdict()))
+    return pd.concat(parts), replicas
+
+
+def test_a_radius_that_shrinks_because_the_model_diverges_is_not_stable():
+    """The largest threshold falls by T^-0.9 through divergence, and was left out as if it were beyond the search."""
+    judgement = judge(*searched(RADII, diverges=0.4))
+    radii = {threshold: trends.horizon.over_range for threshold, trends in judgement.by_threshold.items()}
+    assert radii[0.01].low > -0.01
+    assert radii[0.03].low > -0.01
+    assert radii[0.1].estimate < SLOPE_LIMIT
+    assert all(trends.inside for trends in judgement.by_threshold.values())
+    assert judgement.verdict is not Verdict.STABLE
+    assert judge(*searched(RADII)).verdict is Verdict.STABLE
+
+
+def test_radii_below_the_grid_have_the_verdict_of_those_inside_of_it():
+    """The change at half the 1 % radius follows the square of the radius below the first radius that was tried."""
+    inside, below = (judge(*searched(np.r_[0.0, np.geomspace(start, 3.0, 20)])) for start in (1e-3, 0.2))
+    assert inside.verdict is below.verdict is Verdict.STABLE
+    assert below.small_radius == inside.small_radius < 0.03
+    for name in ("estimate", "low", "high"):
+        assert getattr(below.growth, name) == pytest.approx(getattr(inside.growth, name), abs=1e-9)
+    assert below.modulus == pytest.approx(inside.modulus)
+
+
+def test_the_fit_that_is_named_is_that_of_every_model_that_enters():
+    """A few seeds of one cell fit worse than the median, and no width is valid at every horizon in the second case."""
+    curves, replicas = study()
+    worse = (curves["seed"] == 3) & (curves["width"] == 4) & (curves["horizon"] == 400)
+    curves.loc[worse, "error"] += 2.0 * 4.13e-3
+    judgement = judge(curves.assign(change=curves["error"] - curves["error"].min()), replicas)
+    assert judgement.fit_error == pytest.approx(4.23e-3)
+    by_width = judge(*study(width_slope=-0.6, widths=LONG, horizons=(50, 100, 200)))
+    assert by_width.verdict is Verdict.UNSTABLE
+    assert "is at most 0.0001 of the zero predictor's" in by_width.reasons[-1]
+
+
+def test_reasons_name_the_thresholds_that_were_left_out():
+    curves, replicas = study()
+    judgement = judge(curves[curves["radius"] <= 0.06], replicas)
+    for power in ("T^-0.2", "m^-0.2"):
+        start = f"at 1% (3% and 10% lie beyond the search) the radius shrinks no faster than {power}"
+        assert any(reason.startswith(start) for reason in judgement.reasons), judgement.reasons
+    assert any(reason.startswith("at every threshold the radius") for reason in judge(*study()).reasons)
+
+
+def test_no_reason_prints_a_number_that_is_not_known():
+    """Radii of one width end beyond the grid: the change by one more width is a half-line."""
+    curves, replicas = study()
+    far = (curves["width"] == 8) & (curves["seed"] < 2)
+    curves.loc[far, "error"] = 2.0 * 1e-4
+    judgement = judge(curves, replicas)
+    assert any("log radius by [" in reason and "(censored)" in reason for reason in judgement.reasons)
+    assert "nan" not in " ".join(judgement.reasons)

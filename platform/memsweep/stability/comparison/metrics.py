@@ -34,11 +34,11 @@ class SeedValue:
     Attributes:
         seed: of the replica.
         value: as measured. Of a diverged replica, losses are inf, radii 0, and the other metrics nan.
-        censored: of a radius: ``above`` (the error stays below the threshold on the whole grid; ``value`` is the
-            grid's largest radius), ``below`` (it passes the threshold before the grid's smallest radius, which is
-            ``value``), ``between`` (it jumps to infinity above ``value``, the largest radius known to hold). Empty
-            where the value is known.
-        beyond: of a radius ``between``: the grid's next radius, at which the error is infinite.
+        censored: of a radius: ``above`` (the change stays below the threshold at every radius that was tried; ``value``
+            is the last of them), ``below`` (it passes the threshold before the smallest radius that was tried, which
+            is ``value``), ``between`` (it jumps beyond the threshold above ``value``, the largest radius known to
+            hold). Empty where the value is known.
+        beyond: of a radius ``between``: the next radius that was tried, beyond the threshold.
     """
 
     seed: int
@@ -71,8 +71,8 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
 def median(name: str, summary: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> float:
     """The median over the replicas, which a search uses; nan and inf as they are.
 
-    A radius that is censored counts as its ``SeedValue.value``: above the grid, as the grid's largest radius. So a
-    search cannot tell apart settings whose radii are both above the grid.
+    A radius that is censored counts as its ``SeedValue.value``: above all that were tried, as the last of them. So a
+    search cannot tell apart settings whose radii are both above.
 
     Args:
         name: of the metric.
@@ -130,8 +130,7 @@ def _radii(ball: str, curves: pd.DataFrame) -> Iterator[SeedValue]:
 
 def _radius(seed: int, curve: pd.DataFrame) -> SeedValue:
     own = next(curves_of(curve.assign(width=0, horizon=0)))
-    limit = THRESHOLD * own.zero_loss
-    if not own.unmoved <= limit or math.isinf(own.unmoved):  # known: not even without perturbation
+    if not own.errors[0] <= THRESHOLD * own.zero_loss:  # known: not even without perturbation
         return SeedValue(seed, 0.0)
     at = own.radius(THRESHOLD)
     return SeedValue(seed, at.radius, at.censored, at.high if at.censored == BETWEEN else math.nan)

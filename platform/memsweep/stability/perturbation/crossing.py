@@ -2,7 +2,8 @@
 
 Each crossing is found from its own values alone, in a fixed number of steps, so that a replica has the same bits alone
 and in a pack. Steps are secants of the log loss over the log radius that stay in the bracket, by the Illinois rule: an
-end that stays twice counts half. A small nudge to the other side closes the bracket around the crossing.
+end that stays twice counts half. A small nudge to the other side closes the bracket around the crossing. Where a
+bracket is still open after these steps, as where the loss jumps to infinity, more of them close it.
 
 Letters: P rows (replicas and dummies), L limits.
 """
@@ -18,6 +19,8 @@ from torch import Tensor
 
 COLD, WARM = 12, 6
 """Steps from a start that is a factor of 2 away, and from one that is a few percent away."""
+MORE = 12
+"""Steps more, at most, in brackets that are open."""
 _NUDGE = 0.0008
 _CLOSED = 0.05
 """A bracket of this width in log radius, between finite losses: interpolation in it is right to 0.0003."""
@@ -31,7 +34,8 @@ class Crossings:
     """Radii of crossings, ``[P, L]`` each.
 
     Attributes:
-        radii: of the crossings; the last radius that was tried where there is none.
+        radii: of the crossings, the last within the limit before a jump; where there is none, the last radius that was
+            tried.
         found: whether there is one.
     """
 
@@ -71,30 +75,42 @@ def crossings(
     """The radii at which losses cross their limits.
 
     Args:
-        loss: radii ``[P, L]`` to losses ``[P, L]``, inf where one is not finite.
+        loss: radii ``[P, L]`` to losses ``[P, L]``, inf where one is not finite; one below 0 is within every limit.
         limits: ``[P, L]``, above 0.
         start: radii near the crossings.
         largest: radius that is tried.
-        steps: evaluations of the loss.
+        steps: evaluations of the loss; up to MORE where a bracket is open after them.
     """
     place, most = start.log(), math.log(largest)
     low, high = _Side.none(place, -math.inf), _Side.none(place, math.inf)
     stride = torch.full_like(place, _NUDGE)
-    for _ in range(steps):
-        value = (loss(place.exp()) / limits).log().nan_to_num(_FAR, _FAR, -_FAR).clamp(-_FAR, _FAR)
+    for step in range(steps + MORE):
+        here = torch.ones_like(place, dtype=torch.bool) if step < steps else _open(low, high)
+        if not here.any():
+            break
+        value = (loss(place.exp()) / limits).clamp(min=0.0).log().nan_to_num(_FAR, _FAR, -_FAR).clamp(-_FAR, _FAR)
         beyond = value > 0.0
-        high.move(beyond, place, value)
-        low.move(~beyond, place, value)
+        high.move(here & beyond, place, value)
+        low.move(here & ~beyond, place, value)
         # outward, as a power law asks for, and at least twice as far as before
         stride = torch.maximum(value.abs() / _GROWTH + _NUDGE, 2.0 * stride).clamp(max=_LONGEST)
         outward = place - value.sign() * stride
         place = torch.where(low.known & high.known, _inward(value, low, high), outward).clamp(max=most)
     inside = torch.where(low.known & high.known, _between(low, high, low.value, high.value), place)
-    width = high.place - low.place
-    finite = (low.value > -_FAR) & (high.value < _FAR)
-    found = (width <= 2 * _NUDGE) | ((width <= _CLOSED) & finite)
+    inside = torch.where(high.value < _FAR, inside, low.place)
+    found = _closed(low, high)
     edge = torch.where(low.known, low.place, high.place)
     return Crossings(torch.where(found, inside, edge).exp(), found)
+
+
+def _closed(low: _Side, high: _Side) -> Tensor:
+    """Where the crossing can be read from a bracket."""
+    width, finite = high.place - low.place, (low.value > -_FAR) & (high.value < _FAR)
+    return (width <= 2 * _NUDGE) | ((width <= _CLOSED) & finite)
+
+
+def _open(low: _Side, high: _Side) -> Tensor:
+    return low.known & high.known & ~_closed(low, high)
 
 
 def _between(low: _Side, high: _Side, low_value: Tensor, high_value: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ class Radii:
         low, high: ``[S, W, H, T]``, bounds of each radius, equal where it is known; nan where it was not measured.
         valid: ``[S, W, H]``, whether the replica approximates its target.
         fit: ``[S, W, H]``, its error without perturbation, as a share of the zero predictor's loss.
-        error_at: gives the errors ``[S, W]`` of the replicas at the longest horizon when their weights move by a
+        change_at: gives the changes ``[S, W]`` of the replicas at the longest horizon when their weights move by a
             radius.
     """
 
@@ -37,15 +37,15 @@ class Radii:
     high: np.ndarray
     valid: np.ndarray
     fit: np.ndarray
-    error_at: Callable[[float], np.ndarray] = field(repr=False)
+    change_at: Callable[[float], np.ndarray] = field(repr=False)
 
     @staticmethod
-    def of(radii: pd.DataFrame, error_at: Callable[[Sequence[int], Sequence[int], float], np.ndarray]) -> Radii:
+    def of(radii: pd.DataFrame, change_at: Callable[[Sequence[int], Sequence[int], float], np.ndarray]) -> Radii:
         """Of the table of ``stability_radii``.
 
         Args:
             radii: its rows.
-            error_at: as the attribute, of seeds, widths and a radius.
+            change_at: as the attribute, of seeds, widths and a radius.
         """
         axes, places = zip(
             *(np.unique(radii[name], return_inverse=True) for name in ("seed", "width", "horizon", "threshold")),
@@ -68,7 +68,7 @@ class Radii:
             high=table("radius_high"),
             valid=table("valid")[..., 0] == 1.0,
             fit=(table("error_at_zero") / table("zero_loss"))[..., 0],
-            error_at=lambda radius: error_at(seeds, widths, radius),
+            change_at=lambda radius: change_at(seeds, widths, radius),
         )
 
     def along_horizon(self) -> Cells:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from memsweep.errors import ConfigError
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
+from memsweep.stability.verdict.trend import NO_SLOPE, Slope, Trend
 
 RULE_VERSION = 2
 """Of the rule: one more with each change of it by which the same stored results may get another verdict.
@@ -20,7 +20,7 @@ finished study whose report was written by another version is judged again when 
 SLOPE_LIMIT = -0.2
 """A radius that shrinks no faster than the horizon to this power is stable, one that shrinks faster is unstable."""
 GROWTH_LIMIT = 0.1
-"""Largest slope of the error with width, at a fixed small radius, of a stable approximation."""
+"""Largest slope of the change with width, at a fixed small radius, of a stable approximation."""
 STEP_LIMIT = -0.1
 """Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of
 stable memories change by less than -0.01, those whose modes have run out by more than -0.14."""
@@ -34,8 +34,6 @@ SMALLEST_SEEDS = 5
 """Smallest number of seeds for a verdict: the same ones are valid in every cell that enters."""
 USABLE_SCALES = 2
 """Smallest horizon of a limit slope, in time scales of the memory: before it, radii fall whatever the model."""
-SMALLEST_RANGE = USABLE_SCALES * LONG_RANGE
-"""So the smallest longest horizon of a verdict, in time scales of the memory."""
 HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 
@@ -47,8 +45,8 @@ class Criteria:
     The error rates in docs/verdict.md are those of the defaults.
 
     Attributes:
-        thresholds: errors, as fractions of the zero predictor's loss, at which radii are read; increasing, above
-            ``VALID_ERROR``, which every model has without a perturbation, and at most 1.
+        thresholds: changes (``perturbation.reading``), as fractions of the zero predictor's loss, at which radii are
+            read; increasing, above ``VALID_ERROR``, the largest error without perturbation, and at most 1.
         slope_limit: a radius is unstable if its slope is below this with confidence; below 0.
 
     Raises:
@@ -106,7 +104,7 @@ class Trends:
 
     @property
     def inside(self) -> bool:
-        """Whether a radius lies inside of the range that was searched: without one there is no slope."""
+        """Whether a radius is known to end within the range that was searched: without one there is no slope."""
         return not (self.horizon.outside or self.width.outside)
 
     @property
@@ -123,10 +121,10 @@ class Judgement:
         verdict: the answer.
         threshold: that of the slope which shows instability best, or else of the one that is nearest to showing it.
         width: the width of the horizon slope, the largest that is valid at every horizon; None without one.
-        growth: slope of the error with width at ``small_radius``.
+        growth: slope of the change with width at ``small_radius``.
         small_radius: half the median 1 % radius of the smallest valid width at the largest horizon; nan without a
             valid width.
-        modulus: largest growth of sqrt(error / zero loss) per unit of radius up to ``small_radius``, largest width at
+        modulus: largest growth of sqrt(change / zero loss) per unit of radius up to ``small_radius``, largest width at
             the largest horizon, median over seeds; reported, does not decide.
         horizon_limited: the slowest mode of a valid model is too slow for the horizon to show a slower one.
         reasons: sentences.
@@ -134,8 +132,8 @@ class Judgement:
         by_threshold: the trends at every threshold.
         criteria: the thresholds, and the limit of the slopes.
         largest_width: up to which the radius was asked for at the longest horizon; None without a valid one.
-        fit_error: error without perturbation, as a share of the zero predictor's loss, of the models of the horizon
-            slope: the median over seeds at the horizon where it is largest; nan without a slope.
+        fit_error: largest error without perturbation, as a share of the zero predictor's loss, of the models that enter
+            the slopes; nan without one.
         rule_version: of the rule that gave the verdict.
     """
 

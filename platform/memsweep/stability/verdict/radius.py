@@ -1,4 +1,4 @@
-"""Stability radii: the largest weight perturbation with an error below a threshold."""
+"""Stability radii: the largest weight perturbation with a change (``perturbation.reading``) below a threshold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 THRESHOLDS = (0.01, 0.03, 0.10)
-"""Errors, as fractions of the zero predictor's loss, at which a radius is read."""
+"""Changes, as fractions of the zero predictor's loss, at which a radius is read."""
 THRESHOLD = min(THRESHOLDS)
 """The threshold of a radius that is given as one number: in figures, searches and comparisons."""
 VALID_ERROR = 0.005
@@ -35,10 +35,10 @@ class Crossing:
     """The crossing of an error limit: between two radii, which are equal where it is known exactly.
 
     Attributes:
-        low, high: bounds of the radius; 0 and inf where the crossing is outside of the grid.
-        censored: "" (known), "above" the grid, "below" it, or "between" two of its radii, where the error jumps to
-            infinity.
-        radius: one number for figures and medians: the largest radius known to be inside the limit, or the grid's
+        low, high: bounds of the radius; 0 and inf where the crossing is outside of the radii of the curve.
+        censored: "" (known), "above" the curve, "below" it, or "between" two of its radii, where the error jumps, to
+            infinity or faster than the search could follow.
+        radius: one number for figures and medians: the largest radius known to be inside the limit, or the curve's
             smallest radius.
         how: FOUND or INTERPOLATED.
     """
@@ -77,16 +77,28 @@ class Curve:
         return self.unmoved <= VALID_ERROR * self.zero_loss
 
     def radius(self, threshold: float) -> Crossing:
-        """The radius at a threshold: where it was looked for, and otherwise interpolated."""
+        """The radius at a threshold: where it was looked for, and otherwise interpolated.
+
+        Where it was looked for and not found, it lies between the last radius of the curve within the limit and the
+        first one beyond it.
+        """
         limit = threshold * self.zero_loss
         if threshold not in self.looked_for:
             return crossing(self.radii, self.errors, limit)
         radius, change = self.looked_for[threshold]
         if abs(change - limit) <= _SAME * limit:
             return Crossing(radius, radius, NOT_CENSORED, radius, FOUND)
-        if change < limit:
-            return Crossing(radius, math.inf, ABOVE, radius, FOUND)
-        return Crossing(0.0, radius, BELOW, radius, FOUND)
+        within = self.errors <= limit
+        low = float(self.radii[within].max(initial=0.0))
+        high = float(self.radii[~within & (self.radii > 0.0)].min(initial=math.inf))
+        return _censored(low, high, FOUND)
+
+
+def _censored(low: float, high: float, how: str = INTERPOLATED) -> Crossing:
+    """The crossing between two radii of a curve; ``low`` is 0 below the curve, ``high`` inf above it."""
+    if high == math.inf:
+        return Crossing(low, high, ABOVE, low, how)
+    return Crossing(low, high, BETWEEN, low, how) if low > 0.0 else Crossing(low, high, BELOW, high, how)
 
 
 def change(curves: pd.DataFrame) -> pd.Series:
@@ -109,15 +121,14 @@ def crossing(radii: np.ndarray, errors: np.ndarray, limit: float) -> Crossing:
     """
     outside = np.flatnonzero(~(errors <= limit))
     if outside.size == 0:
-        last = float(radii[-1])
-        return Crossing(last, math.inf, ABOVE, last)
+        return _censored(float(radii[-1]), math.inf)
     first = int(outside[0])
     if first <= 1:  # there is no logarithm between radius 0 and the smallest radius
-        return Crossing(0.0, float(radii[1]), BELOW, float(radii[1]))
+        return _censored(0.0, float(radii[1]))
     inner, outer = float(radii[first - 1]), float(radii[first])
     low, high = errors[first - 1], errors[first]
     if not math.isfinite(high) or low <= 0.0:
-        return Crossing(inner, outer, BETWEEN, inner)
+        return _censored(inner, outer)
     share = (math.log(limit) - math.log(low)) / (math.log(high) - math.log(low))
     radius = inner * (outer / inner) ** share
     return Crossing(radius, radius, NOT_CENSORED, radius)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import (
@@ -19,7 +19,7 @@ from memsweep.stability.verdict.judgement import (
     Verdict,
 )
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, rounded, seeds_needed
+from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, alike, rounded, seeds_needed
 
 FLAT = -0.1
 """A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
@@ -68,13 +68,30 @@ class Evidence:
         return [getattr(trends, axis) for trends in self.by_threshold.values()]
 
     def slopes(self, axis: str) -> list[Slope]:
-        """The deciding slopes at every threshold whose radii are inside of the grid."""
+        """The deciding slopes at every threshold whose radii are inside of the search."""
         return [each.horizon.limit if axis == "horizon" else each.along_width for each in self.inside]
 
     @property
     def inside(self) -> list[Trends]:
-        """Those of the thresholds whose radii are inside of the grid."""
+        """Those of the thresholds whose radii are inside of the search."""
         return [each for each in self.by_threshold.values() if each.inside]
+
+    @property
+    def beyond(self) -> str:
+        """The thresholds that were left out, because all radii lie beyond the search; empty without one."""
+        out = [threshold for threshold, trends in self.by_threshold.items() if not trends.inside]
+        return f"{_percents(out)} {'lies' if len(out) == 1 else 'lie'} beyond the search" if out else ""
+
+    @property
+    def where(self) -> str:
+        """The thresholds that decide."""
+        if not self.beyond:
+            return "at every threshold"
+        return f"at {_percents(t for t, trends in self.by_threshold.items() if trends.inside)} ({self.beyond})"
+
+
+def _percents(thresholds: Iterable[float]) -> str:
+    return " and ".join(f"{100 * threshold:.3g}%" for threshold in thresholds)
 
 
 def reasons(evidence: Evidence) -> tuple[str, ...]:
@@ -198,16 +215,17 @@ def _slopes(evidence: Evidence) -> Iterator[str]:
         power = f"{'T' if axis == 'horizon' else 'm'}^{limit:g}"
         highest, lowest = max(slope.most for slope in slopes), min(slope.least for slope in slopes)
         if highest < limit:
-            yield f"at every threshold the radius shrinks faster than {power}: slope at most {rounded(highest)}"
+            yield f"{evidence.where} the radius shrinks faster than {power}: slope at most {rounded(highest)}"
         elif lowest > limit:
             least = f"{rounded(lowest)}{_below(evidence, axis)}"
-            yield f"at every threshold the radius shrinks no faster than {power}: slope at least {least}"
+            yield f"{evidence.where} the radius shrinks no faster than {power}: slope at least {least}"
         else:
-            yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}"
+            beyond = f"; {evidence.beyond}" if evidence.beyond else ""
+            yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}{beyond}"
 
 
 def _alike(slopes: list[Slope]) -> bool:
-    return any(len({*slope.by_seed.values()}) == 1 and math.isfinite(slope.estimate) for slope in slopes)
+    return any(alike(slope) and math.isfinite(slope.estimate) for slope in slopes)
 
 
 def _below(evidence: Evidence, axis: str) -> str:
@@ -216,7 +234,7 @@ def _below(evidence: Evidence, axis: str) -> str:
     slopes = {
         t: trends.horizon.limit if axis == "horizon" else trends.along_width for t, trends in each if trends.inside
     }
-    found = [f"{slope} at {threshold:.0%}" for threshold, slope in slopes.items() if slope.high < 0]
+    found = [f"{slope} at {_percents([threshold])}" for threshold, slope in slopes.items() if slope.high < 0]
     return f"; it does shrink: {', '.join(found)}" if found else ""
 
 
@@ -228,7 +246,7 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
         local = trends.horizon.local
         if local and local[-1] < FLAT and local[0] < local[-1]:
             yield (
-                f"the radius at {threshold:.0%} still flattens: its local slopes in the horizon are "
+                f"the radius at {_percents([threshold])} still flattens: its local slopes in the horizon are "
                 f"{', '.join(map(rounded, local))}"
             )
             return
@@ -237,7 +255,7 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
 def _growth(evidence: Evidence) -> Iterator[str]:
     if evidence.growth.available and evidence.verdict is not Verdict.UNSTABLE:
         grows = "does not grow" if evidence.growth.high <= GROWTH_LIMIT else "may grow"
-        yield f"the error at a small radius {grows} with width: slope {evidence.growth}"
+        yield f"the change at a small radius {grows} with width: slope {evidence.growth}"
 
 
 def _step(evidence: Evidence) -> Iterator[str]:
@@ -261,10 +279,18 @@ def _limits(evidence: Evidence) -> Iterator[str]:
         )
 
 
+def _up(value: float) -> str:
+    """With two digits, and not below the value."""
+    text = f"{value:.2g}"
+    if not 0.0 < float(text) < value * (1 - 1e-9):
+        return text
+    return f"{value + 0.5 * 10.0 ** (math.floor(math.log10(value)) - 1):.2g}"
+
+
 def _asked(evidence: Evidence) -> Iterator[str]:
     """Up to which width, horizon and fit a verdict was asked: beyond it, it says nothing."""
     if evidence.verdict is not Verdict.INCONCLUSIVE and evidence.widths:
         yield (
             f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error "
-            f"without perturbation is at most {evidence.fit_error:.2g} of the zero predictor's"
+            f"without perturbation is at most {_up(evidence.fit_error)} of the zero predictor's"
         )

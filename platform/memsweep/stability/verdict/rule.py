@@ -46,7 +46,8 @@ def judge(
     """Judge one condition in one ball.
 
     Args:
-        curves: columns width, horizon, seed, radius, error, zero_loss.
+        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change and
+            threshold.
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
         time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
             short.
@@ -59,7 +60,7 @@ def judge(
     """
     table = stability_radii(curves, thresholds_of(criteria)) if radii is None else radii
     top_horizon = int(table["horizon"].max())
-    found = Radii.of(table, partial(_errors_at, curves[curves["horizon"] == top_horizon]))
+    found = Radii.of(table, partial(_changes_at, curves[curves["horizon"] == top_horizon]))
     at_top = found.along_width()
     limited = _horizon_limited(replicas, at_top, top_horizon)
     evidence = weigh(found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria)
@@ -118,7 +119,7 @@ def weigh(
         widths=at_top.values,
         horizons=along.values,
         width=along.at,
-        fit_error=_fit_error(found, along),
+        fit_error=_fit_error(found, along, at_top),
         trained_widths=len(found.widths),
         top_horizon=found.horizons[-1],
         time_scale=time_scale,
@@ -167,7 +168,7 @@ def decide(
 
     Args:
         by_threshold: the trends at every threshold.
-        growth: of the error with width, at a small radius.
+        growth: of the change with width, at a small radius.
         limited: whether the horizon is too short for the width slope to show instability.
         slope_limit: a radius whose slope is below this with confidence is unstable.
     """
@@ -179,7 +180,7 @@ def decide(
         for slope in (each.horizon.limit, NO_SLOPE if limited else each.width.limit)
     ):
         return Verdict.UNSTABLE
-    # a radius beyond the grid everywhere has no slope at this threshold
+    # a radius beyond the search everywhere has no slope at this threshold
     inside = [each for each in trends if each.inside]
     kept = all(slope.least > slope_limit for each in inside for slope in (each.horizon.limit, each.along_width))
     suffices = all(each.suffices for each in inside)
@@ -210,51 +211,61 @@ def _small_radius(found: Radii, at_top: Cells) -> float:
     return float(np.median(np.where(low > 0.0, low, high)) / 2.0)
 
 
-def _fit_error(found: Radii, along: Cells) -> float:
-    if along.at is None:
-        return math.nan
-    return float(np.median(along.taken(found.fit[:, found.widths.index(along.at)]), 0).max())
+def _fit_error(found: Radii, along: Cells, at_top: Cells) -> float:
+    """The largest of the models that enter, as a share of the zero predictor's loss; nan without one."""
+    entered = [at_top.taken(found.fit[:, :, -1])]
+    if along.at is not None:
+        entered.append(along.taken(found.fit[:, found.widths.index(along.at)]))
+    return max((float(fits.max()) for fits in entered if fits.size), default=math.nan)
 
 
-def _error_at(radii: np.ndarray, errors: np.ndarray, radius: float) -> float:
-    """Error of one replica at a radius, interpolated in log radius and log error (inf stays inf)."""
-    grid, errors = np.log(radii[radii > 0]), errors[radii > 0]
+def _change_at(radii: np.ndarray, changes: np.ndarray, radius: float) -> float:
+    """Change of one replica at a radius, interpolated in log radius and log change (inf stays inf).
+
+    Below the smallest radius that was tried, it grows with the square of the radius, as squared distances do.
+    """
+    first = int(np.searchsorted(radii, 0.0, side="right"))
+    if radius < radii[first]:
+        unmoved = float(changes[0]) if first else 0.0
+        return unmoved + (float(changes[first]) - unmoved) * (radius / float(radii[first])) ** 2
+    grid, known = np.log(radii[first:]), changes[first:]
     place = int(np.clip(np.searchsorted(grid, math.log(radius)), 1, len(grid) - 1))
-    if not np.isfinite(errors[place]):
-        return math.inf if math.log(radius) > grid[place - 1] else float(errors[place - 1])
+    if not np.isfinite(known[place]):
+        return math.inf if math.log(radius) > grid[place - 1] else float(known[place - 1])
     tiny = np.finfo(float).tiny
-    logs = np.log(np.maximum(errors[place - 1 : place + 1], tiny))
+    logs = np.log(np.maximum(known[place - 1 : place + 1], tiny))
     return float(np.exp(np.interp(math.log(radius), grid[place - 1 : place + 1], logs)))
 
 
-def _errors_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int], radius: float) -> np.ndarray:
+def _changes_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int], radius: float) -> np.ndarray:
     """``[S, W]``, nan where a curve is not known."""
     table = np.full((len(seeds), len(widths)), math.nan)
     for curve in curves_of(curves):
         place = seeds.index(curve.seed), widths.index(curve.width)
-        table[place] = _error_at(curve.radii, curve.errors, radius)
+        table[place] = _change_at(curve.radii, curve.errors, radius)
     return table
 
 
 def _growth(found: Radii, at_top: Cells, radius: float) -> Slope:
-    """Slope of log error with log width at a fixed radius and the largest horizon."""
+    """Slope of log change with log width at a fixed radius and the largest horizon."""
     if not at_top.enough:
         return NO_SLOPE
-    errors = at_top.taken(found.error_at(radius))
-    return at_top.slope(errors) if np.isfinite(errors).all() else Slope(math.inf, math.inf, math.inf)
+    changes = at_top.taken(found.change_at(radius))
+    return at_top.slope(changes) if np.isfinite(changes).all() else Slope(math.inf, math.inf, math.inf)
 
 
 def _modulus(curves: pd.DataFrame, at_top: Cells, horizon: int, radius: float) -> float:
-    """Growth of the root of the relative error up to a radius: the largest width's valid replicas, their median."""
+    """Growth of the root of the relative change up to a radius: the largest width's valid replicas, their median."""
     if not at_top.values:
         return math.nan
     values = []
     here = (curves["horizon"] == horizon) & (curves["width"] == at_top.values[-1]) & curves["seed"].isin(at_top.seeds)
     for curve in curves_of(curves[here]):
-        roots, at = np.sqrt(curve.errors / curve.zero_loss), curve.radii
-        inside = (at > 0) & (at <= radius)
-        if inside.any():
-            values.append(float(((roots[inside] - roots[at == 0]) / at[inside]).max()))
+        inside = (curve.radii > 0) & (curve.radii < radius)
+        at = np.append(curve.radii[inside], radius)
+        changes = np.append(curve.errors[inside], _change_at(curve.radii, curve.errors, radius))
+        roots = np.sqrt(changes / curve.zero_loss) - math.sqrt(curve.errors[0] / curve.zero_loss)
+        values.append(float((roots / at).max()))
     return float(np.median(values)) if values else math.nan
 
 

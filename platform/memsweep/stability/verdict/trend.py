@@ -85,7 +85,8 @@ class Slope:
     def __str__(self) -> str:
         if not self.available:
             return "not available"
-        return f"{rounded(self.estimate)} [{rounded(self.low)}, {rounded(self.high)}]"
+        interval = f"[{rounded(self.low)}, {rounded(self.high)}]"
+        return f"{interval} (censored)" if math.isnan(self.estimate) else f"{rounded(self.estimate)} {interval}"
 
 
 def rounded(value: float) -> str:
@@ -288,10 +289,18 @@ def _moments(values: list[float], side: int) -> tuple[float, float, float]:
 
 def as_evidence(slope: Slope) -> Slope:
     """The slope of a verdict: its interval is infinite where the seeds do not differ, because they are no sample."""
-    lows, highs = ([bounds[side] for bounds in slope.by_seed.values()] for side in (0, 1))
-    if not lows or not any(max(ends) - min(ends) <= _SAME * max(1.0, *map(abs, ends)) for ends in (lows, highs)):
+    if not alike(slope):
         return slope
     return dataclasses.replace(slope, low=-math.inf, high=math.inf, deciding=(-math.inf, math.inf))
+
+
+def alike(slope: Slope) -> bool:
+    """Whether the seeds do not differ. Infinite bounds, of censored radii, say nothing of that."""
+    for side in (0, 1):
+        ends = [bounds[side] for bounds in slope.by_seed.values() if math.isfinite(bounds[side])]
+        if len(ends) > 1 and max(ends) - min(ends) <= _SAME * max(1.0, *map(abs, ends)):
+            return True
+    return False
 
 
 def seeds_needed(slope: Slope, limit: float, seeds: int, most: int = 50) -> int | None:
