@@ -23,6 +23,8 @@ from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, alike, ro
 
 FLAT = -0.1
 """A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
+BY = "(by the interval that decides)"
+"""It is wider than that of 95 % which tables print: a study is looked at again and again."""
 
 
 @dataclass(frozen=True)
@@ -215,13 +217,14 @@ def _slopes(evidence: Evidence) -> Iterator[str]:
         power = f"{'T' if axis == 'horizon' else 'm'}^{limit:g}"
         highest, lowest = max(slope.most for slope in slopes), min(slope.least for slope in slopes)
         if highest < limit:
-            yield f"{evidence.where} the radius shrinks faster than {power}: slope at most {rounded(highest)}"
+            yield f"{evidence.where} the radius shrinks faster than {power}: slope at most {rounded(highest)} {BY}"
         elif lowest > limit:
-            least = f"{rounded(lowest)}{_below(evidence, axis)}"
+            least = f"{rounded(lowest)} {BY}{_below(evidence, axis)}"
             yield f"{evidence.where} the radius shrinks no faster than {power}: slope at least {least}"
         else:
             beyond = f"; {evidence.beyond}" if evidence.beyond else ""
-            yield f"the slope of the radius with {axis} lies between {rounded(lowest)} and {rounded(highest)}{beyond}"
+            between = f"{rounded(lowest)} and {rounded(highest)} {BY}"
+            yield f"the slope of the radius with {axis} lies between {between}{beyond}"
 
 
 def _alike(slopes: list[Slope]) -> bool:
