@@ -6,8 +6,9 @@ that its answers explain. It is at most the number of its states for a model tha
 is, and at most K.
 
 Jaeger fits one linear readout for each delay, and its share is then the squared correlation. Here all weights are
-trained, and the share is 1 minus the mean squared error: the trained capacity, a lower bound of what the states hold.
-``perturbation.linear_readout`` has Jaeger's, by least squares on the trained states.
+trained, and the share is 1 minus the mean squared error: the trained capacity. It is a lower bound of what the states
+of a single layer hold whose readout is linear in them. ``perturbation.linear_readout`` has Jaeger's, by least squares
+on the trained states.
 """
 
 from __future__ import annotations

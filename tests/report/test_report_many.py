@@ -12,11 +12,12 @@ import pytest
 from memsweep import registry, report
 from memsweep.report.analysis.bounds import EXPLANATIONS
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
+from memsweep.report.charts.curves import error_charts, trial_charts
 from memsweep.report.naming.conditions import Grouping, Labels, find_grouping
 from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
-from memsweep.report.rows.verdicts import reasons, short_verdict_cell, verdict_table
+from memsweep.report.rows.verdicts import radii_table, reasons, short_verdict_cell, verdict_table
 from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
@@ -52,7 +53,7 @@ def _finding(one: Condition, ball: str) -> Finding:
     verdict = Verdict({"direct": "unstable", None: "inconclusive"}.get(one.parameterization, "stable"))
     slope, parameterization = Slope(*SLOPES[verdict]), {"model.parameterization": one.parameterization}
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
-    radii = pd.DataFrame(columns=["width", "horizon", "seed", "how"])
+    radii = pd.DataFrame(columns=["width", "horizon", "seed", "how", "reading"])
     curves = schema("curves").empty_table().to_pandas()
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
     judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
@@ -118,7 +119,7 @@ def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.Rep
     assert overview.count('class="family"') == 6  # models with activations; the vanilla RNNs stand alone
     assert overview.count('class="verdict inconclusive"') == len(exported(paths, "verdicts")) == 14
     assert '<th scope="row">vanilla_rnn · tanh</th>' in overview
-    assert "Polynomial memory is undecided under all 14 settings." in page
+    assert "Polynomial memory is undecided under all 14 settings (at width 2)." in page
     assert "†: the search fell short" not in page
     assert overview.count("◇ inconclusive<") == 14
 
@@ -141,11 +142,45 @@ def test_a_verdict_says_what_the_search_missed_and_what_that_could_change(tmp_pa
         "direct": None, "exp": None, "softplus": None, "sigmoid": Verdict.UNSTABLE,
     }  # fmt: skip
     said = {name: reasons(finding, study) for name, finding in by_name.items()}
-    assert "of the worst error" not in said["direct"]
-    assert "had found at least 100 % of the worst error" in said["exp"]
-    assert "had found at least 90 % of the worst error" in said["softplus"]
+    assert "of the largest change" not in said["direct"]
+    assert "had found at least 100 % of the largest change" in said["exp"]
+    assert "had found at least 90 % of the largest change" in said["softplus"]
     assert "the verdict would be" not in said["softplus"]
     assert said["sigmoid"].endswith("if every error were as short of the worst, the verdict would be unstable")
+
+
+READ = {
+    "drift": ("√(drift / L₀)", None),
+    "excess": ("√((E(β) − E(0)) / L₀)", "the growth of the error, not from the drift"),
+    "error": ("√(E(β) / L₀)", "the error, that of the fit included, not from the drift"),
+}
+"""Reading of stored curves -> name of a chart's axis, and words of the reasons."""
+
+
+def test_what_radii_are_read_from_is_said_by_the_reasons_the_table_and_the_axis(tmp_path: Path) -> None:
+    registry.discover(ROOT)
+
+    def read(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        tables["curves"] = tables["curves"].assign(reading=[*READ][index])
+
+    some = [Condition(parameterization=name) for name in ("direct", "exp", "softplus")]
+    shape = {"balls": ["recurrent"], "widths": [2], "horizons": [50], "seeds": 1, "memory": False}
+    identities = write_study(tmp_path, some, **shape, complete=read)
+    study = load_study(tmp_path)
+    grouping = find_grouping(study.records, study.tables["replicas"])
+    findings = judge_conditions(study, grouping)
+    labels = Labels([finding.condition for finding in findings])
+    table = radii_table(findings).groupby("identity")["reading"].unique()
+    for finding, chart, identity, (name, (axis, words)) in zip(
+        findings, error_charts(findings, labels), identities, READ.items(), strict=True
+    ):
+        assert chart["y"] == axis
+        assert [*table[identity]] == [name]
+        assert [part for part in reasons(finding).split("; ") if "read from" in part] == (
+            [f"radii: read from {words}"] if words else []
+        )
+        (of_trial,) = [chart for chart in trial_charts(study, identity) if chart["x"] == "perturbation radius β"]
+        assert (of_trial["y"], of_trial["title"]) == (axis, f"{name} when the recurrent weights move")
 
 
 def test_lower_bounds_are_marked_with_their_kind(tmp_path: Path) -> None:

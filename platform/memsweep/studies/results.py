@@ -89,13 +89,15 @@ class Results:
         """A row per trial, seed, ball and threshold, as in ``radii.csv``: how far the weights may move.
 
         ``radius`` lies between ``radius_low`` and ``radius_high``, and is a distance in the norm of
-        ``perturbation.norm``; ``censored`` where the error reaches the threshold at no radius that was tried.
+        ``perturbation.norm``; ``censored`` where the threshold is reached at no radius that was tried. ``reading`` is
+        what reaches it (drift, excess or error), and ``how`` says whether it was found or interpolated.
         """
         return self.table("radii")
 
     @property
     def curves(self) -> pd.DataFrame:
-        """A row per trial, seed, ball and radius, as in ``curves.parquet``: the perturbation ``error`` there."""
+        """A row per trial, seed, ball and radius, as in ``curves.parquet``: the perturbation ``error`` there, and
+        the ``change`` that radii are read from."""
         return self.table(CURVES)
 
     @property
@@ -219,7 +221,7 @@ class Results:
         """Judge the stored results by other criteria; nothing is trained or written.
 
         Args:
-            thresholds: errors at which radii are read, as shares of the zero predictor's loss (None: as here).
+            thresholds: drifts at which radii are read, as shares of the zero predictor's loss (None: as here).
             slope_limit: a radius is unstable if its slope is below this with confidence; below 0 (None: as here).
 
         Returns:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +13,15 @@ import pytest
 
 from engine import trial
 from memsweep.commands import console
-from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.studies.preview import preview
 from memsweep.studies.reasons import Reason, Why, by_reason, examples, reasons
 from memsweep.sweep.planning.fingerprint import kernels_of
 from memsweep.sweep.planning.identity import identity, identity_of
-from memsweep.sweep.planning.plan import identified
-from memsweep.sweep.planning.reuse import find_reusable
+from memsweep.sweep.planning.plan import PlannedTrial, identified
+from memsweep.sweep.planning.reuse import find_reusable, interpolated
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, TrialStatus
 from memsweep.sweep.store.record import sealed
@@ -154,3 +156,26 @@ def test_of_trial_names_the_kernels_where_they_compute() -> None:
         told = provenance.of_trial(trial(model={"activation": activation}))
         assert bool(told["kernel_build"]) is (told["identity_of"]["kernels"] == "compiled")
     assert kernels_of(trial(), "cuda") == ""  # torch computes the closed form there
+
+
+WRITTEN = ROOT / "tests" / "sweep" / "store" / "written_by" / "8b96c54" / "grid"
+"""A study whose radii of the recurrent weights were interpolated, with errors by bits, which have no radii."""
+
+
+@pytest.mark.parametrize(("balls", "counted"), [(("recurrent",), True), (("all",), False), ((), False)])
+def test_interpolated_radii_are_counted_of_the_balls_that_are_asked(balls: tuple[str, ...], counted: bool) -> None:
+    store = Store(WRITTEN)
+    name = min(store.identities())
+    config = trial_from_dict(store.record(name)["config"])
+    asked = replace(config, perturbation=replace(config.perturbation, balls=balls))
+    assert "fixed_recurrent" in set(store.tables(name)["curves"]["ball"])
+    assert interpolated([PlannedTrial("new", asked, trained=(str(WRITTEN), name))]) == counted
+
+
+@pytest.mark.parametrize("break_it", [lambda file: file.write_bytes(b"PAR1"), Path.unlink], ids=["damaged", "missing"])
+def test_curves_that_cannot_be_read_stop_no_plan(results: Path, break_it: Callable[[Path], Any]) -> None:
+    rows = tuple(replace(row, perturbation=replace(row.perturbation, starts=2)) for row in rows_of(2, 3))
+    break_it(results / "old" / "curves" / f"{identity(rows_of(2)[0])}.parquet")
+    made = preview(SweepConfig(name="new", rows=rows, grid={}, resources=ResourcesConfig()), Location.at(results))
+    assert "to measure only: 2 trials, whose trained weights are stored" in made.lines()
+    assert made.interpolated == 0

@@ -20,7 +20,7 @@ LOSSES = (
     "Median over seeds [smallest, largest] at the longest horizon, and there the largest width, that all studies of a "
     "condition have. Ratio: of the geometric means over seeds, with its 95 % interval."
 )
-_KEY = f"{SIGNS_KEY}   T, m: slope of the radius with horizon, width; [95 % over seeds]"
+_KEY = f"{SIGNS_KEY}   T, m: slope of the radius with horizon, width; [95 %]"
 
 
 def compared(contents: Mapping[str, Contents], letters: Mapping[str, str]) -> Compared:

@@ -60,7 +60,7 @@ class RadiiConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbationConfig:
-    """How the perturbation error E_m(radius) of a trained model is measured."""
+    """How far the outputs of a trained model move when its weights move by at most a radius, and how it is searched."""
 
     radii: RadiiConfig = setting(doc="the radii at which the error is measured", factory=RadiiConfig)
     norm: str = setting(

@@ -36,12 +36,12 @@ class VerdictItem(TypedDict):
     slope_width: Annotated[float, "of the log radius over the log width"]
     slope_width_low: Low
     slope_width_high: High
-    threshold: Annotated[float, "error, as a share of the zero predictor's loss, at which the radius is taken"]
+    threshold: Annotated[float, "drift, as a share of the zero predictor's loss, at which the radius is taken"]
     deciding: Annotated[Literal["horizon", "width"], "the slope that the verdict was reached by"]
     largest_width: Annotated[float, "up to which the radius was asked for at the longest horizon"]
     fit_error: Annotated[float, "without perturbation, as a share of the zero predictor's loss"]
     rule_version: Annotated[int, "of the rule: grows when stored results may get another verdict by it"]
-    found_share: Annotated[float, "least share of the worst known error that the search found"]
+    found_share: Annotated[float, "least share of the largest known change that the search found"]
     reasons: Annotated[str, "why, and which extend would decide"]
 
 
@@ -139,7 +139,7 @@ class RunDocument(TypedDict):
 class CriteriaItem(TypedDict):
     """The thresholds by which verdicts were judged."""
 
-    thresholds: Annotated[list[float], "errors, as shares of the zero predictor's loss, at which radii are read"]
+    thresholds: Annotated[list[float], "drifts, as shares of the zero predictor's loss, at which radii are read"]
     slope_limit: Annotated[float, "a radius shrinks whose slope is below this with confidence"]
     rule_version: Annotated[int, "of the rule"]
 

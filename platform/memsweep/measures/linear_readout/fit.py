@@ -1,7 +1,8 @@
 """Least squares: the shares of the targets' variance that a linear readout of states explains.
 
 With n samples and r independent states, noise alone would be explained to a share of r / n in the mean. So a share R^2
-of the samples is corrected to 1 - (1 - R^2) (n - 1) / (n - r - 1), which has no such bias (Ezekiel 1930).
+of the samples is corrected to 1 - (1 - R^2) (n - 1) / (n - r - 1), which has no such bias (Ezekiel 1930)
+where samples are independent, as the delays of white noise are. Steps of a slow input are not.
 
 Letters: B batch, T time, M states, O outputs, S samples (sequences and steps that count).
 """
@@ -27,7 +28,8 @@ class Capacity(NamedTuple):
 
     Attributes:
         best: by the best linear readout of the states.
-        trained: by the readout as it was trained, of a target that it makes worse 0; at most ``best``, up to chance.
+        trained: by the readout as it was trained, of a target that it makes worse 0. Of a single layer whose readout
+            is linear in its states it is at most ``best``, up to chance.
         states: independent ones, in float64: ``best`` is at most this number.
     """
 

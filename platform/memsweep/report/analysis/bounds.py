@@ -14,7 +14,7 @@ from memsweep.stability.verdict.radius import change
 
 DRAWN, SAMPLED, SEARCHED = "random draws", "sampled", "searched"
 MARK, MARKED = "†", 0.95
-"""Beside a verdict for which the search had found less than this share of the worst known error."""
+"""Beside a verdict for which the search had found less than this share of the largest known change."""
 EXPLANATIONS = {
     DRAWN: "largest of some random draws on the sphere: a weak lower bound of the worst case",
     SAMPLED: "worst case found by search, on a sample of sequences: a lower bound",
@@ -34,12 +34,12 @@ def bound_of(curves: pd.DataFrame) -> str:
 
 
 GOOD = 0.99
-"""A search that found at least this share of the worst known error everywhere can change no verdict."""
+"""A search that found at least this share of the largest known change everywhere can change no verdict."""
 _CELL = ["width", "horizon"]
 
 
 def found_share(curves: pd.DataFrame) -> float:
-    """The least share of the worst known error that the search found; nan where no stronger search ran."""
+    """The least share of the largest known change that the search found; nan where no stronger search ran."""
     return float(_shares(curves).min())
 
 
@@ -58,7 +58,7 @@ def corrected(curves: pd.DataFrame) -> pd.DataFrame:
 
 
 def _shares(curves: pd.DataFrame) -> pd.Series:
-    """Found over worst known error, nan where no stronger search ran; 1 where both are infinite."""
+    """Found over largest known change, nan where no stronger search ran; 1 where both are infinite."""
     if "stronger" not in curves:
         return pd.Series(math.nan, index=curves.index)
     found = change(curves)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep import registry
+from memsweep.config.schema.trial import ERROR
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.naming.conditions import (
@@ -48,7 +49,7 @@ class Finding:
         condition: column -> value (None: the trial has no such field).
         ball: one of BALLS.
         radii: the table of ``memsweep.stability.verdict.radius.stability_radii``, with the identity of each row's
-            trial.
+            trial, and what it was read from (``reading``).
         curves, replicas: the rows of this condition.
         read_memory: gives its rows of the table memory, the largest one, which are read anew each time.
         config: canonical config of the condition's first trial.
@@ -73,7 +74,7 @@ class Finding:
 
     @cached_property
     def found_share(self) -> float:
-        """The least share of the worst known error that the search found; nan where no stronger search ran."""
+        """The least share of the largest known change that the search found; nan where no stronger search ran."""
         return found_share(self.curves)
 
     @property
@@ -194,10 +195,18 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
 
 
 def of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """The radii at the thresholds of the criteria, with the identity of each one's trial."""
-    identities = curve[curve["radius"] == 0][["identity", *_SIZE]].drop_duplicates()
+    """The radii at the thresholds of the criteria, with the identity of each one's trial and what it was read from."""
+    unmoved = curve[curve["radius"] == 0]
+    identities = unmoved.assign(reading=readings(unmoved))[["identity", "reading", *_SIZE]].drop_duplicates()
     judged = radii[radii["threshold"].isin(criteria.thresholds)]
     return judged.merge(identities, on=list(_SIZE), how="left")
+
+
+def readings(curves: pd.DataFrame) -> pd.Series:
+    """What the radii of these curves are read from: the error in tables that were written before the column."""
+    if "reading" not in curves:
+        return pd.Series(ERROR, index=curves.index)
+    return curves["reading"].astype(object).fillna(ERROR)
 
 
 Key = tuple[Any, ...]

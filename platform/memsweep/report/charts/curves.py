@@ -1,4 +1,4 @@
-"""Charts of curves: the error against the radius, memory and gradient against the lag, the loss against the step."""
+"""Charts of curves: drift or error against the radius, memory and gradient against the lag, loss against the step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.report.analysis.contents import Finding
+from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS
+from memsweep.report.analysis.contents import Finding, readings
 from memsweep.report.analysis.losses import LossRow, largest
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
@@ -19,7 +20,9 @@ from memsweep.report.values.chart import ORDERED, TARGET, Chart, chart, over_see
 from memsweep.stability.verdict.radius import change, of_grid
 
 _CEILING = 100.0  # beyond a hundred times the zero predictor, how much worse tells nothing
-_RADIUS, _SHARE = "perturbation radius β", "√(E(β) / L₀)"
+_RADIUS = "perturbation radius β"
+_SHARE = {DRIFT: "√(drift / L₀)", EXCESS: "√((E(β) − E(0)) / L₀)", ERROR: "√(E(β) / L₀)"}
+"""What is drawn, by what radii are read from."""
 
 
 def error_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
@@ -35,13 +38,13 @@ def error_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]
 
 
 def error_chart(rows: pd.DataFrame, title: str) -> Chart | None:
-    """The error of one trial in one ball; None where nothing was measured."""
+    """What radii of one trial in one ball are read from; None where nothing was measured."""
     part = _relative(rows)
     if part.empty:
         return None
     limits = {"x": _across(part), "y": _up(part)}
     lines, lost = _lines({"": part})
-    return chart(title, _RADIUS, _SHARE, "xy", lines, lost=lost, limits=limits, levels=[[1.0, "L₀"]])
+    return chart(title, _RADIUS, _share(part), "xy", lines, lost=lost, limits=limits, levels=[[1.0, "L₀"]])
 
 
 def _at_longest(finding: Finding) -> pd.DataFrame:
@@ -52,6 +55,10 @@ def _relative(curves: pd.DataFrame) -> pd.DataFrame:
     """The curves with the root of what radii are read from, over L0: 1 is as bad as predicting zero."""
     part = of_grid(curves[curves["radius"] > 0])
     return part.assign(relative=(change(part) / part["zero_loss"]).pow(0.5))
+
+
+def _share(part: pd.DataFrame) -> str:
+    return " or ".join(_SHARE[name] for name in dict.fromkeys(readings(part)))
 
 
 def _across(curves: pd.DataFrame) -> list[float]:
@@ -74,7 +81,7 @@ def _levels(thresholds: Sequence[float], limits: Sequence[float]) -> list[list[A
 def _chart(title: str, part: pd.DataFrame, limits: dict[str, list[float]], levels: Sequence[Any]) -> Chart:
     by_width = {f"width {width:g}": rows for width, rows in part.groupby("width")}
     lines, lost = _lines(by_width)
-    return chart(title, _RADIUS, _SHARE, "xy", lines, lost=lost, limits=limits, levels=levels, look=ORDERED)
+    return chart(title, _RADIUS, _share(part), "xy", lines, lost=lost, limits=limits, levels=levels, look=ORDERED)
 
 
 def _lines(parts: dict[str, pd.DataFrame]) -> tuple[dict[str, Any], list[Any]]:
@@ -225,6 +232,7 @@ def trial_charts(study: Study, identity: str) -> Iterator[Chart]:
     if memory["learned"].notna().any():
         yield memory_chart("impulse response", {"learned": memory})
     for ball, part in study.of("curves", [identity]).groupby("ball"):
-        found = error_chart(part, f"error when {MOVES.get(str(ball), str(ball))}")
+        read = ", ".join(dict.fromkeys(readings(part)))
+        found = error_chart(part, f"{read} when {MOVES.get(str(ball), str(ball))}")
         if found is not None:
             yield found

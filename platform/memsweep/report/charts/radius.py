@@ -31,7 +31,7 @@ _NO_FIT = (
     "No model fits its target here, so that there is no radius to draw: hollow marks are of fits that are not valid. "
     "The reasons of each verdict say what is short."
 )
-_KEYS = "limit slope [95 % over seeds]"
+_KEYS = "limit slope [95 %]"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from memsweep.config.schema.trial import ERROR, EXCESS
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.conditions import Labels
@@ -36,7 +37,7 @@ def judged(criteria: Criteria) -> str:
         f"Judged again from the stored results, at thresholds of {_listed(criteria.thresholds)} and a slope "
         f"limit of {limit(criteria.slope_limit)} (the rule: "
         f"{_listed(DEFAULT.thresholds)} and {limit(DEFAULT.slope_limit)}): {CHOSEN_LATER}. Worst pushes were "
-        f"searched most thoroughly near {_listed((min(DEFAULT.thresholds), max(DEFAULT.thresholds)))}."
+        f"searched at {_listed(DEFAULT.thresholds)}."
     )
 
 
@@ -51,12 +52,18 @@ SIGNS_KEY = "  ".join(f"{sign} {word}" for word, sign in SIGNS.items())
 SHORT_KEY = f"{SIGNS_KEY}   T, m: the deciding slope of the radius, with horizon or width"
 """What the signs of verdicts mean, and the letters beside them."""
 SHORT = (
-    f"a stronger search found more: this one had found less than {percent(MARKED)} of its worst error, so that the "
-    "true radius is smaller"
+    f"a stronger search found more: this one had found less than {percent(MARKED)} of its largest change, so that "
+    "the true radius is smaller"
 )
 """What the mark says."""
 LETTERS = {"horizon": "T", "width": "m"}
-_RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss", "how")
+_RADII = ("threshold", "radius", "radius_low", "radius_high", "censored", "valid", "error_at_zero", "zero_loss")
+_KNOWN = ("how", "reading")
+"""How a radius is known, and what it was read from."""
+_READ = {
+    EXCESS: "the growth of the error, not from the drift",
+    ERROR: "the error, that of the fit included, not from the drift",
+}
 
 
 def moving(ball: str) -> str:
@@ -94,7 +101,10 @@ def _shortfall(finding: Finding) -> Iterator[str]:
 
 
 def _how(finding: Finding) -> Iterator[str]:
-    """That radii were read between two points of a curve, where they were."""
+    """What radii were read from, where it was not the drift; and that it was between two points, where it was."""
+    read = [_READ[name] for name in _READ if (finding.radii["reading"] == name).any()]
+    if read:
+        yield f"radii: read from {', or from '.join(read)}"
     if (finding.radii["how"] == INTERPOLATED).any():
         yield "radii: interpolated between measured points, which makes them a few percent too small"
 
@@ -127,7 +137,7 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("largest width", lambda f: f.judgement.largest_width, key="largest_width", views=EXPORTED),
         Column("fit error", lambda f: f.judgement.fit_error, percent, key="fit_error", views=EXPORTED),
         Column("rule_version", lambda f: f.judgement.rule_version, views=EXPORTED),
-        Column("found of the worst error", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
+        Column("found of the largest change", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
         Column("reasons", reasons, views=EXPORTED),
     ]
 
@@ -186,7 +196,7 @@ def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Label
         Column("local slopes in horizon", lambda row: _local(_trends(row).horizon), key="local_slopes_horizon"),
         Column("slope over all horizons", lambda row: _trends(row).horizon.over_range, key="range_horizon", ends=True),
         Column("local slopes in width", lambda row: _local(_trends(row).width), key="local_slopes_width"),
-        Column("growth of the error with width", lambda row: row[0].judgement.growth, key="growth", ends=True),
+        Column("growth of the drift with width", lambda row: row[0].judgement.growth, key="growth", ends=True),
         Column("modulus", lambda row: row[0].judgement.modulus),
         Column("g(β₁)", lambda row: row[0].analytic_modulus, key="analytic_modulus"),
         Column("out of reach", lambda row: row[0].distance_bound, _share, key="out_of_reach"),
@@ -205,7 +215,7 @@ def _local(trend: Trend) -> str:
 
 def radii_table(findings: Sequence[Finding]) -> pd.DataFrame:
     """A row per trial, seed, ball and threshold; ``radii.csv`` has the settings of the trial as well."""
-    columns = ["identity", "width", "horizon", "seed", "ball", *_RADII]
+    columns = ["identity", "width", "horizon", "seed", "ball", *_RADII, *_KNOWN]
     parts = [finding.radii.assign(ball=finding.ball) for finding in findings]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 

@@ -110,12 +110,19 @@ def with_stored_training(
 def interpolated(trials: Iterable[PlannedTrial]) -> int:
     """How many of these trials have radii, beside their trained weights, that were read between points of a curve.
 
-    Raises:
-        StoreError: a table cannot be read.
+    A trial whose curves cannot be read is left out: its measurement begins anew whatever they hold.
     """
-    places = (trial.trained for trial in trials if trial.trained[0])
-    curves = (Store(folder).tables(identity, (CURVES,))[CURVES] for folder, identity in places)
-    return sum(bool(len(table)) and bool(table["threshold"].isna().all()) for table in curves)
+    return sum(_interpolated(trial) for trial in trials if trial.trained[0])
+
+
+def _interpolated(trial: PlannedTrial) -> bool:
+    folder, identity = trial.trained
+    try:
+        curves = Store(folder).tables(identity, (CURVES,))[CURVES]
+    except StoreError:
+        return False
+    asked = curves[curves["ball"].isin(trial.config.perturbation.balls)]  # not errors by bits: they have no thresholds
+    return bool(len(asked)) and bool(asked["threshold"].isna().all())
 
 
 def _stored_trainings(wanted: set[str], results: Location) -> dict[str, tuple[str, str]]:
