@@ -77,7 +77,7 @@ def _rows(configs: list[TrialConfig], trained: list[dict[int, Trained]], size: i
     numbers = range(TEST_SETS)
     radii = pd.concat([_radii(*one, size, n) for n in numbers for one in zip(configs, trained, strict=True)])
     seconds = (time.process_time() - began) / TEST_SETS
-    weights = slope_weights(np.array(HORIZONS, dtype=float), transient=True)
+    weights = slope_weights(np.array(HORIZONS, dtype=float), 1.0)
     for threshold in (THRESHOLDS[0], THRESHOLDS[-1]):
         own = radii[radii["threshold"] == threshold]
         fitting = own.groupby("test_set")["valid"].sum()

@@ -21,7 +21,6 @@ from benchmarks.scale.study import command, study_of
 from benchmarks.studies import noop
 from memsweep import report
 from memsweep.config.load.study import load_study
-from memsweep.sweep.driver import scheduler
 from memsweep.sweep.planning.plan import Plan, identified, pack_of
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.planning.reuse import find_reusable
@@ -29,7 +28,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking.run_content import shown
-from memsweep.sweep.worker.job import take_report
+from memsweep.sweep.worker.job import jobs_of, take_report
 
 MEMBERS = 25
 """Trials of a pack."""
@@ -90,7 +89,7 @@ class _Count:
         }
 
     def _work(self) -> None:
-        for job in scheduler._jobs(self._plan, ROOT, self._store.location.uri):
+        for job in jobs_of(self._plan, ROOT, self._store.location.uri):
             done = noop.no_work(job, lambda fraction: None)
             if len(done.finished) < len(job.members):
                 raise RuntimeError(str(done.failed))

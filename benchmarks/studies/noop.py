@@ -77,7 +77,6 @@ def _measurement(config: TrialConfig, seed: int, horizon: int, chance: float) ->
         validation_loss=error,
         gradient_over_weight={"max": 1.0, "median": 0.5, "q90": 0.9},
         history=[(step, chance / (1 + step), chance / (1 + step)) for step in range(0, steps + 1, every)],
-        alignment=[],
         observed={},
         weights={},
     )
