@@ -48,7 +48,7 @@ def scans(setting: Setting, kind: str, real: str) -> Iterator[Row]:
 
 
 def cases(setting: Setting, shapes: Any, kinds: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """All kinds at the first shape, the first and the last at the others: each is compiled, or interpreted, anew."""
+    """Yields all kinds at the first shape, and the first and the last kind at the others: each is compiled anew."""
     yield from product(shapes[:1], kinds[:: len(kinds) - 1 or 1] if setting.quick else kinds)
     yield from product(shapes[1:], kinds[:: len(kinds) - 1 or 1])
 

@@ -44,7 +44,8 @@ def prepare() -> None:
         from memsweep.models import initialization
         from memsweep.models.deep import unit_rnn
 
-        initialization.truncated_normal = unit_rnn.truncated_normal = _truncated_normal
+        initialization.truncated_normal = _truncated_normal
+        unit_rnn.truncated_normal = _truncated_normal  # type: ignore[attr-defined]  # a name that it imports
     if os.environ.get("TRITON_INTERPRET") == "1":
         from triton.runtime import interpreter
 
@@ -164,7 +165,7 @@ def waits(work: Callable[[], object], device: str) -> int | None:
 
 
 def peak_mib(work: Callable[[], object], device: str) -> float | None:
-    """MiB that tensors take at most during one call, beside those that were there before; None on a processor."""
+    """The largest memory, in MiB, of the tensors that one call makes; None on a processor."""
     if device != "cuda":
         return None
     torch.cuda.empty_cache()

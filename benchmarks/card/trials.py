@@ -139,6 +139,7 @@ def stepper(config: Any, device: str) -> tuple[Any, Any]:
     from memsweep import trial
     from memsweep.config.schema.batch_loss import trains_by_convolution
     from memsweep.learning import loop
+    from memsweep.learning.loss.batch_sharding import ONE_SHARD
     from memsweep.learning.loss.carried import task_loss_for
     from memsweep.learning.loss.convolved import ConvolvedLoss
     from memsweep.learning.training.learner import Learner
@@ -152,7 +153,7 @@ def stepper(config: Any, device: str) -> tuple[Any, Any]:
         if trains_by_convolution(config):
             loss = ConvolvedLoss(tasks, dtype, ensembles)
         learners = [Learner.start(ensemble.to(device), loss, training) for ensemble in ensembles]
-        batches = loop.TrainingBatches(loss, training, loop.ONE_SHARD)
+        batches = loop.TrainingBatches(loss, training, ONE_SHARD)
         data = batches.batch(0)
     count = iter(range(1_000_000))
 

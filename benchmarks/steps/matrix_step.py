@@ -103,7 +103,7 @@ class MatrixTraining:
         """The model of the first seed, with its initial weights."""
         (learner, *_) = self.learners
         weights = learner.ensemble.layout.named(learner.ensemble.initial)
-        config, task = self.config, self.task_loss.task
+        config, task = self.config, self.task_loss.task  # type: ignore[attr-defined]  # sampled losses have one
         model = registry.get(registry.MODEL, config.model.name)(
             config.model, Signature(task.inputs, task.outputs, task.horizon)
         )

@@ -127,7 +127,7 @@ def model_class(config: TrialConfig) -> type[Model]:
 
 
 def signature(config: TrialConfig) -> Signature:
-    return Signature(1, 1, config.task.horizon)
+    return Signature(1, 1, config.task.horizon)  # type: ignore[attr-defined]  # its task has one
 
 
 def first_model(config: TrialConfig) -> Model:

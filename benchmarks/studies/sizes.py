@@ -18,6 +18,7 @@ from benchmarks.steps.product import trial_config
 from benchmarks.studies.whole import in_a_process
 from memsweep import trial
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
+from memsweep.recurrence.freed_memory import give_back_freed_memory
 
 EVERY = 50
 """Sizes between two rows."""
@@ -49,9 +50,9 @@ def config(horizon: int, width: int) -> TrialConfig:
 def at_rest(give_back: bool, count: int) -> list[float]:
     """MiB that this process holds after the first size and after every ``EVERY`` sizes."""
     harness.one_thread()
-    given_back, held = trial.give_back_freed_memory, []
+    given_back, held = give_back_freed_memory, []
     if not give_back:
-        trial.give_back_freed_memory = lambda: False
+        trial.give_back_freed_memory = lambda: False  # type: ignore[attr-defined]  # a name that it imports
     for done, (horizon, width) in enumerate(sizes(count), 1):
         trial.run_trial(config(horizon, width))
         if done % EVERY == 0 or done == 1:

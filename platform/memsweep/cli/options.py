@@ -20,23 +20,21 @@ LISTS = ("tasks", "models", "parameterizations", "units", "rules", "measures", "
 
 
 def _hours(word: str) -> float:
-    try:
-        hours = float(word)
-    except ValueError:
-        hours = math.nan
-    if not 0 < hours < math.inf:
-        raise argparse.ArgumentTypeError(f"hours are a number above 0 (0.5 is half an hour), got {word!r}")
-    return hours
+    return _above_zero(word, "hours are a number above 0 (0.5 is half an hour)")
 
 
 def _seconds(word: str) -> float:
+    return _above_zero(word, "seconds are a number above 0")
+
+
+def _above_zero(word: str, allowed: str) -> float:
     try:
-        seconds = float(word)
+        number = float(word)
     except ValueError:
-        seconds = math.nan
-    if not 0 < seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds are a number above 0, got {word!r}")
-    return seconds
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{allowed}, got {word!r}")
+    return number
 
 
 def _numbers(word: str) -> tuple[float, ...]:

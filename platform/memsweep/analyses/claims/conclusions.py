@@ -1,4 +1,4 @@
-"""Tested claims: the conclusion of each, and those that the data contradict."""
+"""Names the conclusion of each tested claim, and the claims that the data contradict."""
 
 from __future__ import annotations
 
