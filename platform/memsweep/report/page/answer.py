@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
-from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, percent, quoted
+from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, limit, percent, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, Section, sections_of
-from memsweep.stability.verdict.judgement import DEFAULT, Verdict
+from memsweep.stability.verdict.judgement import Criteria, Verdict
 
 
 def ranking_sentence(contents: Contents) -> str:
@@ -94,12 +94,6 @@ def _percent(share: float) -> str:
 
 
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
-_SLOW = f"−{abs(DEFAULT.slope_limit):g}"
-STABLE_MEANS = (
-    "how far the trained weights may move before the output changes by more than a limit (the radius) shrinks no "
-    f"faster than T^{_SLOW} as the sequence gets longer, nor than m^{_SLOW} as the model gets wider. It may still "
-    "shrink: the reasons of a verdict say where."
-)
 
 
 class Kind(enum.StrEnum):
@@ -192,6 +186,16 @@ def _decide(contents: Contents) -> str:
 
 
 # --- stability
+
+
+def stable_means(criteria: Criteria) -> str:
+    """What *stable* says of a radius, by the limit of the slopes that the verdicts were reached with."""
+    slow = limit(criteria.slope_limit)
+    return (
+        "how far the trained weights may move before a limit is passed (the radius) shrinks no faster than "
+        f"T^{slow} as the sequence gets longer, nor than m^{slow} as the model gets wider. It may still shrink: the "
+        "reasons of a verdict say where."
+    )
 
 
 def _stability(findings: Sequence[Finding], labels: Labels) -> str:

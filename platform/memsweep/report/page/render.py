@@ -21,7 +21,7 @@ from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
-from memsweep.report.page.answer import STABLE_MEANS, Kind, StudyAnswer, answer_of
+from memsweep.report.page.answer import Kind, StudyAnswer, answer_of, stable_means
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
@@ -86,7 +86,7 @@ def render(
         answer=answer,
         kind=str(answer.kind),
         rank=str(answer.rank or ""),
-        meaning=_meaning(answer, tables, asked=any(grid.ball for grid in shown)),
+        meaning=_meaning(answer, tables, contents.criteria if any(grid.ball for grid in shown) else None),
         live=live,
         grids=shown,
         picture=_static(answer, contents, pictures),
@@ -150,8 +150,8 @@ def about(description: str) -> list[str]:
     return [text for text in description.splitlines() if text.strip() and not _COUNTS.match(text.strip())]
 
 
-def _meaning(answer: StudyAnswer, tables: Tables, *, asked: bool) -> tuple[str, str]:
-    """What the words of the answer mean: the words, and a sentence; ``asked``: whether there are verdicts."""
+def _meaning(answer: StudyAnswer, tables: Tables, criteria: Criteria | None) -> tuple[str, str]:
+    """What the words of the answer mean: the words, and a sentence; criteria of verdicts, where there are any."""
     if answer.kind is Kind.SEARCH:
         return "What was searched:", tables.searched[0].removeprefix("Searched ")
     if answer.kind is Kind.LOSSES:
@@ -161,8 +161,8 @@ def _meaning(answer: StudyAnswer, tables: Tables, *, asked: bool) -> tuple[str, 
     said = [section.meaning for section in tables.sections if section.meaning[0]]
     if answer.rank is Rank.TESTED and said:
         return said[0]
-    if asked:
-        return "What “stable” means:", STABLE_MEANS
+    if criteria is not None:
+        return "What “stable” means:", stable_means(criteria)
     return "", ""
 
 
