@@ -50,7 +50,7 @@ SENTENCES = {
     "It is kept by a hash": f"{GATE}::test_a_word_is_kept_for_this_study_and_these_files",
     "When these change, you are asked": f"{GATE}::test_a_word_is_kept_for_this_study_and_these_files",
     "The workspace is the folder": f"{GATE}::test_anything_else_is_refused_before_it_is_called",
-    "Links count by what they lead to": f"{GATE}::test_anything_else_is_refused_before_it_is_called",
+    "A link counts as the file or folder": f"{GATE}::test_anything_else_is_refused_before_it_is_called",
     "Packages that lie in it": f"{GATE}::test_packages_that_lie_in_the_workspace_are_packages",
     "Of a home folder": f"{GATE}::test_a_home_folder_is_no_workspace_for_what_lies_deep_in_it",
     "With `--json`, in a job": f"{DOORS}::test_nobody_is_asked_where_nobody_answers",
