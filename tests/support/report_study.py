@@ -180,10 +180,13 @@ def _replica(condition: Condition, seed: int, seeds: int) -> dict[str, Any]:
 
 
 def _compared(identity: str, condition: Condition, seeds: int) -> list[dict[str, Any]]:
-    """Gradients compared at three steps: means are the condition's for seed 0, cosines fall by 0.01 a seed."""
+    """Gradients compared at three steps: means are the condition's for seed 0, of ratios the geometric ones."""
     return [
         {"identity": identity, "seed": seed, "step": 10 * step, "layer": layer}
-        | {"cosine": cosine - 0.01 * seed + 0.02 * (step - 1), "norm_ratio": ratio * (1 + 0.1 * seed)}
+        | {
+            "cosine": cosine - 0.01 * seed + 0.02 * (step - 1),
+            "norm_ratio": ratio * 4.0 ** (step - 1) * (1 + 0.1 * seed),
+        }
         for seed in range(seeds)
         for step in range(3)
         for layer, (cosine, ratio) in condition.alignment.items()

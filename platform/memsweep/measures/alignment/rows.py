@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from memsweep.measures.alignment.names import ALL, MEASURES
@@ -22,7 +23,7 @@ class AlignmentRow:
         row: its losses and trials.
         table: seed, step, layer, cosine, norm_ratio: a row per comparison.
         layers: ``all``, then the layers from the one that reads the input -> measure -> over the seeds, the mean over
-            the steps; nan where the true gradient was zero throughout.
+            the steps, of ratios the geometric one; nan where the true gradient was zero throughout.
     """
 
     row: LossRow
@@ -64,7 +65,10 @@ def layer_name(layer: str) -> str:
 
 
 def _layers(table: pd.DataFrame) -> dict[str, dict[str, Spread]]:
-    means = table.groupby(["layer", "seed"])[[*MEASURES]].mean()
+    with np.errstate(divide="ignore"):  # a gradient of zero makes its ratio, and their geometric mean, zero
+        logs = table.assign(norm_ratio=np.log(table["norm_ratio"]))
+    means = logs.groupby(["layer", "seed"])[[*MEASURES]].mean()
+    means["norm_ratio"] = np.exp(means["norm_ratio"])
     return {
         layer: {measure: Spread.of(means.loc[layer, measure]) for measure in MEASURES}
         for layer in _in_order(set(table["layer"]))

@@ -25,9 +25,9 @@ _WORDS = (
     "has cosine 1 and is not listed."
 )
 _NUMBERS = (
-    "Numbers: mean over the steps compared; of these, the median over seeds [smallest, largest]. A rule that leaves a "
-    "layer alone has cosine 0 and norm 0 there, which the charts' logarithmic axis does not reach; a dash: the true "
-    "gradient is zero, too."
+    "Numbers: mean over the steps compared (of norm ratios the geometric one); of these, the median over seeds "
+    "[smallest, largest]. A rule that leaves a layer alone has cosine 0 and norm 0 there, which the charts' "
+    "logarithmic axis does not reach; a dash: the true gradient is zero, too."
 )
 _CHARTED = (
     "Means over the steps compared, against what the study varies, and over the training at the largest size: medians "
