@@ -13,7 +13,7 @@ import pytest
 from memsweep import report
 from memsweep.errors import StoreError
 from memsweep.report import publish
-from memsweep.report.page.answer import answer_of
+from memsweep.report.headline.answer import answer_of
 from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, exported, write_planned, write_study
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]

@@ -13,8 +13,8 @@ from memsweep import registry, report
 from memsweep.report.analysis.bounds import EXPLANATIONS
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.charts.curves import error_charts, trial_charts
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.naming.conditions import Grouping, Labels, find_grouping
-from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table, reasons, short_verdict_cell, verdict_table

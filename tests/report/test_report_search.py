@@ -18,8 +18,8 @@ from memsweep.report.analysis.contents import analyse, judge_conditions
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import Searched, on_front, read_searched, winners_part
 from memsweep.report.charts.search import search_sets
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.naming.conditions import find_grouping
-from memsweep.report.page.answer import answer_of
 from memsweep.report.publish import report_on
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.search import gap_text, sentences, suggestion_table, winner_table

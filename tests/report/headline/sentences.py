@@ -50,13 +50,13 @@ SENTENCES = {
         "a winner without fresh seeds has no interval, so no two winners differ",
     ),
     "four suggestions, confirmed": Wanted(
-        "Not resolved: whether the best learning rate moves from width 2 to 8 (m^{direct} under `direct`, m^{exp} under "
-        "`exp`). 4 suggestions a cell.",
+        "Not resolved: whether the best learning rate moves from width 2 to 8 (m^{direct} under `direct`, m^{exp} "
+        "under `exp`). 4 suggestions a cell.",
         "between four suggestions the best value may lie anywhere: the exponents' ranges hold 0",
     ),
     "two fresh seeds": Wanted(
         "Not resolved: whether the best learning rate moves from width 2 to 8. 9 suggestions a cell, 2 fresh seeds: an "
-        "interval needs 5.",
+        "interval needs 6.",
         "an interval of two seeds says next to nothing",
     ),
     "two widths searched": Wanted(
@@ -93,8 +93,8 @@ SENTENCES = {
         "a study that failed has not 'not finished yet'",
     ),
     "some failed": Wanted(
-        "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under `direct` (valid fits at 3 of 4 "
-        "widths: stable needs 4). 4 of 16 trials failed: RuntimeError: too long.",
+        "For T = 50 to 400 and widths 2 to 5, polynomial memory is undecided under `direct` (3 widths: stable needs "
+        "4). 4 of 16 trials failed: RuntimeError: too long.",
         "what is missing may have been different: it is said beside what is known",
     ),
     "no fit": Wanted(
