@@ -209,6 +209,8 @@ def _undecided(contents: Contents) -> Iterator[str]:
         yield textwrap.shorten(line, _LONGEST_REASON, placeholder=" …")
     if len(reasons) > _MOST_REASONS:
         yield f"{len(reasons) - _MOST_REASONS} more reasons are in the report."
+    if reasons:
+        yield "The reasons in full are in verdicts.csv of the report."
 
 
 def fits(table: Table[Any], width: int) -> bool:

@@ -64,8 +64,8 @@ SENTENCES = {
         "two ends are no law",
     ),
     "a search that resolves": Wanted(
-        "From width 2 to 32 the best learning rate falls under `direct` (m^{direct}); no trend is resolved under `exp` "
-        "(m^{exp}).",
+        "From width 2 to 128 the best learning rate falls under `direct` (m^{direct}); no trend is resolved "
+        "under `exp` (m^{exp}).",
         "an exponent over all widths, with the range that the neighbouring suggestions leave",
     ),
     "bimodal seeds": Wanted(
