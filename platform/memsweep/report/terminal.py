@@ -86,7 +86,8 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
     for part in parts(width):
-        console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=False)
+        whole = isinstance(part, Text) and bool(part.no_wrap)  # a command, to be copied
+        console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=whole)
     return buffer.getvalue()
 
 
@@ -120,7 +121,7 @@ def _answer(answer: StudyAnswer) -> Iterator[_Part]:
     headline, *more = answer.sentences
     yield from (Text(clean(headline), style="bold"), *more)
     if answer.decide:
-        yield Text(f"To decide: {clean(answer.decide)}", no_wrap=True, overflow="ignore")
+        yield Text(f"To decide: {clean(answer.decide)}", no_wrap=True)
     yield ""
 
 
@@ -173,14 +174,16 @@ def _compared(found: SideBySide, width: int) -> Iterator[_Part]:
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     # the winners of a search stand in its own table: verdicts without any slope add nothing
-    if contents.searched is None or any(finding.deciding[1].available for finding in contents.verdicts):
+    said = contents.searched is None or any(finding.deciding[1].available for finding in contents.verdicts)
+    if said:
         yield from _grids(contents, tables, width)
     if any(finding.marked for finding in contents.verdicts):
         yield from ("", _MARK_KEY)
     if contents.grouping.fixed:
         fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
-        yield from ("", _throughout(fixed))
-    yield from _undecided(contents)
+        yield from (*([""] if said else []), _throughout(fixed))
+    if said:
+        yield from _undecided(contents)
 
 
 def _grids(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:

@@ -57,7 +57,9 @@ def search_sentence(searched: Searched) -> str:
 def lacking(searched: Searched) -> str:
     """The override of ``memsweep extend`` by which winners get intervals on fresh seeds; empty where they have them."""
     first = first_winners(searched)
-    return "" if not first or _is_confirmed(first) else f"confirm.seeds={CONFIRM_SEEDS}"
+    sizes = {searched.cells.shade(winner.cell) for winner in first}
+    lacks = first and not _is_confirmed(first) and len(sizes) >= SMALLEST_SIZES
+    return f"confirm.seeds={CONFIRM_SEEDS}" if lacks else ""
 
 
 def _is_confirmed(first: Sequence[Winner]) -> bool:

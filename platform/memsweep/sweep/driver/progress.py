@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 SURE = 1.15
 """A time left that is known within this factor is one number."""
-STARTING = "workers start"
+STARTING = "starting"
 """Said from the start of the first packs until the first of their work is done."""
+_KNOWN = 0.1  # of all work, from which on there is a time left
 _OWN_PACE = 0.1  # of a pack's work, from which on its own pace says when it ends
 LONG = 10.0
 """Seconds after which it is said what a pack does."""
@@ -91,7 +92,6 @@ class WorkCounter:
         self._total, self._reused, self._known, self._expected = total, reused, max(work, 1e-12), expected
         self._shown = 0.0  # the largest fraction so far: trials may turn out more, and a bar must not run back
         self._clock = clock
-        self._began: float | None = None
         self._running: dict[str, _Running] = {}
         self._course = _Course()
         self._finished = self._failed = 0
@@ -110,9 +110,7 @@ class WorkCounter:
 
     def started(self, job: str, cost: float) -> None:
         """A job has been given to a worker."""
-        now = self._clock()
-        self._began = now if self._began is None else self._began
-        self._running[job] = _Running(cost, now)
+        self._running[job] = _Running(cost, self._clock())
 
     def advanced(self, job: str, fraction: float, doing: str = "") -> None:
         """A running job has done this fraction of its work, which never goes back; what it does now, in words."""
@@ -160,13 +158,14 @@ class WorkCounter:
     def _eta(self, done: float) -> float | None:
         if self._work - done <= 1e-9 * self._work:
             return 0.0
-        if self._began is None or done <= 0:
-            return None
         now = self._clock()
-        rate = self._course.rate(now) or done / max(now - self._began, 1e-9)
+        rate = self._course.rate(now)
+        if rate is None or done < _KNOWN * self._work:
+            return None
         # The last packs run on few workers: the end cannot come before the slowest of them.
-        each = rate / max(1, len(self._running))
-        return max([(self._work - done) / rate, *(running.left(now, each) for running in self._running.values())])
+        working = [running for running in self._running.values() if running.course.moved]
+        each = rate / max(1, len(working))
+        return max([(self._work - done) / rate, *(running.left(now, each) for running in working)])
 
 
 class _Course:
@@ -178,7 +177,7 @@ class _Course:
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque()
-        self._first = math.nan
+        self._first = (math.nan, 0.0)
 
     @property
     def moved(self) -> bool:
@@ -187,43 +186,41 @@ class _Course:
 
     def add(self, now: float, done: float) -> None:
         if done > (self._points[-1][1] if self._points else 0.0):
-            self._first = now if math.isnan(self._first) else self._first
+            self._first = self._first if self._points else (now, done)
             self._points.append((now, done))
 
     def rate(self, now: float) -> float | None:
         """Work a second; None before there are two moments to compare."""
-        since = (now + self._first) / 2
+        since = (now + self._first[0]) / 2
         while len(self._points) > 2 and self._points[1][0] <= since:
             self._points.popleft()
         if len(self._points) < 2:
             return None
-        (at, before), (_, done) = self._points[0], self._points[-1]
-        return (done - before) / (now - at) if now > at else None
+        return self._since(self._points[0], now)
+
+    def mean_rate(self, now: float) -> float | None:
+        """Work a second over the whole time."""
+        return self._since(self._first, now) if len(self._points) > 1 else None
+
+    def _since(self, start: tuple[float, float], now: float) -> float | None:
+        return (self._points[-1][1] - start[1]) / (now - start[0]) if now > start[0] else None
 
 
-@dataclass
 class _Running:
-    cost: float
-    began: float
-    fraction: float = 0.0
-    doing: str = ""
-    first: tuple[float, float] | None = None  # when the first part was done, and which
+    """A pack that runs."""
+
+    def __init__(self, cost: float, began: float) -> None:
+        self.cost, self.began = cost, began
+        self.fraction, self.doing, self.course = 0.0, "", _Course()
 
     def advanced(self, now: float, fraction: float, doing: str) -> None:
         self.fraction, self.doing = max(self.fraction, fraction), doing
-        if self.first is None and self.fraction > 0.0:
-            self.first = (now, self.fraction)
+        self.course.add(now, self.fraction)
 
     def left(self, now: float, rate: float) -> float:
-        """Seconds until its end: by its own pace once a tenth has been done, before that by the rate of a worker."""
-        if self.fraction <= 0.0:
-            return 0.0
-        at, before = self.first or (self.began, 0.0)
-        if self.fraction - before < _OWN_PACE:
-            at, before = self.began, 0.0
-            if self.fraction < _OWN_PACE:
-                return (1.0 - self.fraction) * self.cost / rate
-        return (now - at) * (1.0 - self.fraction) / (self.fraction - before)
+        """Seconds until its end: by its own pace once a tenth is done, before that by the rate of a worker."""
+        own = self.course.mean_rate(now) if self.fraction >= _OWN_PACE else None
+        return (1.0 - self.fraction) / own if own else (1.0 - self.fraction) * self.cost / rate
 
 
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
