@@ -181,7 +181,7 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
         yield from ("", _MARK_KEY)
     if contents.grouping.fixed:
         fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
-        yield from (*([""] if said else []), _throughout(fixed))
+        yield from ("", _throughout(fixed))
     if said:
         yield from _undecided(contents)
 

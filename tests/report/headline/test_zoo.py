@@ -26,6 +26,8 @@ from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.trend import Slope
+from memsweep.studies.results import Results
+from memsweep.sweep.store.filesystem import Location
 from report_study import SEEDS, THEORY, ZERO_LOSS, Condition, write_study
 
 Numbers = Mapping[str, str]
@@ -235,6 +237,7 @@ def test_the_headline_is_the_sentence_of_a_careful_statistician(
     wanted = re.sub(r"\{(.+?)\}", lambda found: numbers[found[1]], SENTENCES[name].sentence)
     answer = answer_of(contents)
     assert answer.headline == wanted
+    assert Results(Location.at(tmp_path / "study"), contents).answers == answer.sentences
     text = report_text(contents, tables_of(contents), width=80, colour=False)
     assert " ".join(text.split()).startswith(answer.sentences[0])
     lines = [line for line in text.splitlines() if not line.startswith("To decide: ")]

@@ -22,25 +22,32 @@ def ranking_sentence(contents: Contents) -> str:
     labels, by_memory = contents.labels, dict[str, list[LossRow]]()
     for row in largest(contents.losses):
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
+    seeds = min(row.seeds for rows in by_memory.values() for row in rows)
+    compared = any(len(rows) > 1 for rows in by_memory.values())
+    few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
     if len(by_memory) >= MANY_TASKS:
-        return _counts(by_memory, labels)
+        return f"{_counts(by_memory, labels)} {few}".strip()
     if len(by_memory) > 1:
         measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
         parts = [
             f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
             for memory, rows in by_memory.items()
         ]
-        return f"{f'By {measures.pop()}, best' if len(measures) == 1 else 'Best'} are {'; '.join(parts)}."
+        best_by = f"By {measures.pop()}, best" if len(measures) == 1 else "Best"
+        return f"{best_by} are {'; '.join(parts)}. {few}".strip()
     (rows,) = by_memory.values()
+    return _of_one_task(rows, labels, few)
+
+
+def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str) -> str:
+    """The best, those level with it, and how far the others are behind; ``few``: why nothing is resolved, or empty."""
     best, *others = ranked(rows)
     measure, said, accuracy = *_measured(best), by_accuracy(best)
     if not others:
         return f"The {measure} is {said}, the median over {counted(best.seeds, 'seed')}."
-    if (seeds := min(row.seeds for row in rows)) < RANKING_SEEDS:
-        return (
-            f"Not resolved: which is best by {measure}. {counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}. "
-            f"The best median is that of {_machines([best], labels)} ({said})."
-        )
+    if few:
+        leads = f"The best median is that of {_machines([best], labels)} ({said})."
+        return f"Not resolved: which is best by {measure}. {few} {leads}"
     text = f"By {measure}, {_machines([best], labels)} is best ({said})"
     beside = level(rows)[1:]
     behind = [row for row in others if row not in beside][:4]
