@@ -55,7 +55,7 @@ SENTENCES = {
         "between four suggestions the best value may lie anywhere: the exponents' ranges hold 0",
     ),
     "two fresh seeds": Wanted(
-        "Not resolved: whether the best learning rate moves from width 2 to 8. 9 suggestions a cell, 2 fresh seeds: an "
+        "Not resolved: whether the best learning rate moves from width 2 to 8. 4 suggestions a cell, 2 fresh seeds: an "
         "interval needs 6.",
         "an interval of two seeds says next to nothing",
     ),
