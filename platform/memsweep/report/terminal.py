@@ -85,10 +85,14 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
     buffer = io.StringIO()
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
+    before: _Part = ""
     for part in parts(width):
+        if part == before == "":  # one empty line between two parts
+            continue
+        before = part
         whole = isinstance(part, Text) and bool(part.no_wrap)  # a command, to be copied
         console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=whole)
-    return buffer.getvalue()
+    return f"{buffer.getvalue().rstrip()}\n"
 
 
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
@@ -119,7 +123,8 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
 def _answer(answer: StudyAnswer) -> Iterator[_Part]:
     """The headline and what follows it, then the command that decides: whole, so that it can be copied."""
     headline, *more = answer.sentences
-    yield from (Text(clean(headline), style="bold"), *more)
+    yield Text(clean(headline), style="bold")
+    yield from more
     if answer.decide:
         yield Text(f"To decide: {clean(answer.decide)}", no_wrap=True)
     yield ""
