@@ -230,7 +230,7 @@ def test_a_report_of_other_work_is_not_dropped() -> None:
     "record", sorted((Path(__file__).parent / "recorded").glob("*.json")), ids=lambda path: path.stem
 )
 def test_the_time_left_is_right_within_a_factor_of_two(record: Path) -> None:
-    """Events of runs at a load of 10 to 16 on two processors, at the times at which they came."""
+    """Events of a run on Ray at a load of 15 on two processors, at the times at which they came."""
     clock, events = Clock(), json.loads(record.read_text())
     ledger, end, ratios = WorkCounter(*events[0][2:], clock=clock), events[-1][0], []
     for at, name, *values in events[1:]:
