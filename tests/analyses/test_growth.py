@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from memsweep import report
-from memsweep.report.page.answer import answer_of
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.publish import verdicts_of
 from report_study import Condition, exported, write_study
 

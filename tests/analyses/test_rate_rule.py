@@ -17,9 +17,9 @@ from memsweep.analyses.rates.rule import Curve, rate_rules
 from memsweep.analyses.rates.section import scans, tried
 from memsweep.config.schema.search import LOG_UNIFORM, Domain
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.naming.conditions import RATE
 from memsweep.report.naming.numbers import with_interval
-from memsweep.report.page.answer import answer_of
 from memsweep.report.publish import verdicts_of
 from memsweep.report.read.study import load_study
 from memsweep.search.history import SearchHistory

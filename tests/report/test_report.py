@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.commands.answers.run import report_item
 from memsweep.errors import StoreError
 from memsweep.report import publish
-from memsweep.report.page.answer import answer_of
+from memsweep.report.headline.answer import answer_of
 from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, exported, write_planned, write_study
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
@@ -62,11 +63,11 @@ def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPat
 
 
 def test_the_answer_is_a_sentence_made_from_the_verdicts(theory: report.ReportPaths) -> None:
-    assert answer_of(theory.contents).headline == (
-        "Exponential memory is held stably under `direct`. Polynomial memory is not held stably under `direct`; `exp` "
-        "and `softplus` hold it."
-    )
-    assert "is not held stably under <code>direct</code>; <code>exp</code>" in theory.page.read_text()
+    answer = answer_of(theory.contents)
+    assert answer.headline.startswith("For T = 50 to 400 and widths 2 to 8, exponential memory is held stably under")
+    assert "is not held stably under <code>direct</code> (T^−0.59 [" in theory.page.read_text()
+    assert report_item(theory)["answers"] == list(answer.sentences)
+    assert " ".join(theory.text(colour=False).split()).startswith(answer.sentences[0])
 
 
 def test_the_radius_table_inverts_the_constructed_error(theory: report.ReportPaths) -> None:
@@ -116,13 +117,13 @@ def test_a_study_without_results_says_so(tmp_path: Path) -> None:
     identities = write_study(tmp_path, THEORY[:1], widths=[2], skip=range(4))
     paths = report.build(tmp_path)
     page = paths.page.read_text()
-    assert "No verdict yet" in page
+    assert "No trial of this study has finished yet: 4 are planned." in page
     assert all(identity in page for identity in identities)
     assert exported(paths, "verdicts").empty
     assert list(exported(paths, "verdicts").columns) == VERDICT_COLUMNS
     assert exported(paths, "radii").empty
     assert pd.read_parquet(paths.folder / "curves.parquet").empty
-    assert "No verdict yet" in paths.text()
+    assert paths.text().startswith("No trial of this study has finished yet: 4 are planned.")
 
 
 def test_results_outside_the_plan_stay_out_and_are_counted(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +15,6 @@ from memsweep.report.analysis.bounds import EXPLANATIONS
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.charts.curves import error_charts, trial_charts
 from memsweep.report.naming.conditions import Grouping, Labels, find_grouping
-from memsweep.report.page.answer import answer_of
 from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table, reasons, short_verdict_cell, verdict_table
@@ -27,6 +27,9 @@ from memsweep.sweep.store.tables import schema
 from paths import ROOT
 from report_study import Condition, exported, gallery, write_study
 
+MEASURED = pd.DataFrame(product((2, 3, 5, 8), (50, 100, 200, 400), range(5)), columns=["width", "horizon", "seed"])
+MEASURED = MEASURED.assign(valid=True, how="found", reading="drift", threshold=0.01, radius=0.1)
+MEASURED = MEASURED.assign(radius_low=0.1, radius_high=0.1)
 SLOPES = {"unstable": (-0.59, -0.66, -0.55), "stable": (-0.01, -0.02, 0.0), "inconclusive": (float("nan"),) * 3}
 
 
@@ -53,7 +56,6 @@ def _finding(one: Condition, ball: str) -> Finding:
     verdict = Verdict({"direct": "unstable", None: "inconclusive"}.get(one.parameterization, "stable"))
     slope, parameterization = Slope(*SLOPES[verdict]), {"model.parameterization": one.parameterization}
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
-    radii = pd.DataFrame(columns=["width", "horizon", "seed", "how", "reading"])
     curves = schema("curves").empty_table().to_pandas()
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
     judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
@@ -61,7 +63,7 @@ def _finding(one: Condition, ball: str) -> Finding:
         {**condition, **parameterization},
         ball,
         judged,
-        radii,
+        MEASURED,
         curves,
         curves,
         lambda: curves,
@@ -88,7 +90,7 @@ def test_a_list_that_would_be_cut_becomes_a_grid() -> None:
     few = [Condition(parameterization=name) for name in ("direct", "exp", "softplus")]
     wide, narrow = (terminal(few, ("recurrent",), w) for w in (110, 70))
     assert "slope in horizon" in wide
-    assert "▲ unstable " in wide.splitlines()[2]
+    assert re.search(r"direct +▲ unstable ", wide)
     assert "slope in horizon" not in narrow
     assert "direct    ▲ T −0.59 [−0.66, −0.55]" in narrow
     assert "…" not in narrow
@@ -119,7 +121,7 @@ def test_a_page_gives_an_overview_by_family_before_the_reasons(paths: report.Rep
     assert overview.count('class="family"') == 6  # models with activations; the vanilla RNNs stand alone
     assert overview.count('class="verdict inconclusive"') == len(exported(paths, "verdicts")) == 14
     assert '<th scope="row">vanilla_rnn · tanh</th>' in overview
-    assert "Polynomial memory is undecided under all 14 settings (at width 2)." in page
+    assert "polynomial memory is undecided under all 14 settings (1 seed: a verdict needs 5)." in page
     assert "†: the search fell short" not in page
     assert overview.count("◇ inconclusive<") == 14
 
@@ -254,18 +256,3 @@ def test_labels_say_what_tells_conditions_apart_and_nothing_else() -> None:
     crossed = Labels([*conditions, {**conditions[0], "model.discretization": "exact"}])
     assert crossed.machine(conditions[0]) == "rnn · tanh · exp · discretization euler"
     assert crossed.machine(conditions[2]) == "vanilla · tanh"
-
-
-def test_an_answer_says_the_one_width_and_the_few_errors_that_it_holds_for(tmp_path: Path) -> None:
-    """A model of two modes loses radius at 1 %: that is no word about every width and every error."""
-    shrinking = Condition(parameterization="direct", slope_horizon=-0.6)
-    write_study(tmp_path, [shrinking], widths=[2], balls=["recurrent"], memory=False)
-    contents = report.build(tmp_path).contents
-    assert answer_of(contents).headline == "Polynomial memory is not held stably under `direct` (at width 2)."
-    (finding,) = contents.findings
-    trends = finding.judgement.by_threshold
-    flat = _trend(Slope(0.0, -0.1, 0.1))
-    some = {at: each if at == THRESHOLDS[0] else replace(each, horizon=flat) for at, each in trends.items()}
-    judged = replace(finding, judgement=replace(finding.judgement, by_threshold=some))
-    said = answer_of(replace(contents, findings=(judged,))).headline
-    assert said == "Polynomial memory is not held stably under `direct` (at width 2, at 1 %)."

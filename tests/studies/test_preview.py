@@ -42,3 +42,14 @@ def test_a_searched_study_says_the_widths_of_its_budgets(tmp_path: Path) -> None
     }.items():
         file.write_text(SEARCH % budgets)
         assert line in ms.plan(file).lines()
+
+
+def test_a_study_of_few_horizons_is_told_to_aim_at_five(tmp_path: Path) -> None:
+    asked = {"50,100,200,400": "50,100,200,400,800", "50,100": "50,100,200,400,800", "50": "", "5,10,20,40,80": ""}
+    for horizons, wanted in asked.items():
+        plan = ms.plan("quickstart", f"task.horizon={horizons}", "model.width=2")
+        said = [line for line in plan.lines() if "aim at 5" in line]
+        assert [line.rpartition(" ")[2] for line in said] == [f"task.horizon={wanted}"] * bool(wanted)
+        if wanted:  # the advice is an override that the study takes, and then there is none
+            followed = ms.plan("quickstart", f"task.horizon={wanted}", "model.width=2")
+            assert not any("aim at 5" in line for line in followed.lines())

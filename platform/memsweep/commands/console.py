@@ -50,6 +50,7 @@ def trust_of(args: argparse.Namespace) -> Trust:
 
 
 def _trusts(question: str) -> bool:
+    print("\r\x1b[K", end="", file=sys.stderr)  # the phase that stands on the line
     say_sentence(question, file=sys.stderr)
     print("Have you read that code, and shall it run, now and later? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -17,6 +17,7 @@ from memsweep.studies.locations import Place, find_study, names_folder, plan_to_
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request, added, more_steps
 from memsweep.sweep.driver.launch import Launch, Limits
+from memsweep.sweep.driver.progress import phase
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
-    study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
+    study = _read(args)
     request = Request(
         study,
         _trials(study),
@@ -67,7 +68,7 @@ def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
     from memsweep.commands.extend import extend_grid, extend_search
 
-    wider = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
+    wider = _read(args)
     results = Location.at(args.results)
     plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)
     before = _unchanged(plan)
@@ -80,6 +81,11 @@ def extend(args: argparse.Namespace) -> Answer:
     if note := more_steps(before.rows, [row for row in study.rows if row not in before.rows]):
         console.say_sentence(note)
     return run(Request(study, trials, plan=plan, extended=added(plan, trials), source=args.study), args, results)
+
+
+def _read(args: argparse.Namespace) -> SweepConfig:
+    with phase("reading the study", sys.stdout):
+        return load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
 
 
 def run(request: Request, args: argparse.Namespace, results: Location) -> Answer:

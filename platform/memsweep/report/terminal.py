@@ -20,6 +20,8 @@ from rich.text import Text
 from memsweep.errors import StoreError
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
+from memsweep.report.headline.answer import StudyAnswer, answer_of
+from memsweep.report.headline.evidence import gap_of
 from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.naming.objective import objectives
@@ -28,14 +30,11 @@ from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
 from memsweep.report.rows.verdicts import (
     LETTERS,
-    NOT_ASKED,
-    NOT_FINISHED,
     SHORT,
     SHORT_KEY,
     SIGNS,
     judged,
     overviews,
-    reasons,
 )
 from memsweep.report.values.section import Place, Section, placed
 from memsweep.report.values.table import TERMINAL, Line, Table, View
@@ -86,22 +85,26 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
     buffer = io.StringIO()
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
+    before: _Part = ""
     for part in parts(width):
-        console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=False)
-    return buffer.getvalue()
+        if part == before == "":  # one empty line between two parts
+            continue
+        before = part
+        whole = isinstance(part, Text) and bool(part.no_wrap)  # a command, to be copied
+        console.print(Text(clean(part)) if isinstance(part, str) else part, soft_wrap=whole)
+    return f"{buffer.getvalue().rstrip()}\n"
 
 
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    yield from _answer(answer_of(contents))
     if sentence := judged(contents.criteria):
         yield from (sentence, "")
-    yield from _winners(tables, width)
+    yield from _winners(tables, contents, width)
     for section in placed(tables.sections, TERMINAL, Place.FIRST):
         if section.table is not None:
             yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
-    else:
-        yield NOT_ASKED if contents.losses or tables.sections else NOT_FINISHED
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
@@ -117,14 +120,25 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _sections(tables, Place.LAST, width)
 
 
-def _winners(tables: Tables, width: int) -> Iterator[_Part]:
+def _answer(answer: StudyAnswer) -> Iterator[_Part]:
+    """The headline and what follows it, then the command that decides: whole, so that it can be copied."""
+    headline, *more = answer.sentences
+    yield Text(clean(headline), style="bold")
+    yield from more
+    if answer.decide:
+        yield Text(f"To decide: {clean(answer.decide)}", no_wrap=True)
+    yield ""
+
+
+def _winners(tables: Tables, contents: Contents, width: int) -> Iterator[_Part]:
     if tables.winners is None:
         return
-    yield from tables.searched
     if tables.across.rows and len(tables.winners.rows) > _MOST_WINNERS:
         yield f"The settings of {len(tables.winners.rows)} winners are in winners.csv of the report."
     elif tables.winners.rows:
-        yield from ["", *table_parts(tables.winners, width)]
+        yield from (*table_parts(tables.winners, width), "")
+    said = answer_of(contents).more
+    yield from (sentence for sentence in tables.searched if sentence not in said)
     yield ""
 
 
@@ -164,31 +178,47 @@ def _compared(found: SideBySide, width: int) -> Iterator[_Part]:
 
 
 def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
+    # the winners of a search stand in its own table: verdicts without any slope add nothing
+    said = contents.searched is None or any(finding.deciding[1].available for finding in contents.verdicts)
+    if said:
+        yield from _grids(contents, tables, width)
+    if any(finding.marked for finding in contents.verdicts):
+        yield from ("", _MARK_KEY)
+    if contents.grouping.fixed:
+        fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
+        yield from ("", _throughout(fixed))
+    if said:
+        yield from _undecided(contents)
+
+
+def _grids(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if tables.overviews or not fits(tables.verdicts, width):
         for table in tables.overviews or overviews(contents.verdicts, contents.labels):
             yield from (f"{table.title}:", *table_parts(table, width), "")
         yield SHORT_KEY
     else:
         yield from table_parts(tables.verdicts, width)
-    if any(finding.marked for finding in contents.verdicts):
-        yield from ("", _MARK_KEY)
-    if contents.grouping.fixed:
-        fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
-        yield from ("", _throughout(fixed))
-    yield from _undecided(contents)
 
 
 def _undecided(contents: Contents) -> Iterator[str]:
-    labels, findings = contents.labels, contents.verdicts
-    undecided = [finding for finding in findings if finding.judgement.verdict is Verdict.INCONCLUSIVE]
-    if undecided:
+    """Each reason once, with the conditions that it holds for."""
+    labels, reasons = contents.labels, dict[str, dict[tuple[str, str], list[str]]]()
+    for finding in contents.verdicts:
+        if finding.judgement.verdict is Verdict.INCONCLUSIVE:
+            place = finding.ball, labels.memory(finding.condition)
+            of_reason = reasons.setdefault(gap_of(finding).several, {})
+            of_reason.setdefault(place, []).append(labels.machine(finding.condition))
+    if reasons:
         yield ""
-    for finding in undecided[:_MOST_REASONS]:
-        name = f"{labels.memory(finding.condition)}, {labels.machine(finding.condition)}"
-        line = f"Inconclusive ({name}; ball {finding.ball}): {reasons(finding, contents.study)}"
+    for reason, places in [*reasons.items()][:_MOST_REASONS]:
+        count = sum(map(len, places.values()))
+        names = [f"{memory} ({ball}): {', '.join(machines)}" for (ball, memory), machines in places.items()]
+        line = f"{count} inconclusive, {reason}. {'; '.join(names)}."
         yield textwrap.shorten(line, _LONGEST_REASON, placeholder=" …")
-    if len(undecided) > _MOST_REASONS:
-        yield f"{len(undecided) - _MOST_REASONS} more are inconclusive: their reasons are in the report."
+    if len(reasons) > _MOST_REASONS:
+        yield f"{len(reasons) - _MOST_REASONS} more reasons are in the report."
+    if reasons:
+        yield "The reasons in full are in verdicts.csv of the report."
 
 
 def fits(table: Table[Any], width: int) -> bool:

@@ -15,6 +15,7 @@ from memsweep import registry
 from memsweep.config.grid.budget import PARAMETERS
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import counted, listed, printable
+from memsweep.stability.verdict.judgement import GOOD_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.studies.reasons import by_reason, examples, reasons
@@ -330,15 +331,26 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
 
 
 def notes(study: SweepConfig) -> list[str]:
-    """Notes for the reader on the models' own code, each once."""
+    """Notes for the reader on the horizons and the models' own code, each once."""
     different = {(trial.task, trial.model): trial for trial in study.rows}
-    return list(
-        dict.fromkeys(
-            note
-            for trial in different.values()
-            for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.device)
-        )
+    of_code = dict.fromkeys(
+        note
+        for trial in different.values()
+        for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.device)
     )
+    return [*_horizons(study), *of_code]
+
+
+def _horizons(study: SweepConfig) -> Iterator[str]:
+    """The horizons that a slope of the radius should have, where a study varies them and has fewer."""
+    asked = [getattr(trial.task, "horizon", None) for trial in study.rows if trial.perturbation.balls]
+    horizons = sorted({int(horizon) for horizon in asked if horizon is not None})
+    if study.search is None and 1 < len(horizons) < GOOD_GRID:
+        more = [horizons[-1] * 2**power for power in range(1, GOOD_GRID - len(horizons) + 1)]
+        yield (
+            f"{len(horizons)} horizons; aim at {GOOD_GRID}, which narrow the interval of a slope more than twice the "
+            f"seeds do: task.horizon={','.join(map(str, [*horizons, *more]))}"
+        )
 
 
 def _resources(study: SweepConfig) -> str:

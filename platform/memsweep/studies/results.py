@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, did_you_mean, one_of
 from memsweep.report.analysis.contents import Contents, analyse
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.read.study import typed, with_settings
 from memsweep.report.read.weights import weights
 from memsweep.report.rows.report import Tables, tables_of
@@ -63,6 +64,11 @@ class Results:
     def location(self) -> str:
         """The folder of the results: an absolute path, or ``s3://bucket/...``."""
         return self._location.uri
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The headline of the report, then what else the study answers: plain sentences."""
+        return answer_of(self._contents).sentences
 
     @property
     def verdicts(self) -> pd.DataFrame:

@@ -106,7 +106,8 @@ class Run:
                 paths = standing(self._store.folder)
                 self._page.close(paths.page)
                 return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete, "")
-            self._open_tracker()
+            with phase("opening MLflow", self._stream):
+                self._open_tracker()
             try:
                 summary = self._compute()
                 if summary.outage:
@@ -274,7 +275,7 @@ class Run:
         if self._sweep.search is None and plan.packs:
             rows = {trial.identity: to_dict(trial.config) for trial in plan.trials}
             self._early = EarlyVerdicts(store, rows, frozenset(plan.done))
-        starting = "starting" if self._place.launch.inline else "starting Ray"
+        starting = ("starting" if self._place.launch.inline else "starting Ray") if plan.packs else ""
         with open_view(self._sweep.name, self._stream, starting) as self._view:
             summary = run(
                 plan,

@@ -60,10 +60,9 @@ _OWN = ("verdicts", "compared")
 
 def report_item(paths: ReportPaths) -> ReportItem:
     """A report: its paths, and the rows of its tables as their CSV files hold them."""
-    from memsweep.report.page.answer import answer_of
+    from memsweep.report.headline.answer import answer_of
 
     contents, tables = paths.contents, paths.tables
-    answer = answer_of(contents)
     columns, study = contents.grouping.columns, contents.study
     verdicts = [
         {"condition": {name: row[name] for name in columns}, **{k: v for k, v in row.items() if k not in columns}}
@@ -76,7 +75,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "uri": paths.uri,
         "planned": study.planned,
         "missing": [row.identity for row in study.missing],
-        "answers": [sentence.replace("`", "") for sentence in (answer.headline, *answer.more)],
+        "answers": list(answer_of(contents).sentences),
         "throughout": dict(contents.grouping.fixed),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]

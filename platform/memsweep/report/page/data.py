@@ -14,8 +14,9 @@ from memsweep.gate import each_text
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.charts.curves import trial_charts
 from memsweep.report.charts.radius import choice_of, median_radius, slope_charts
+from memsweep.report.headline.answer import Kind, StudyAnswer
+from memsweep.report.headline.stability import first_ball
 from memsweep.report.naming.numbers import figure, interval, show
-from memsweep.report.page.answer import Kind, StudyAnswer, first_ball
 from memsweep.report.read.study import fields_of
 from memsweep.report.rows.verdicts import MOVES, reasons
 from memsweep.report.values.chart import Chart, ChartSet

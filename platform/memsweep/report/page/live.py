@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.page.answer import Kind, StudyAnswer, answer_of
+from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
+from memsweep.report.headline.failures import causes_of
 from memsweep.report.page.grid import Grid, LiveCell, live_grids
 from memsweep.report.values.section import Rank, sections_of
 
 _MOST_CAUSES = 5
-_LONGEST = 300  # characters of a cause
 _UNDECIDED = "No verdict yet: a verdict needs all trials of its cell."
 
 
@@ -38,10 +37,9 @@ class Live:
 def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str, Any], every: int) -> Live:
     """The state of a study with these cells, whose missing trials are those that failed."""
     failed = contents.study.missing
-    causes = Counter((row.traceback.strip().splitlines() or [row.reason])[-1][:_LONGEST] for row in failed)
     ended = {*contents.study.records, *(row.identity for row in failed)}
     grids = live_grids(contents, cells, ended)
-    return Live(_answer(contents, cells, ended), progress, grids, causes.most_common(_MOST_CAUSES), every)
+    return Live(_answer(contents, cells, ended), progress, grids, causes_of(failed)[:_MOST_CAUSES], every)
 
 
 def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:

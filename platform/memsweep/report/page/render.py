@@ -18,10 +18,11 @@ from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.figures.panels import PER_PICTURE, Shown
+from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
+from memsweep.report.headline.stability import stable_means
 from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
-from memsweep.report.page.answer import Kind, StudyAnswer, answer_of, stable_means
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured

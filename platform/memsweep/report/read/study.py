@@ -193,8 +193,14 @@ class Study:
     def extended_by(self, override: str) -> str:
         """The command that adds the trials of an override: it names the study's file, and what its sweep changed."""
         path = override.partition("=")[0]
-        kept = [word for word in self.overrides if word.partition("=")[0].lstrip("+~").removeprefix("grid.") != path]
+        kept = [word for word in self.overrides if not _replaces(path, word)]
         return shlex.join(["memsweep", "extend", self.source or self.name, *kept, override])
+
+
+def _replaces(path: str, word: str) -> bool:
+    """Whether an override of a path takes the place of another: of the same path, or one that removes what holds it."""
+    name = word.partition("=")[0].lstrip("+~").removeprefix("grid.")
+    return name == path or (word.startswith("~") and path.startswith(f"{name}."))
 
 
 def not_measured(study: Study) -> list[str]:

@@ -1,4 +1,4 @@
-"""A search as sentences, its answer among them, and its winners and suggestions as tables."""
+"""A search as sentences, and its winners and suggestions as tables."""
 
 from __future__ import annotations
 
@@ -11,99 +11,15 @@ from memsweep.config.schema.search import NONE
 from memsweep.report.analysis.search.searched import AtEnd, Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import last, settings_text
-from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, percent, quoted, show, with_interval
+from memsweep.report.naming.numbers import figure, joined, percent, with_interval
 from memsweep.report.values.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import search_bias
-
-_MOST_CELLS = 4  # cells whose settings a sentence names
-_TRANSFERS = 2.0  # a best setting that moves by less than this factor, from the smallest size to the largest, stays
 
 
 def sentences(searched: Searched) -> list[str]:
     """The search and its cost, the states of its suggestions, its winners on fresh seeds, and those at an end."""
     return [_what(searched), _cost(searched), _endings(searched), *_gaps(searched), *map(_at_end, searched.at_ends())]
-
-
-def tunes_many(searched: Searched) -> bool:
-    """Whether a search tunes many models, each at one size."""
-    shades = [searched.cells.shade(winner.cell) for winner in searched.winners if winner.rank == 1]
-    return len(shades) > _MOST_CELLS and not all(map(is_number, shades))
-
-
-def answer(searched: Searched) -> str:
-    """What was asked of the searched fields: their best values, and whether they move with the size.
-
-    Empty without a winner.
-    """
-    first = [winner for winner in searched.winners if winner.rank == 1]
-    if not first:
-        return ""
-    numeric = [
-        field
-        for field in searched.history.space
-        if all(is_number(winner.member.suggestion.values.get(field)) for winner in first)
-    ]
-    sizes = {searched.cells.shade(winner.cell) for winner in first}
-    if numeric and len(sizes) > 1 and all(map(is_number, sizes)):
-        return as_sentences(_moves(searched, first, field) for field in numeric[:2])
-    if len(first) == 1:
-        return _only_winner(searched, *first)
-    named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
-    more = f" and {len(named) - _MOST_CELLS} more cells" if len(named) > _MOST_CELLS else ""
-    return f"The best settings are {joined(named[:_MOST_CELLS])}{more}."
-
-
-def _only_winner(searched: Searched, winner: Winner) -> str:
-    settings = settings_text(winner.member.suggestion.values)
-    values = [f"{last(one.objective)} {figure(_known(one.values))}" for one in winner.worth]
-    count = len(searched.history.suggestions)
-    seeds = winner.worth[0].seeds
-    return f"The best of {count} suggestions is {settings}, with {joined(values)}" + (
-        f" on {seeds} fresh seeds." if seeds else " on the seeds that chose it, which flatter it."
-    )
-
-
-def _known(values: object) -> float:
-    confirmed = float(getattr(values, "confirmed", math.nan))
-    return float(getattr(values, "search", math.nan)) if math.isnan(confirmed) else confirmed
-
-
-def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
-    """``from width 4 to 16 the best learning rate falls 19-fold under direct (0.024 to 0.0013)``."""
-    cells = searched.cells
-    lines: dict[str, list[Winner]] = {}
-    for winner in sorted(first, key=lambda winner: float(cells.shade(winner.cell))):
-        lines.setdefault(cells.picture(winner.cell), []).append(winner)
-    moving, staying = [], []
-    for line, winners in lines.items():
-        under = f" under `{line}`" if len(lines) > 1 else ""
-        if moved := _move(searched, winners, field, under):
-            moving.append(moved)
-        else:
-            staying.append(line)
-    parts = [joined(moving)] if moving else []
-    if staying:
-        under = f" under {quoted(staying)}" if len(lines) > 1 else ""
-        parts.append(
-            f"shows no trend{under}{',' if under else ':'} {'where ' if under else ''}other values are as good"
-        )
-    between = sorted({float(cells.shade(winner.cell)) for winner in first})
-    size = last(cells.hue)
-    text = f"from {size} {show(between[0])} to {show(between[-1])} the best {last(field)} "
-    return text + ", and ".join(parts)
-
-
-def _move(searched: Searched, winners: Sequence[Winner], field: str, under: str) -> str:
-    """How the best value of a field moves from the first of these winners to the last; empty where it does not."""
-    values = [float(winner.member.suggestion.values[field]) for winner in winners]
-    ratio = values[-1] / values[0] if values[0] > 0 else math.nan
-    (low, high), (last_low, last_high) = (searched.basin(winners[place], field) for place in (0, -1))
-    apart = last_high < low or high < last_low
-    if not apart or not (ratio <= 1 / _TRANSFERS or ratio >= _TRANSFERS):
-        return ""
-    verb, times = ("falls", 1 / ratio) if ratio < 1 else ("rises", ratio)
-    return f"{verb} {figure(times, 2)}-fold{under} ({figure(values[0], 2)} to {figure(values[-1], 2)})"
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:

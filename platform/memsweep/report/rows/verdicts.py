@@ -24,7 +24,6 @@ MOVES = {
     "weights": "all weights but the biases move",
     "all": "all weights move",
 }
-NOT_FINISHED = "No verdict yet: no trial of this study has finished."
 NOT_ASKED = "No verdict: this study asks no question of stability."
 CHOSEN_LATER = "chosen after the results were seen, so that the error rates of the rule do not hold for these verdicts"
 

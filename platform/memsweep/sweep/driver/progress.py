@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 SURE = 1.15
 """A time left that is known within this factor is one number."""
+STARTING = "starting"
+"""Said from the start of the first packs until the first of their work is done."""
+_KNOWN = 0.1  # of all work, from which on there is a time left
+_OWN_PACE = 0.1  # of a pack's work, from which on its own pace says when it ends
 LONG = 10.0
 """Seconds after which it is said what a pack does."""
 
@@ -86,8 +92,8 @@ class WorkCounter:
         self._total, self._reused, self._known, self._expected = total, reused, max(work, 1e-12), expected
         self._shown = 0.0  # the largest fraction so far: trials may turn out more, and a bar must not run back
         self._clock = clock
-        self._began: float | None = None
         self._running: dict[str, _Running] = {}
+        self._course = _Course()
         self._finished = self._failed = 0
         self._settled = 0.0
         self.note = ""
@@ -104,15 +110,13 @@ class WorkCounter:
 
     def started(self, job: str, cost: float) -> None:
         """A job has been given to a worker."""
-        now = self._clock()
-        self._began = now if self._began is None else self._began
-        self._running[job] = _Running(cost, now)
+        self._running[job] = _Running(cost, self._clock())
 
     def advanced(self, job: str, fraction: float, doing: str = "") -> None:
         """A running job has done this fraction of its work, which never goes back; what it does now, in words."""
         running = self._running.get(job)
         if running is not None:
-            running.fraction, running.doing = max(running.fraction, min(fraction, 1.0)), doing
+            running.advanced(self._clock(), min(fraction, 1.0), doing)
 
     def ended(self, job: str) -> None:
         """A job is over; ``settled`` counts its trials."""
@@ -129,6 +133,7 @@ class WorkCounter:
     def snapshot(self) -> Snapshot:
         """The state now."""
         done = self._settled + sum(running.fraction * running.cost for running in self._running.values())
+        self._course.add(self._clock(), done)
         self._shown = max(self._shown, min(done / self._work, 1.0))
         return Snapshot(
             total=max(self._total, self._expected),
@@ -138,9 +143,13 @@ class WorkCounter:
             running=len(self._running),
             fraction=self._shown,
             eta=self._eta(done),
-            note=self.note,
+            note=self.note or self._starting(),
             doing=self._doing(),
         )
+
+    def _starting(self) -> str:
+        """Nothing has come of the first packs yet: their processes start."""
+        return STARTING if self._running and not self._course.moved and not self._finished else ""
 
     def _doing(self) -> str:
         longest = min(self._running.values(), key=lambda running: running.began, default=None)
@@ -149,26 +158,74 @@ class WorkCounter:
     def _eta(self, done: float) -> float | None:
         if self._work - done <= 1e-9 * self._work:
             return 0.0
-        if self._began is None or done <= 0:
-            return None
         now = self._clock()
-        by_rate = (self._work - done) * (now - self._began) / done
+        rate = self._course.rate(now)
+        if rate is None or done < _KNOWN * self._work:
+            return None
         # The last packs run on few workers: the end cannot come before the slowest of them.
-        return max([by_rate, *(running.left(now) for running in self._running.values())])
+        working = [running for running in self._running.values() if running.course.moved]
+        each = rate / max(1, len(working))
+        return max([(self._work - done) / rate, *(running.left(now, each) for running in working)])
 
 
-@dataclass
+class _Course:
+    """The work that was done at each moment since the first of it.
+
+    What came before is the start of processes, which the rest of the work does not need again. The load of a machine
+    changes, so the rate is that of the later half of the time.
+    """
+
+    def __init__(self) -> None:
+        self._points: deque[tuple[float, float]] = deque()
+        self._first = (math.nan, 0.0)
+
+    @property
+    def moved(self) -> bool:
+        """Whether any work has been done."""
+        return bool(self._points)
+
+    def add(self, now: float, done: float) -> None:
+        if done > (self._points[-1][1] if self._points else 0.0):
+            self._first = self._first if self._points else (now, done)
+            self._points.append((now, done))
+
+    def rate(self, now: float) -> float | None:
+        """Work a second; None before there are two moments to compare."""
+        since = (now + self._first[0]) / 2
+        while len(self._points) > 2 and self._points[1][0] <= since:
+            self._points.popleft()
+        if len(self._points) < 2:
+            return None
+        return self._since(self._points[0], now)
+
+    def mean_rate(self, now: float) -> float | None:
+        """Work a second over the whole time."""
+        return self._since(self._first, now) if len(self._points) > 1 else None
+
+    def _since(self, start: tuple[float, float], now: float) -> float | None:
+        return (self._points[-1][1] - start[1]) / (now - start[0]) if now > start[0] else None
+
+
 class _Running:
-    cost: float
-    began: float
-    fraction: float = 0.0
-    doing: str = ""
+    """A pack that runs."""
 
-    def left(self, now: float) -> float:
-        return (now - self.began) * (1.0 - self.fraction) / self.fraction if self.fraction > 0 else 0.0
+    def __init__(self, cost: float, began: float) -> None:
+        self.cost, self.began = cost, began
+        self.fraction, self.doing, self.course = 0.0, "", _Course()
+
+    def advanced(self, now: float, fraction: float, doing: str) -> None:
+        self.fraction, self.doing = max(self.fraction, fraction), doing
+        self.course.add(now, self.fraction)
+
+    def left(self, now: float, rate: float) -> float:
+        """Seconds until its end: by its own pace once a tenth is done, before that by the rate of a worker."""
+        own = self.course.mean_rate(now) if self.fraction >= _OWN_PACE else None
+        return (1.0 - self.fraction) / own if own else (1.0 - self.fraction) * self.cost / rate
 
 
 _UNITS = ((3600, "h"), (60, "min"), (1, "s"))
+SILENT = 4.0
+"""Seconds after which a phase is named where no terminal is."""
 SHORT = 1.0
 """Seconds: a shorter phase leaves no line."""
 PLAIN_INTERVAL = 30.0  # seconds between lines where no terminal is
@@ -196,18 +253,26 @@ def open_view(title: str, stream: TextIO | None = None, starting: str = "startin
     ``starting``: what a live view says before the first snapshot.
     """
     stream = stream if stream is not None else sys.stdout
-    return LiveView(title, stream, starting) if stream.isatty() else PlainView(title, stream)
+    return LiveView(title, stream, starting) if stream.isatty() else PlainView(title, stream, starting=starting)
 
 
 @contextlib.contextmanager
 def phase(words: str, stream: TextIO) -> Iterator[None]:
-    """Says what a command is doing: on a terminal while it lasts, elsewhere afterwards, if it took a second or more."""
+    """Says what a command is doing.
+
+    On a terminal while it lasts; elsewhere if it takes a second or more, afterwards, and after SILENT seconds at once.
+    """
     began, live = time.monotonic(), stream.isatty()
     if live:
         _write(stream, f"\r{words} …\x1b[K")
+    late = threading.Timer(SILENT, write_line, (stream, f"{words} …"))
+    late.daemon = True
+    if not live:
+        late.start()
     try:
         yield
     finally:
+        late.cancel()
         if live:
             _write(stream, "\r\x1b[K")
     took = time.monotonic() - began
@@ -268,16 +333,27 @@ def duration(seconds: float) -> str:
 
 
 class PlainView:
-    """One line at the start, at most one every 30 seconds, one at the end."""
+    """Lines at the start, at the start of the first pack and at its first work, then at most one every 30 seconds.
 
-    def __init__(self, title: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._title, self._stream, self._clock = title, stream, clock
+    Args:
+        title: the study's name.
+        stream: where the lines go.
+        clock: monotonic seconds.
+        starting: what is done before the first snapshot; empty where that is nothing.
+    """
+
+    def __init__(
+        self, title: str, stream: TextIO, clock: Callable[[], float] = time.monotonic, starting: str = ""
+    ) -> None:
+        self._title, self._stream, self._clock, self._starting = title, stream, clock, starting
         self._began = self._last = clock()
         self._latest: Snapshot | None = None
-        self._started = False
+        self._shown = ""
 
     def __enter__(self) -> PlainView:
         self._began = self._last = self._clock()
+        if self._starting:
+            self.say(f"{self._title}: {self._starting}")
         return self
 
     def __exit__(
@@ -288,8 +364,9 @@ class PlainView:
 
     def update(self, snapshot: Snapshot) -> None:
         self._latest = snapshot
-        if not self._started or self._clock() - self._last >= PLAIN_INTERVAL:
-            self._started, self._last = True, self._clock()
+        stage = "work" if snapshot.fraction > 0 else "packs" if snapshot.running else "plan"
+        if stage != self._shown or self._clock() - self._last >= PLAIN_INTERVAL:
+            self._shown, self._last = stage, self._clock()
             self.say(f"{self._title}: {describe(snapshot)}")
 
     def say(self, line: str, style: str = "") -> None:

@@ -80,10 +80,7 @@ class Searched:
         As well: by its value in the search, the first objective lies within the 95 % interval of the winner's on fresh
         seeds. Without an interval the winner stands alone.
         """
-        own, worth = float(winner.member.suggestion.values[field]), winner.worth[0].values
-        sign = -1.0 if self.history.modes[0] == MAX else 1.0
-        limit = sign * (worth.low if sign < 0 else worth.high)
-        values = [own]
+        values, (sign, limit) = [float(winner.member.suggestion.values[field])], self._limit(winner)
         if math.isfinite(limit):
             values += [
                 float(member.suggestion.values[field])
@@ -94,6 +91,29 @@ class Searched:
                 and sign * member.values[0] <= limit
             ]
         return min(values), max(values)
+
+    def bracket(self, winner: Winner, field: str) -> tuple[float, float]:
+        """The values of a field between which the best one lies: the next ones, beyond the basin, that do worse.
+
+        The ends of what was searched where none is worse; both ends without an interval on fresh seeds.
+        """
+        ends = [float(end) for end in self.history.space[field].ends]
+        if not math.isfinite(self._limit(winner)[1]):
+            return min(ends), max(ends)
+        least, greatest = self.basin(winner, field)
+        ended = (SuggestionState.DONE, SuggestionState.DIVERGED)
+        tried = [
+            float(member.suggestion.values[field])
+            for member in self.of_cell(winner.cell)
+            if member.state in ended and field in member.suggestion.values
+        ]
+        below, above = ([v for v in tried if v < least], [v for v in tried if v > greatest])
+        return max(below, default=min(ends)), min(above, default=max(ends))
+
+    def _limit(self, winner: Winner) -> tuple[float, float]:
+        """The sign by which the first objective is small, and the largest that is as good as the winner's so."""
+        worth, sign = winner.worth[0].values, -1.0 if self.history.modes[0] == MAX else 1.0
+        return sign, sign * (worth.low if sign < 0 else worth.high)
 
     def at_ends(self) -> list[AtEnd]:
         """The ends at which cells have their winner, of fields with a range: an interval, or at least three numbers.

@@ -1,0 +1,122 @@
+"""The one answer of a study, by the kind of question that the study asks: page, terminal, JSON and MLflow show it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from memsweep.report.analysis.contents import Contents
+from memsweep.report.headline.failures import failure_sentence
+from memsweep.report.headline.ranking import ranking_sentence
+from memsweep.report.headline.stability import stability_sentence
+from memsweep.report.values.section import Rank, Section, sections_of
+
+
+class Kind(enum.StrEnum):
+    """What a study asks; one that a section answers is of the kind that the section says."""
+
+    STABILITY = "stability"
+    SEARCH = "search"
+    LOSSES = "losses"
+    NOTHING = "nothing yet"
+
+
+@dataclass(frozen=True)
+class StudyAnswer:
+    """What stands at the top of the page.
+
+    Attributes:
+        kind: decides which figure and table stand below.
+        headline: the answer with its limit. Names of settings stand between backticks.
+        more: further answers of the same study, a sentence each.
+        decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
+        rank: of the section that is the answer; None where none is.
+    """
+
+    kind: Kind | str
+    headline: str
+    more: tuple[str, ...] = ()
+    decide: str = ""
+    rank: Rank | None = None
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The headline and what follows it as plain text, without backticks."""
+        return tuple(sentence.replace("`", "") for sentence in (self.headline, *self.more))
+
+
+def answer_of(contents: Contents) -> StudyAnswer:
+    """The answer of a study, from what has finished of it; trials that failed are counted with it."""
+    answer, failures = _of_results(contents), failure_sentence(contents.study)
+    if not failures:
+        return answer
+    return replace(answer, headline=failures if answer.kind is Kind.NOTHING else f"{answer.headline} {failures}")
+
+
+def _of_results(contents: Contents) -> StudyAnswer:
+    decide, tested = _decide(contents), _answering(contents, Rank.TESTED)
+    claims = tuple(_said(contents, Rank.TESTED))
+    found, gaps = _of_search(contents)
+    if found:
+        return StudyAnswer(Kind.SEARCH, found, (*gaps, *claims), decide)
+    if contents.verdicts:
+        stable = stability_sentence(contents.verdicts, contents.labels)
+        if tested:
+            return StudyAnswer(tested.kind, claims[0], (*claims[1:], stable), decide, Rank.TESTED)
+        return StudyAnswer(Kind.STABILITY, stable, (), decide)
+    if measured := _answering(contents, Rank.ALONE):
+        return StudyAnswer(measured.kind, measured.answer[0], claims, rank=Rank.ALONE)
+    if instead := _answering(contents, Rank.INSTEAD):
+        return StudyAnswer(Kind.LOSSES, instead.answer[0], claims)
+    if contents.losses:
+        said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
+        first, *more = said
+        return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims))
+    if tested:
+        return StudyAnswer(tested.kind, claims[0], claims[1:], rank=Rank.TESTED)
+    return StudyAnswer(Kind.NOTHING, _nothing(contents))
+
+
+def _nothing(contents: Contents) -> str:
+    study = contents.study
+    planned = f"{study.planned} {'is' if study.planned == 1 else 'are'} planned"
+    return f"No trial of this study has finished yet: {planned}."
+
+
+def _answering(contents: Contents, rank: Rank) -> Section | None:
+    """The first section of a rank that has an answer."""
+    return next((section for section in sections_of(contents) if section.rank is rank and section.answer), None)
+
+
+def _said(contents: Contents, rank: Rank) -> list[str]:
+    """The sentences that measures and analyses have for this place of the answer."""
+    return [sentence for section in sections_of(contents) if section.rank is rank for sentence in section.answer]
+
+
+def _of_search(contents: Contents) -> tuple[str, Sequence[str]]:
+    """The answer of a search, and how optimistic it was, or may be; both empty without a search.
+
+    Where it tunes many models, each at one size, what they reach is the answer, and not their settings.
+    """
+    searched = contents.searched
+    if searched is None:
+        return "", ()
+    from memsweep.report.headline.search import search_sentence, tunes_many
+    from memsweep.report.rows.search import sentences
+
+    losses = not contents.verdicts and contents.losses
+    found = "" if losses and tunes_many(searched) else search_sentence(searched)
+    return found, sentences(searched)[3:]
+
+
+def _decide(contents: Contents) -> str:
+    """The advice that most undecided verdicts share; of a search, what its winners lack."""
+    searched, study = contents.searched, contents.study
+    if searched is not None:
+        from memsweep.report.headline.search import lacking
+
+        lacks = lacking(searched)
+        return study.extended_by(lacks) if lacks else ""
+    advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
+    return study.extended_by(max(advice, key=advice.count)) if advice else ""

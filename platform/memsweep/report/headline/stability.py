@@ -1,0 +1,163 @@
+"""What the verdicts of a study say, memory by memory, with the sizes that they were asked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from memsweep.report.analysis.contents import BALLS, Finding
+from memsweep.report.headline.evidence import errors_of, gap_of, nearest, slope_words
+from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
+from memsweep.report.naming.numbers import MOST_NAMED, joined, limit, quoted, show
+from memsweep.stability.verdict.judgement import Criteria, Verdict
+
+_STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
+
+
+def first_ball(findings: Iterable[Finding]) -> str:
+    """The smallest ball that was measured: the one that the answer speaks of."""
+    return next((ball for ball in BALLS if any(finding.ball == ball for finding in findings)), "")
+
+
+def stable_means(criteria: Criteria) -> str:
+    """What *stable* says of a radius, by the limit of the slopes that the verdicts were reached with."""
+    slow = limit(criteria.slope_limit)
+    return (
+        "how far the trained weights may move before a limit is passed (the radius) shrinks no faster than "
+        f"T^{slow} as the sequence gets longer, nor than m^{slow} as the model gets wider. It may still shrink: the "
+        "reasons of a verdict say where."
+    )
+
+
+def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
+    """A sentence for each memory; sizes are said once where those of the next memory are the same."""
+    ball = first_ball(findings)
+    noun = _noun(findings, labels)
+    clauses: dict[tuple[str, str], list[str]] = {}
+    for memory in dict.fromkeys(labels.memory(finding.condition) for finding in findings):
+        of_memory = [finding for finding in findings if labels.memory(finding.condition) == memory]
+        own = {labels.machine(f.condition): f for f in of_memory if f.ball == ball}
+        others = [{labels.machine(f.condition): f for f in of_memory if f.ball == other} for other in BALLS]
+        wider = [verdicts for verdicts in others if verdicts and verdicts != own]
+        kernel = any(finding.condition.get(KERNEL) is not None for finding in own.values())
+        clause = sizes_of(own.values()), _clause(own, wider, noun, _STAY.get(ball, ""))
+        clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
+    return " ".join(_sentences(clauses))
+
+
+def _sentences(clauses: dict[tuple[str, str], list[str]]) -> Iterator[str]:
+    before = ""
+    for (sizes, clause), names in clauses.items():
+        text = f"{joined(_short(names))} {clause}."
+        yield f"For {sizes}, {text}" if sizes != before else f"{text[:1].upper()}{text[1:]}"
+        before = sizes
+
+
+def sizes_of(findings: Iterable[Finding]) -> str:
+    """``T = 50 to 400 and widths 2 to 8``; what has one value stands behind ``at``."""
+    radii = [finding.radii for finding in findings]
+    widths, horizons = (sorted({float(size) for table in radii for size in table[axis]}) for axis in _AXES)
+    across = f"widths {show(widths[0])} to {show(widths[-1])}" if len(widths) > 1 else f"width {show(widths[0])}"
+    along = f"T = {show(horizons[0])}" + (f" to {show(horizons[-1])}" if len(horizons) > 1 else "")
+    if len(horizons) > 1:
+        return f"{along}{' and' if len(widths) > 1 else ' at'} {across}"
+    return f"{across} at {along}" if len(widths) > 1 else f"{across} and {along}"
+
+
+_AXES = ("width", "horizon")
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """``exponential`` of ``exponential memory`` where another name follows."""
+    return [*(name.removesuffix(" memory") for name in names[:-1]), names[-1]]
+
+
+def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: str, stay: str) -> str:
+    """``is not held stably under direct (T^−0.6 [...]); exp holds it (...), but only while the other weights stay``."""
+    stable, unstable, undecided = (
+        {name: finding for name, finding in own.items() if finding.judgement.verdict is wanted}
+        for wanted in (Verdict.STABLE, Verdict.UNSTABLE, Verdict.INCONCLUSIVE)
+    )
+    open_ = _undecided(undecided, len(own), noun)
+    if len(undecided) == len(own):
+        return f"is {open_}"
+    behind = f"{_while(stable, wider, stay)}{f'; {open_}' if open_ else ''}"
+    if not unstable:
+        every = _every(stable, "every", noun) if not undecided else _of(stable, len(own))
+        return f"is held stably under {every} ({_worst(stable, 'at worst')}){behind}"
+    lost = f"is not held stably under {_unstable(unstable, len(own), noun)}"
+    if not stable:
+        return f"{lost}{f'; {open_}' if open_ else ''}"
+    named = quoted([*stable]) if len(stable) <= MOST_NAMED else f"{len(stable)}"
+    verb = "holds" if len(stable) == 1 else "hold"
+    return f"{lost}; {named} {verb} it ({_worst(stable, 'at worst')}){behind}"
+
+
+def _while(stable: dict[str, Finding], wider: Sequence[dict[str, Finding]], stay: str) -> str:
+    """What becomes of the stable ones when more weights move."""
+
+    def turned(verdict: Verdict) -> list[str]:
+        return [name for name in stable if any(w[name].judgement.verdict is verdict for w in wider if name in w)]
+
+    lost = turned(Verdict.UNSTABLE)
+    doubt = [name for name in turned(Verdict.INCONCLUSIVE) if name not in lost]
+    only = f", but only while {stay} put" if lost else ""
+    if lost and len(lost) < len(stable):
+        only = f"; {quoted(lost)} only while {stay} put"
+    return only + (f"; undecided under {quoted(doubt)} once more weights move" if doubt else "")
+
+
+def _unstable(findings: dict[str, Finding], of: int, noun: str) -> str:
+    """Those of the same thresholds together, each group with its slope."""
+    groups: dict[str, dict[str, Finding]] = {}
+    for name, finding in findings.items():
+        groups.setdefault(errors_of(finding), {})[name] = finding
+    whole = len(groups) == 1 and len(findings) == of
+    texts = []
+    for errors, group in groups.items():
+        names = _every(group, "any", noun) if whole else _of(group, of)
+        texts.append(f"{names} ({_worst(group, 'at best')}{f', {errors}' if errors else ''})")
+    return joined(texts)
+
+
+def _worst(findings: dict[str, Finding], which: str) -> str:
+    """The slope of the setting that is nearest to the limit."""
+    if len(findings) == 1:
+        return slope_words(*findings.values())
+    found = nearest([*findings.values()])
+    name = next(name for name, finding in findings.items() if finding is found)
+    return f"{which} `{name}`: {slope_words(found)}"
+
+
+def _undecided(findings: dict[str, Finding], of: int, noun: str) -> str:
+    """``undecided under `exp` and `softplus` (1 width: stable needs 4)``: equal reasons are said once."""
+    if not findings:
+        return ""
+    groups: dict[str, dict[str, str]] = {}
+    for name, finding in findings.items():
+        gap = gap_of(finding)
+        groups.setdefault(gap.several, {})[name] = gap.text
+    parts = []
+    for several, texts in groups.items():
+        names = _every(texts, "every", noun) if len(texts) == of else _of(texts, of)
+        reasons = {*texts.values()}
+        parts.append(f"{names} ({reasons.pop() if len(reasons) == 1 else several})")
+    return f"undecided under {joined(parts)}"
+
+
+def _of(names: Iterable[str], of: int) -> str:
+    """The names; of many, how many of how many."""
+    listed = [*names]
+    return quoted(listed) if len(listed) <= MOST_NAMED else f"{len(listed)} of {of} settings"
+
+
+def _every(names: Iterable[str], word: str, noun: str) -> str:
+    listed = [*names]
+    if len(listed) == 1:
+        return f"`{listed[0]}`"
+    return f"{word} {noun}" if noun else f"{'all' if word == 'every' else 'any of'} {len(listed)} settings"
+
+
+def _noun(findings: Sequence[Finding], labels: Labels) -> str:
+    """What the names of the machines are; empty where they are of several kinds."""
+    same = all(labels.machine(f.condition) == str(f.condition.get(PARAMETERIZATION)) for f in findings)
+    return "parameterization" if same else ""

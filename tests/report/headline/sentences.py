@@ -1,0 +1,128 @@
+"""For each adversarial study, the sentence that a careful statistician would write, and why.
+
+They were written down before the code that makes them. Numbers in braces are recomputed from the report's CSV files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A sentence.
+
+    Attributes:
+        sentence: the headline, with the names of numbers in braces.
+        why: what it may not leave out.
+    """
+
+    sentence: str
+    why: str
+
+
+SENTENCES = {
+    "whole": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, exponential memory is held stably under `direct` "
+        "(T^{exponential direct}). Polynomial memory is not held stably under `direct` (T^{polynomial direct}); `exp` "
+        "and `softplus` hold it (at worst {polynomial worst}).",
+        "what was varied, and a slope with its interval for each claim; of several, the one nearest to the limit",
+    ),
+    "one width": Wanted(
+        "For T = 50 to 400 at width 2, exponential memory is undecided under `direct` (1 width: stable needs 4). "
+        "Polynomial memory is not held stably under `direct` (T^{polynomial direct}); undecided under `exp` and "
+        "`softplus` (1 width: stable needs 4).",
+        "one width shows an instability in T, and never stability",
+    ),
+    "one horizon": Wanted(
+        "For widths 2 to 8 at T = 100, exponential memory is undecided under `direct` (1 horizon: stable needs 4). "
+        "Polynomial memory is undecided under every parameterization (1 horizon: stable needs 4).",
+        "one horizon says nothing of longer ones",
+    ),
+    "two seeds": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, exponential memory is undecided under `direct` (2 seeds: a verdict needs "
+        "5). Polynomial memory is undecided under every parameterization (2 seeds: a verdict needs 5).",
+        "two seeds make no interval, however steep the slope is",
+    ),
+    "four suggestions": Wanted(
+        "Not resolved: whether the best learning rate moves from width 2 to 8. 4 suggestions a cell, none retrained on "
+        "fresh seeds.",
+        "a winner without fresh seeds has no interval, so no two winners differ",
+    ),
+    "four suggestions, confirmed": Wanted(
+        "Not resolved: whether the best learning rate moves from width 2 to 8 (m^{direct} under `direct`, m^{exp} "
+        "under `exp`). 4 suggestions a cell.",
+        "between four suggestions the best value may lie anywhere: the exponents' ranges hold 0",
+    ),
+    "two fresh seeds": Wanted(
+        "Not resolved: whether the best learning rate moves from width 2 to 8. 4 suggestions a cell, 2 fresh seeds: an "
+        "interval needs 6.",
+        "an interval of two seeds says next to nothing",
+    ),
+    "two widths searched": Wanted(
+        "Not resolved: whether the best learning rate moves with width. 2 widths: a trend needs 3.",
+        "two ends are no law",
+    ),
+    "a search that resolves": Wanted(
+        "From width 2 to 128 the best learning rate falls under `direct` (m^{direct}); no trend is resolved "
+        "under `exp` (m^{exp}).",
+        "an exponent over all widths, with the range that the neighbouring suggestions leave",
+    ),
+    "bimodal seeds": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under `direct` (T^{slope} holds the limit "
+        "−0.2; {below} of {seeds} seeds are steeper).",
+        "the mean of two groups is the slope of no seed: how many lie on each side",
+    ),
+    "at its limit": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under `direct` (T^{slope} holds the limit "
+        "−0.2; {below} of {seeds} seeds are steeper).",
+        "a slope that is the limit is on neither side",
+    ),
+    "just beyond its limit": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is not held stably under `direct` (T^{slope}, {near} "
+        "from the limit −0.2).",
+        "how near the limit is, because the next study may be on the other side",
+    ),
+    "one threshold": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is not held stably under `direct` (T^{slope}, at 1 % "
+        "alone).",
+        "at 3 % and 10 % it is not unstable: the headline says at which error it is",
+    ),
+    "all failed": Wanted(
+        "All 16 trials failed: 12 by AttributeError: no unit, 4 by RuntimeError: too long.",
+        "a study that failed has not 'not finished yet'",
+    ),
+    "some failed": Wanted(
+        "For T = 50 to 400 and widths 2 to 5, polynomial memory is undecided under `direct` (3 widths: stable needs "
+        "4). 4 of 16 trials failed: RuntimeError: too long.",
+        "what is missing may have been different: it is said beside what is known",
+    ),
+    "no fit": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under `direct` (no model fits: error "
+        "{error} of the zero predictor's, at most 0.5 % counts).",
+        "a model that does not hold a memory cannot hold it stably",
+    ),
+    "everything equal": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under every parameterization (the seeds "
+        "do not differ: no interval).",
+        "five copies of one seed are one seed",
+    ),
+    "33 settings": Wanted(
+        "For T = 50 to 400 and widths 2 to 8, polynomial memory is not held stably under 11 of 33 settings (at best "
+        "{best}); 22 hold it (at worst {worst}).",
+        "counts instead of names, and the settings nearest to the limit by name",
+    ),
+    "losses of two seeds": Wanted(
+        "Not resolved: which is best by accuracy. 2 seeds: a ranking needs 4. The best median is that of `exp` "
+        "({best}).",
+        "of two pairs of seeds, one lies wholly above the other by chance in one case of three",
+    ),
+    "equal losses": Wanted(
+        "By accuracy, `direct` is best ({best}) and `exp` cannot be told from it (their seeds overlap).",
+        "the first of equals is no winner",
+    ),
+    "nothing yet": Wanted(
+        "No trial of this study has finished yet: 16 are planned.",
+        "nothing is known, and nothing is wrong",
+    ),
+}
