@@ -23,6 +23,7 @@ from memsweep.report.analysis.contents import Contents, Finding, judge_condition
 from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.naming.objective import objectives
+from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
@@ -94,13 +95,15 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     if sentence := judged(contents.criteria):
         yield from (sentence, "")
+    if failed := failure_lines(contents.study.failures):
+        yield from (*failed, "")
     yield from _winners(tables, width)
     for section in placed(tables.sections, TERMINAL, Place.FIRST):
         if section.table is not None:
             yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
-    else:
+    elif contents.losses or tables.sections or not contents.study.failures:
         yield NOT_ASKED if contents.losses or tables.sections else NOT_FINISHED
     yield from _sections(tables, Place.MEASURED, width)
     if tables.cells.rows:

@@ -12,6 +12,7 @@ from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, limit, percent, quoted
+from memsweep.report.read.failures import failure_sentence
 from memsweep.report.rows.verdicts import NOT_FINISHED
 from memsweep.report.values.section import Rank, Section, sections_of
 from memsweep.stability.verdict.judgement import Criteria, Verdict
@@ -146,7 +147,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims))
     if tested:
         return StudyAnswer(tested.kind, claims[0], claims[1:], rank=Rank.TESTED)
-    return StudyAnswer(Kind.NOTHING, NOT_FINISHED)
+    return StudyAnswer(Kind.NOTHING, failure_sentence(contents.study.failures) or NOT_FINISHED)
 
 
 def first_ball(findings: Iterable[Finding]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,8 +11,6 @@ from memsweep.report.page.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.page.grid import Grid, LiveCell, live_grids
 from memsweep.report.values.section import Rank, sections_of
 
-_MOST_CAUSES = 5
-_LONGEST = 300  # characters of a cause
 _UNDECIDED = "No verdict yet: a verdict needs all trials of its cell."
 
 
@@ -24,24 +21,21 @@ class Live:
     Attributes:
         answer: of what is complete.
         progress: of ``LiveStudy``: ``words``, ``fraction`` and ``stamp``.
-        causes: why trials failed, the most frequent first, and how many.
         every: seconds after which the browser loads the page again; 0 where it is told of news.
     """
 
     answer: StudyAnswer
     progress: dict[str, Any]
     grids: Sequence[Grid]
-    causes: Sequence[tuple[str, int]]
     every: int
 
 
 def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str, Any], every: int) -> Live:
     """The state of a study with these cells, whose missing trials are those that failed."""
     failed = contents.study.missing
-    causes = Counter((row.traceback.strip().splitlines() or [row.reason])[-1][:_LONGEST] for row in failed)
     ended = {*contents.study.records, *(row.identity for row in failed)}
     grids = live_grids(contents, cells, ended)
-    return Live(_answer(contents, cells, ended), progress, grids, causes.most_common(_MOST_CAUSES), every)
+    return Live(_answer(contents, cells, ended), progress, grids, every)
 
 
 def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:
