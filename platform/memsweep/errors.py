@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import difflib
 import enum
+import errno
+import getpass
+import os
 import re
 import shutil
 import textwrap
@@ -90,6 +93,25 @@ class TrustError(MemsweepError):
 
 class RegistryError(MemsweepError):
     """A task, model or parameterization that was registered wrongly; the fault of its author."""
+
+
+def unwritable(error: OSError, place: object) -> str:
+    """Says that a place cannot be written, and why: ``DIR cannot be written: user 'ann' may not write there``."""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        why = f"{user()} may not write there"
+    elif error.errno == errno.EROFS:
+        why = "its file system is read-only"
+    else:
+        why = error.strerror or str(error)
+    return f"{error.filename or place} cannot be written: {why}"
+
+
+def user() -> str:
+    """The person who runs this process: ``user 'ann'``, or ``user 1000`` where the number has no name."""
+    try:
+        return f"user {getpass.getuser()!r}"
+    except (KeyError, OSError):
+        return f"user {os.getuid()}"
 
 
 def printable(text: str) -> str:

@@ -26,7 +26,7 @@ def test_status_shows_foreign_text_without_its_control_characters(
         status_document(plan, {}, who, failures, {"b": StoreError(f"{HOSTILE} is damaged")}), Location.at(tmp_path)
     )
     shown = capsys.readouterr().out
-    assert shown.count(r"\x1b[2J") == 7
+    assert shown.count(r"\x1b[2J") == 6
     assert all(sign.isprintable() for sign in shown.replace("\n", ""))
 
 

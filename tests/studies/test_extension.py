@@ -58,7 +58,8 @@ def test_the_command_that_a_report_gives_extends_a_study_of_another_name(
     assert run("sweep", study, *words) == 0
     folder = study.parent / "results" / "an%20other"
     command = load_study(Location.at(folder)).extended_by("model.width=3")
-    assert shlex.split(command) == ["memsweep", "extend", str(study), *words[:2], words[3], "model.width=3"]
+    first = ["memsweep", "extend", str(study), *words[:2], words[3], "model.width=3"]
+    assert shlex.split(command)[: len(first) + 2] == [*first, "--results", str(study.parent / "results")]
     assert run("extend", study, *shlex.split(command)[3:]) == 0
     assert "2/2 done, 1 of them reused" in capsys.readouterr().out
     assert main(["resume", str(folder), "--inline", "--workspace", str(ROOT)]) == 0

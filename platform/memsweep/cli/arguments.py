@@ -110,6 +110,10 @@ def _unrecognized(command: str, flags: Sequence[str], rest: Sequence[str], known
     near = dict.fromkeys(did_you_mean(_name(flag), known) for flag in flags)
     unknown = f"unrecognized arguments: {' '.join(flags or rest)} (see: memsweep {command} --help)"
     unknown = ".".join([unknown, *filter(None, near)])
+    fields = [flag.lstrip("-") for flag in flags if re.match(r"--?[a-z_]+\.\w", flag)]
+    if fields:
+        told = [field if "=" in field else f"{field}=VALUE" for field in fields]
+        unknown += f". Settings of the study have no dashes: write {' '.join(told)}"
     hydra = dict.fromkeys(name for flag in flags if (name := _name(flag)) in usage.HYDRA)
     return ". ".join([unknown, *(f"{name} of Hydra: {usage.HYDRA[name]}" for name in hydra)])
 

@@ -11,7 +11,7 @@ from typing import Any
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.report.formats import FIGURES, TABLES, TRIALS
-from memsweep.studies import default_results
+from memsweep.sweep.store.layout import default_results
 
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""

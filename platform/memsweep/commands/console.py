@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from memsweep import builtin
 from memsweep.errors import counted, filled, printable
-from memsweep.studies.ending import failures, stopped
+from memsweep.studies.ending import stopped
 from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:
@@ -131,15 +131,16 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         say_sentence("disk: not measured")
 
 
-def print_ending(ending: Ending, results: Location) -> None:
-    """Prints how many trials finished, which failed and why, the paths of the report, and what stopped.
+def print_ending(ending: Ending, results: Location, *, verbose: bool = False) -> None:
+    """Prints how many trials finished, the paths of the report, and what stopped.
 
     Args:
         ending: of the run.
         results: the folder of all studies.
+        verbose: print a traceback of each cause of failures, too.
     """
     if ending.report is not None:
-        _print_results(ending, ending.report)
+        _print_results(ending, ending.report, verbose=verbose)
     if ending.tracking is not None:
         uri, _, page = ending.tracking
         _print_tracking(uri, page, results)
@@ -149,7 +150,7 @@ def print_ending(ending: Ending, results: Location) -> None:
         say_sentence(ending.complaint, file=sys.stderr)
 
 
-def _print_results(ending: Ending, paths: ReportPaths) -> None:
+def _print_results(ending: Ending, paths: ReportPaths, *, verbose: bool) -> None:
     from memsweep.sweep.driver.progress import duration
 
     summary = ending.summary
@@ -159,14 +160,8 @@ def _print_results(ending: Ending, paths: ReportPaths) -> None:
         say_sentence(profile_text(summary.profile))
     if summary.diverged:
         say(f"{summary.diverged} diverged: their errors are inf in the report")
-    printed = {""}
-    for line, failure in zip(failures(ending), summary.failed.values(), strict=False):
-        say_sentence(line, file=sys.stderr)
-        if failure["traceback"] not in printed:  # the trials of a pack fail at the same line
-            say(failure["traceback"], file=sys.stderr)
-            printed.add(failure["traceback"])
-    if len(summary.failed) > 5:
-        say(f"{len(summary.failed) - 5} more failed: the report has every traceback", file=sys.stderr)
+    for group in paths.contents.study.failures if verbose else ():
+        say(f"{group.cause}\n{group.traceback}", file=sys.stderr)
     say(f"report:    {shown(paths.page)}{_also(paths)}")
     answer = "verdicts" if paths.contents.verdicts else "losses"
     say(f"{f'{answer}:':<11}{shown(paths.folder / f'{answer}.csv')}")

@@ -76,11 +76,13 @@ def status(args: argparse.Namespace) -> Answer:
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
     shown, store = "", find_study(args.study, Location.at(args.results))
+    ran_in = stored_plan(store).provenance.get("workspace")
+    workspace = Path(ran_in) if ran_in else None
     while True:
         document = _status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                print_status(document, store.location.parent)
+                print_status(document, store.location.parent, workspace)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
                 if args.watch and sys.stdout.isatty():

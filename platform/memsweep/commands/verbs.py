@@ -22,6 +22,7 @@ from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
@@ -47,14 +48,14 @@ def sweep(args: argparse.Namespace) -> Answer:
 def resume(args: argparse.Namespace) -> Answer:
     """Finishes the stored plan of a study; needs no study file."""
     store, plan = _stored(args)
-    study = _unchanged(plan)
+    study = _unchanged(plan, store.location.parent)
     return run(Request(study, _trials(study), tracking=plan.tracking, plan=plan), args, store.location.parent)
 
 
 def retry(args: argparse.Namespace) -> Answer:
     """Runs the trials of a study that failed, and no others."""
     store, plan = _stored(args)
-    study = _unchanged(plan)
+    study = _unchanged(plan, store.location.parent)
     statuses, stored = read_statuses(store.location), store.identities()
     ended_badly = {State.FAILED, State.OUT_OF_MEMORY}
     badly = {name for name, status in statuses.items() if status.state in ended_badly or status.given_up}
@@ -71,7 +72,7 @@ def extend(args: argparse.Namespace) -> Answer:
     wider = _read(args)
     results = Location.at(args.results)
     plan = plan_to_run(find_study(wider.name, results), console.trust_of(args), wider.rows)
-    before = _unchanged(plan)
+    before = _unchanged(plan, results)
     if before.search or wider.search:
         study = extend_search(before, wider, extended=bool(plan.extended))
     else:
@@ -99,7 +100,7 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     ending = Run(request, Place(results, Path(args.workspace), launch, limits, named, page)).execute()
     if ending.report is not None:
         print(f"\n{ending.report.text()}")
-    console.print_ending(ending, results)
+    console.print_ending(ending, results, verbose=args.verbose)
     return Answer(run_document(ending), ending.code)
 
 
@@ -120,7 +121,7 @@ def _stored(args: argparse.Namespace) -> tuple[Store, StoredPlan]:
     return store, plan
 
 
-def _unchanged(plan: StoredPlan) -> SweepConfig:
+def _unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
     """The study of a stored plan.
 
     Raises:
@@ -131,10 +132,13 @@ def _unchanged(plan: StoredPlan) -> SweepConfig:
         return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
+        source, words = str(plan.provenance.get("source") or plan.study), plan.provenance.get("overrides") or ()
+        workspace = plan.provenance.get("workspace")
+        again = typed("sweep", source, results, *words, workspace=Path(workspace) if workspace else None)
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"memsweep sweep {shlex.quote(plan.study)} (memsweep plan says which results it can reuse)."
+            f"{again} (memsweep plan says which results it can reuse)."
         )
     return study

@@ -12,6 +12,8 @@ from memsweep.documents.keys.files import StoredWeightsItem, WrittenItem
 from memsweep.errors import MemsweepError
 from memsweep.studies.locations import find_study
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import study_of
+from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
@@ -73,7 +75,10 @@ def _list(store: Store, words: list[str]) -> Answer:
                 "bytes": int(size["bytes"]) if size and store.has_weights(record) else None,
             }
         )
-    more = f"memsweep weights {store.location.name} TRIAL --seed SEED out{_SUFFIX} writes one of them."
+    study, first = study_of(store.location.name), trials[0]["identity"][:12]
+    seed = str(trials[0]["first_seed"])
+    command = typed("weights", study, store.location.parent, first, "--seed", seed, f"out{_SUFFIX}")
+    more = f"{command} writes the first of them."
     return Answer(
         {"study": store.location.name, "trials": trials, "written": None}, text="\n".join([*map(_line, trials), more])
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from pathlib import Path
 from memsweep.config.core.fields import setting
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
+_SAME = ("mnist", "fashion_mnist", "cifar10", "ptb", "listops", *(f"pathfinder{size}" for size in (32, 64, 128, 256)))
+_FETCHED = {**{name: name for name in _SAME}, "aclImdb": "imdb", "aan": "retrieval"}
+"""Folder in the data folder -> the data set that ``memsweep data fetch`` puts there."""
 
 
 def data_folder() -> str:
@@ -59,9 +63,15 @@ def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") ->
         published: name and format of the data set.
         how: a note about the form of the files, from the comma on.
     """
+    place = next((each for each in (folder, *folder.parents) if each.name in _FETCHED), None)
+    fetch = (
+        f"memsweep data fetch {_FETCHED[place.name]} --folder {shlex.quote(str(place.parent))} brings them. "
+        if place
+        else ""
+    )
     return (
-        f"the folder {folder} lacks {', '.join(absent)}, of {published}. Put the published files there{how}, or say "
-        f"with the field folder, or with the environment variable {DATA_VARIABLE}, where the folder above it is"
+        f"the folder {folder} lacks {', '.join(absent)}, of {published}. {fetch}Put the published files there{how}, or "
+        f"say with the field folder, or with the environment variable {DATA_VARIABLE}, where the folder above it is"
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from memsweep.data.folder import data_folder
 from memsweep.documents import Answer
 from memsweep.documents.keys.files import DataDocument
-from memsweep.errors import ConfigError, did_you_mean, one_of
+from memsweep.errors import ConfigError, did_you_mean, one_of, unwritable
 from memsweep.gate import display, gated
 from memsweep.project.download import FetchError, Progress
 from memsweep.project.fetch import DOWNLOADS, fetch, forget_downloads
@@ -39,8 +39,8 @@ def data(args: argparse.Namespace) -> Answer:
             forget_downloads(folder)
     except OSError as error:
         raise FetchError(
-            f"{error.filename or folder} cannot be written: {error.strerror or error}. What was downloaded so far is "
-            "kept; the same command goes on with it."
+            f"{unwritable(error, folder)}. Mend that, or give another folder with --folder. What was downloaded so "
+            "far is kept; the same command goes on with it."
         ) from None
     return Answer({**listing(folder), "fetched": told})
 

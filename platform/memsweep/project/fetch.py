@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import json
+import shlex
 import shutil
 import tarfile
 import zlib
@@ -40,7 +41,8 @@ def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch
     folder = data / data_set.folder
     if not force and folder.is_dir() and any(folder.iterdir()):
         known = "" if recorded(folder) else " It was not fetched by this command, and its files are not checked."
-        return f"{name}: is there already, in {folder}.{known} To fetch it again: memsweep data fetch {name} --force"
+        again = shlex.join(["memsweep", "data", "fetch", name, "--force", "--folder", str(data)])
+        return f"{name}: is there already, in {folder}.{known} To fetch it again: {again}"
     made = data / DOWNLOADS / f"{data_set.folder}.unpacked"
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from memsweep.documents import Answer
-from memsweep.errors import MemsweepError, filled
+from memsweep.errors import MemsweepError, filled, unwritable
 
 STUDY = "first"
 _SUFFIX = ".j2"
@@ -47,7 +47,7 @@ def init(args: argparse.Namespace) -> Answer:
             _partial(path).write_text(text, encoding="utf-8")
             os.replace(_partial(path), path)
     except OSError as error:
-        raise ProjectError(f"{error.filename or folder} cannot be written: {error.strerror or error}.") from None
+        raise ProjectError(f"{unwritable(error, folder)}. Give a folder where you may write.") from None
     text = filled(
         f"{folder} holds a task, a torch module, a study and a test of them; its README.md says more. Next:\n"
         f"  cd {shlex.quote(str(folder))}\n  memsweep plan {STUDY}\n  memsweep sweep {STUDY}",

@@ -25,6 +25,7 @@ from memsweep.report.headline.evidence import gap_of
 from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.naming.objective import objectives
+from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
@@ -97,6 +98,8 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
 
 def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _answer(answer_of(contents))
+    if failed := failure_lines(contents.study.failures)[1:]:  # the headline has the first
+        yield from (*failed, "")
     if sentence := judged(contents.criteria):
         yield from (sentence, "")
     yield from _winners(tables, contents, width)

@@ -4,12 +4,3 @@ A function here takes values and gives values; it neither reads an ``argparse`` 
 commands (``memsweep.commands``) put words of a command line into these calls and print what comes back. The names of
 ``import memsweep`` (``memsweep.__init__``) are those of ``studies.door``, which puts it into DataFrames and figures.
 """
-
-from __future__ import annotations
-
-import os
-
-
-def default_results() -> str:
-    """The folder of all results where nobody names one."""
-    return os.environ.get("MEMSWEEP_RESULTS") or "results"

@@ -13,10 +13,10 @@ from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
-from memsweep.studies import default_results
 from memsweep.studies.comparison import Comparison, compared
-from memsweep.studies.ending import failures, stopped
+from memsweep.studies.ending import stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
@@ -27,6 +27,7 @@ from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import default_results
 from memsweep.trust.gate import Trust
 
 Study = str | Path | Mapping[str, Any]
@@ -210,7 +211,8 @@ def _run(request: Request, place: Place, progress: bool) -> Results:
     if ending.report is None or ending.summary.lost or ending.summary.outage:
         raise BlockedError(why)
     found = Results(store_of(place.results, ending.study).location, ending.report.contents)
-    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failures(ending)]
+    groups = ending.report.contents.study.failures
+    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failure_lines(groups)]
     for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
         if text:
             warnings.warn(text, stacklevel=3)

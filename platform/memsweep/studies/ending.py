@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ from memsweep import __version__
 from memsweep.errors import counted
 from memsweep.redaction import redacted
 from memsweep.report.formats import PAGE, REPORT
-from memsweep.studies import default_results
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.form import mismatch
+from memsweep.sweep.store.typed import typed
 from memsweep.sweep.tracking.uri import default_uri, is_here, is_whole, tracking_uri
 
 if TYPE_CHECKING:
@@ -126,22 +126,6 @@ def first_line(text: str) -> str:
     return (text.splitlines() or [""])[0][:300]
 
 
-def typed(verb: str, study: str, results: Location, *flags: str, workspace: Path | None = None) -> str:
-    """A command as it works when it is typed in this folder: with what is not the default.
-
-    Args:
-        verb: of the command.
-        study: its name.
-        results: the folder of all studies.
-        flags: more words.
-        workspace: folder of tasks/, for a command that needs it.
-    """
-    words = ["memsweep", verb, study, *flags]
-    words += [] if results == Location.at(default_results()) else ["--results", results.uri]
-    words += [] if workspace is None or workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
-    return shlex.join(words)
-
-
 def _going_on(plan: Plan) -> int:
     """Trials of a grid that go on from the state of one that ended early; in a search that is the rule."""
     return 0 if plan.sweep.search else sum(bool(trial.after) for pack in plan.packs for trial in pack.trials)
@@ -160,8 +144,9 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Plac
     yield from _changes(trials, statuses, planned)
     for name, fault in trials.reuse.damaged.items():
         yield f"  {name}: damaged, recomputed: {fault}"
-    for name in sorted(trials.gave_up):
-        yield f"  {name}: gave up after {statuses[name].failures} failures in the same way: {statuses[name].kind[:200]}"
+    gave_up = Counter((statuses[name].failures, statuses[name].kind[:200]) for name in sorted(trials.gave_up))
+    for (times, kind), count in gave_up.items():
+        yield f"  {counted(count, 'trial')} gave up after {times} failures in the same way: {kind}"
     if trials.gave_up:
         yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
 
@@ -216,9 +201,3 @@ def stopped(ending: Ending) -> str:
     if summary.limit:
         return f"stopped at a limit: {summary.limit}. {left} left; {kept}"
     return f"interrupted: {kept}" if summary.interrupted else ""
-
-
-def failures(ending: Ending, most: int = 5) -> list[str]:
-    """A line for each of the first failed trials: outcome, identity and error."""
-    failed = list(ending.summary.failed.items())[:most]
-    return [f"{failure['outcome']}: {identity}: {first_line(failure['error'])}" for identity, failure in failed]

@@ -17,7 +17,7 @@ from memsweep.redaction import redacted
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.layout import folder_name, study_of
 from memsweep.sweep.store.results import Store
 from memsweep.trust.gate import Trust, admit_plan, remember
 
@@ -158,11 +158,11 @@ def find_study(study: str, results: Location) -> Store:
         for folder in candidates:
             if folder.names("records") or any(folder.exists(name) for name in FILES):
                 return Store(folder)
-        known = [name for name in results.folders() if any((results / name).exists(file) for file in FILES)]
+        known = [study_of(name) for name in results.folders() if any((results / name).exists(file) for file in FILES)]
     listing = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none yet"
     raise MemsweepError(
         f"there are no results of a study {study[:100]!r} in {results}.{did_you_mean(study, known)} "
-        f"Studies there: {listing}. Run memsweep sweep first, or give another folder with --results."
+        f"Studies there: {listing}. Run the study first, or give another folder with --results."
     )
 
 

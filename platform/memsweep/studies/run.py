@@ -8,15 +8,17 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
-from memsweep.studies.ending import Ending, Tracking, differences, note, noted, typed
+from memsweep.studies.ending import Ending, Tracking, differences, note, noted
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
+from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
@@ -244,8 +246,15 @@ class Run:
         request = self._request
         before = request.plan.provenance if request.plan is not None else {}
         overrides = [*map(without_secrets, request.overrides)] or [*before.get("overrides", ())]
-        source = without_secrets(request.source) or before.get("source", "")
-        return {"command": without_secrets(request.command), "source": source, "overrides": overrides}
+        given = request.source
+        if self._workspace != Path.cwd() and Path(given).is_file():  # from elsewhere, it would not be found
+            given = str(Path(given).resolve())
+        return {
+            "command": without_secrets(request.command),
+            "source": without_secrets(given) or before.get("source", ""),
+            "overrides": overrides,
+            "workspace": without_secrets(str(self._workspace)),
+        }
 
     def _write_plan(self) -> None:
         from memsweep.sweep.planning.plan_file import write_plan

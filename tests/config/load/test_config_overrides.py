@@ -132,9 +132,11 @@ def test_a_value_wins_over_a_swept_part(tmp_path: Path) -> None:
 
 def test_all_wrong_words_are_told_together(tmp_path: Path) -> None:
     readable = ["training.stps=3", "nope=1"]
-    found = problems(tmp_path, STUDY, "name=<x>", "steps", "hydra.run.dir=x", "a=interval(0,1)", *readable, "grid=3")
+    found = problems(tmp_path, STUDY, "steps", "name=<x>", "hydra.run.dir=x", "a=interval(0,1)", *readable, "grid=3")
     assert len(found) == 5  # words that cannot be read are told first: what a study says without them is a guess
-    assert all("cannot be read" in line and "key=value" in line for line in found[:2])
+    assert "it has no =. Write steps=VALUE" in found[0]
+    assert "cannot be read" in found[1]
+    assert "key=value" in found[1]
     assert "sets Hydra itself" in found[2]
     assert "does not list its values" in found[3]
     assert "gives no axes" in found[4]
@@ -238,7 +240,7 @@ def test_a_study_cannot_read_the_environment(tmp_path, monkeypatch):
     ],
 )
 def test_a_list_for_one_value_is_refused_with_the_word_that_sweeps_it(tmp_path: Path, word: str, axis: str) -> None:
-    assert f"write {axis} on the command line" in only(problems(tmp_path, BASE, word))
+    assert f"write {axis} or grid." in only(problems(tmp_path, BASE, word))
     assert len(load(tmp_path, BASE, axis).rows) == 2
 
 

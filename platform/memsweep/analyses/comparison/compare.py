@@ -17,7 +17,7 @@ import numpy as np
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import LossRow
 from memsweep.report.naming.conditions import ALWAYS, KERNEL, SIZES, Labels
-from memsweep.report.read.study import fields_of
+from memsweep.report.read.fields import fields_of
 from memsweep.stability.comparison.differences import Difference, difference
 from memsweep.stability.verdict.trend import Slope
 

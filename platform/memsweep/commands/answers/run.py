@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memsweep.report.read.failures import failure_lines
 from memsweep.studies.ending import stopped
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
+    from memsweep.documents.keys.shared import FailuresItem
     from memsweep.report.publish import ReportPaths
+    from memsweep.report.read.failures import FailureGroup
     from memsweep.studies.ending import Ending
 
 
@@ -50,6 +53,25 @@ def run_document(ending: Ending, measured: Sequence[MeasuredItem] = ()) -> RunDo
     }
 
 
+def failures_item(groups: Sequence[FailureGroup]) -> FailuresItem:
+    """The failures of a study by cause, in words and one by one."""
+    return {
+        "words": failure_lines(groups),
+        "causes": [
+            {
+                "outcome": group.outcome,
+                "error": group.kind,
+                "text": group.text,
+                "file": group.file or None,
+                "line": group.line or None,
+                "settings": {path: list(values) for path, values in group.settings.items()},
+                "trials": list(group.identities),
+            }
+            for group in groups
+        ],
+    }
+
+
 def _tracking(uri: str, experiment: str | None, page: str) -> TrackingItem:
     return {"uri": uri, "experiment": experiment, "page": page or None}
 
@@ -75,6 +97,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "uri": paths.uri,
         "planned": study.planned,
         "missing": [row.identity for row in study.missing],
+        "failures": failures_item(study.failures),
         "answers": list(answer_of(contents).sentences),
         "throughout": dict(contents.grouping.fixed),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them

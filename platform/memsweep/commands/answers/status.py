@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.commands.answers.run import failures_item
 from memsweep.commands.console import say
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem, StatusTrialItem
 from memsweep.errors import counted
-from memsweep.studies.ending import first_line, typed
+from memsweep.report.read.failures import failure_groups
+from memsweep.studies.ending import first_line
+from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
     from memsweep.errors import StoreError
@@ -55,6 +59,7 @@ def status_document(
         if who is None
         else {"host": who.host, "pid": who.pid, "since": who.since, "command": who.command},
         "search": None if search is None else _search(search),
+        "failures": failures_item(failure_groups(plan.rows, failures)),
     }
 
 
@@ -83,7 +88,7 @@ def _search(search: SearchHistory) -> StatusSearchItem:
     }
 
 
-def print_status(document: StatusDocument, results: Location) -> None:
+def print_status(document: StatusDocument, results: Location, workspace: Path | None = None) -> None:
     """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
     from memsweep.sweep.store.journal import State
 
@@ -94,17 +99,21 @@ def print_status(document: StatusDocument, results: Location) -> None:
         say(f"  {count:>6} {state.replace('_', ' '):<14} {State(state).explanation}")
     if document["search"] is not None:
         _print_search(document["search"])
-    for trial in trials:
-        if trial["outcome"] is not None:
-            times = f" ({trial['failures']} times in the same way)" if trial["failures"] > 1 else ""
-            say(f"  {trial['identity']}: {trial['outcome']}{times}: {trial['error']}")
+    said = {State(state).explanation for state in document["states"]}
+    for line in document["failures"]["words"]:
+        if line not in said:
+            say(line)
+    times = max((trial["failures"] for trial in trials if trial["outcome"] is not None), default=0)
+    if times > 1:
+        say(f"  tried {times} times at most, and failed in the same way")
     for trial in trials:
         if trial["damaged"] is not None:
             say(f"  {trial['identity']}: {trial['damaged']}")
     if (who := document["running"]) is not None:
         say(f"running: process {who['pid']} on {who['host']}, since {who['since']} ({who['command']})")
     else:
-        say("not running" + ("" if document["complete"] else f"; to finish it: {typed('resume', study, results)}"))
+        again = typed("resume", study, results, workspace=workspace)
+        say("not running" + ("" if document["complete"] else f"; to finish it: {again}"))
 
 
 def _print_search(search: StatusSearchItem) -> None:

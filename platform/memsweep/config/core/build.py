@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from memsweep import registry
 from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
+from memsweep.config.core.elsewhere import elsewhere
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
 from memsweep.config.core.reflect import Layout, arguments_of, default, flat_parts, layout, part_config, values_of
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
@@ -57,7 +58,7 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         problems.append(Problem(path, f"must be a mapping of fields ({one_of(known.fields)})", show(data)))
         return INVALID
     before = len(problems)
-    problems += [_unknown_field(cls, known, path, key) for key in data if key not in known.fields]
+    problems += [_unknown_field(cls, known, path, key, data[key]) for key in data if key not in known.fields]
     given = values_of(fallback) if isinstance(fallback, cls) else {}
     for key, field in known.fields.items():
         here = f"{path}.{key}" if path else key
@@ -172,10 +173,11 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
     return INVALID if wrong else instance
 
 
-def _unknown_field(cls: type, known: Layout, path: str, key: object) -> Problem:
+def _unknown_field(cls: type, known: Layout, path: str, key: object, value: Any) -> Problem:
     owner = f"the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else path or "a trial"
-    rule = f"{owner} has no field {key!r}.{did_you_mean(key, known.fields)} Fields: {one_of(known.fields)}"
-    return Problem(join(path, key), rule, kind=UNKNOWN)
+    meant = elsewhere(str(key), path.partition(".")[0]) or did_you_mean(key, known.fields)
+    rule = f"{owner} has no field {key!r}.{meant} Fields: {one_of(known.fields)}"
+    return Problem(join(path, key), f"{rule}{values.several_values(value, join(path, key))}", kind=UNKNOWN)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

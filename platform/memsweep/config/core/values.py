@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import operator
+import re
 from typing import Any, Final
 
 from memsweep import registry
@@ -23,6 +24,11 @@ _LIMITS = (
     ("at_most", operator.le, "at most"),
     ("below", operator.lt, "below"),
 )
+
+
+_EXACT = 2.0**53  # up to here a float is a whole number without doubt
+_LIST = re.compile(r"[-+\d.e]+(?:(?:\.\.|[:;/|x ])[-+\d.e]+)+")
+"""Numbers with other signs between them than commas."""
 
 
 def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
@@ -69,9 +75,18 @@ def _advice(wanted: type, data: Any, path: str) -> str:
         return several_values(data, path)
     if wanted is str and isinstance(data, bool | int | float):
         return " (write it in quotes to make it text)"
-    if wanted in (int, float) and isinstance(data, str) and _is_number(data):
-        return " (write it without quotes to make it a number)"
-    return ""
+    if wanted is int and isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
+        return f" (write {int(data)})"
+    return _of_text(data, path) if wanted in (int, float) and isinstance(data, str) else ""
+
+
+def _of_text(text: str, path: str) -> str:
+    """What to write in the place of a text where a number belongs."""
+    if not text:
+        return " (nothing stands after the =)"
+    if _LIST.fullmatch(text):
+        return f" (several values stand between commas: {path}=2,4,8, or range(2,9,2))"
+    return " (write it without quotes to make it a number)" if _is_number(text) else ""
 
 
 def several_values(data: Any, path: str) -> str:
@@ -80,7 +95,7 @@ def several_values(data: Any, path: str) -> str:
     if not is_axis or not all(isinstance(each, str | int | float) for each in data):
         return ""
     words = ",".join(each if isinstance(each, str) else show(each) for each in data)
-    return f" (to try several values, write {path}={words} on the command line, or the list below grid)"
+    return f" (to try several values, write {path}={words} or grid.{path}=[{words}])"
 
 
 def _is_number(text: str) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import show
 from memsweep.config.load.bounded import too_many_parts
+from memsweep.config.load.slips import FORM, put_together, why_not_read
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -28,8 +29,6 @@ _MEANINGS = {GRID: AXIS, SEARCH: SEARCHED}
 """First key of a path -> what the rest of it means; of any other key the whole path is a field."""
 MOST_VALUES = 100_000
 """Values of one axis: ``range(1, 1000000000)`` is a typing error."""
-_LONGEST_REASON = 100
-_FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'name=\"my study\"'"
 
 REMOVED: Final = object()
 """Stands for the value of a field that an override removes."""
@@ -103,13 +102,13 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
-    parser, result = OverridesParser.create(), Overrides()
+    parser, (words, apart) = OverridesParser.create(), put_together(words)
+    result = Overrides(problems=apart)
     for word in words:
         try:
             problem = too_many_parts(word) or _add(parser.parse_override(word), word, folders, result)
-        except Exception as error:  # Hydra's own errors, and Python's: too many digits, nested too deeply
-            reason = next(iter(str(error).splitlines()), type(error).__name__)[:_LONGEST_REASON]
-            problem = f"cannot be read ({reason}). {_FORM}"
+        except Exception:  # Hydra's own errors, and Python's: too many digits, nested too deeply
+            problem = why_not_read(word)
         if problem:
             result.problems.append(f"the override {show(word)} {problem}.")
     return result
@@ -125,7 +124,7 @@ def _add(override: Override, word: str, folders: Sequence[Path], result: Overrid
             "submit runs on a cluster. Leave it out"
         )
     if not path:
-        return f"cannot be read (it names nothing). {_FORM}"
+        return f"cannot be read: it names nothing. {FORM}"
     if _chooses_file(override, folders):
         if "${" in word:
             return "chooses a file by an interpolation. Write the file's name itself"

@@ -11,6 +11,7 @@ from memsweep import registry
 from memsweep.config.claims.comparisons import Cells
 from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import section
+from memsweep.config.core.elsewhere import know_sections, nearest
 from memsweep.config.core.problems import not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
@@ -20,7 +21,7 @@ from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
 from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, protocol_name
-from memsweep.config.schema.search import ConfirmConfig
+from memsweep.config.schema.search import ConfirmConfig, SearchConfig
 from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
@@ -32,6 +33,9 @@ _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
 _RESOURCES, _KEEP = "resources", "keep"
 _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 """A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
+know_sections({"": TrialConfig, _RESOURCES: ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig})
+_FLAGS = {"results": "DIR", "workspace": "DIR", "address": "ADDRESS", "ray": "", "inline": "", "trust": ""}
+"""Flags of the commands that are easily taken for settings -> what stands behind them."""
 TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM)
 
 
@@ -117,7 +121,7 @@ def _checked(
     if admit is not None:
         admit(tree)
     problems += [
-        sentence("", f"a study has no section {key!r}.{did_you_mean(key, TOP_LEVEL)} Sections: {', '.join(TOP_LEVEL)}")
+        f"a study has no section {key!r}.{_meant(key)} Sections: {', '.join(TOP_LEVEL)}."
         for key in tree
         if key not in TOP_LEVEL
     ]
@@ -185,6 +189,13 @@ def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
         texts += [text for text in dict.fromkeys(own) if _NUMBER.sub("#", text) not in known]
         known |= {_NUMBER.sub("#", text) for text in own}
     return texts
+
+
+def _meant(key: str) -> str:
+    """What was meant by a key that is no section."""
+    if key in _FLAGS:
+        return f" It is a flag: --{key} {_FLAGS[key]}".rstrip() + "."
+    return nearest(key) or did_you_mean(key, TOP_LEVEL)
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from memsweep.config.core.elsewhere import nearest
 from memsweep.config.core.merge import by_path, leaves
 from memsweep.config.core.problems import sentence, show
 from memsweep.config.core.reflect import keys
@@ -62,8 +63,9 @@ def _problem(path: str, values: Any) -> str | None:
             if section in ("name", "resources", "protocol", "keep", "claims", "search", "confirm")
             else "no such field"
         )
+        meant = nearest(path, "grid.") or did_you_mean(section, sections)
         start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
-        return sentence(f"grid.{path}", f"{reason}.{did_you_mean(section, sections)} {start}")
+        return sentence(f"grid.{path}", f"{reason}.{meant} {start}")
     if path.count(".") > _MOST_LEVELS:
         return sentence(f"grid.{path}", f"is nested more than {_MOST_LEVELS} levels deep, and no field is")
     if not isinstance(values, list | tuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from memsweep.documents.keys.shared import Fields, Identity
+from memsweep.documents.keys.shared import FailuresItem, Fields, Identity
 
 
 class ResourcesItem(TypedDict):
@@ -147,3 +147,4 @@ class StatusDocument(TypedDict):
     complete: Annotated[bool, "nothing is left, of the search either"]
     running: Annotated[HolderItem | None, "the process that runs it; null: none does"]
     search: Annotated[StatusSearchItem | None, "null for a grid"]
+    failures: FailuresItem

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypedDict
 
-from memsweep.documents.keys.shared import Condition, High, Identity, Low
+from memsweep.documents.keys.shared import Condition, FailuresItem, High, Identity, Low
 
 
 class PhasesItem(TypedDict):
@@ -76,6 +76,7 @@ class ReportItem(TypedDict):
     uri: Annotated[str, "its address for all: the folder, or s3://..."]
     planned: Annotated[int, "trials of the plan"]
     missing: Annotated[list[str], "identities of planned trials without a result that can be used"]
+    failures: FailuresItem
     answers: Annotated[list[str], "the study's answer in words, as its page says it: the answer first"]
     throughout: Annotated[dict[str, Any], "column -> value, where all conditions agree"]
     verdicts: Annotated[list[VerdictItem], "every condition and ball"]

@@ -19,3 +19,22 @@ class ErrorItem(TypedDict):
     message: Annotated[str, "as on stderr"]
     source: Annotated[str, "of a ConfigError: where the problems are"]
     problems: Annotated[list[str], "one sentence each"]
+
+
+class CauseItem(TypedDict):
+    """Trials that failed by one cause."""
+
+    outcome: Annotated[str, "failed, out_of_memory or preempted"]
+    error: Annotated[str, "type of the exception"]
+    text: Annotated[str, "what it says, of the first of the trials"]
+    file: Annotated[str | None, "of the user's own code; null: no line of it is known"]
+    line: Annotated[int | None, "in that file"]
+    settings: Annotated[dict[str, list[Any]], "dotted path -> values that tell these trials from others of the study"]
+    trials: Annotated[list[Identity], "that failed by it"]
+
+
+class FailuresItem(TypedDict):
+    """Why trials of a study have no result."""
+
+    words: Annotated[list[str], "in sentences; empty where none failed"]
+    causes: Annotated[list[CauseItem], "the most frequent first"]

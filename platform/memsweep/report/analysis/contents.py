@@ -25,7 +25,8 @@ from memsweep.report.naming.conditions import (
     find_grouping,
     planned_replicas,
 )
-from memsweep.report.read.study import Study, fields_of, load_study, trial_table
+from memsweep.report.read.fields import fields_of
+from memsweep.report.read.study import Study, load_study, trial_table
 from memsweep.stability.verdict import rule
 from memsweep.stability.verdict.evidence import analytic_modulus, distance_bound
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Judgement, Verdict

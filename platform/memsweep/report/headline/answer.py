@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.headline.failures import failure_sentence
 from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.headline.stability import stability_sentence
+from memsweep.report.read.failures import failure_sentence
 from memsweep.report.values.section import Rank, Section, sections_of
 
 
@@ -48,7 +48,7 @@ class StudyAnswer:
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it; trials that failed are counted with it."""
-    answer, failures = _of_results(contents), failure_sentence(contents.study)
+    answer, failures = _of_results(contents), failure_sentence(contents.study.failures)
     if not failures:
         return answer
     return replace(answer, headline=failures if answer.kind is Kind.NOTHING else f"{answer.headline} {failures}")

@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.config.schema.canonical import to_dict
 from memsweep.models.module.config import ModuleConfig
 from memsweep.report.naming.numbers import show
-from memsweep.report.read.study import fields_of
+from memsweep.report.read.fields import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
 RATE = "training.learning_rate"

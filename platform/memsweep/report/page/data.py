@@ -17,7 +17,7 @@ from memsweep.report.charts.radius import choice_of, median_radius, slope_charts
 from memsweep.report.headline.answer import Kind, StudyAnswer
 from memsweep.report.headline.stability import first_ball
 from memsweep.report.naming.numbers import figure, interval, show
-from memsweep.report.read.study import fields_of
+from memsweep.report.read.fields import fields_of
 from memsweep.report.rows.verdicts import MOVES, reasons
 from memsweep.report.values.chart import Chart, ChartSet
 from memsweep.report.values.section import Rank, figured, sections_of

@@ -13,7 +13,7 @@ from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.naming.conditions import KERNEL, SIZES, Labels
 from memsweep.report.naming.numbers import number
-from memsweep.report.read.study import fields_of
+from memsweep.report.read.fields import fields_of
 from memsweep.report.rows.verdicts import LETTERS, SIGNS, moving
 
 _ACROSS = 4  # machines that find room side by side

@@ -8,11 +8,9 @@ from typing import Any
 
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
-from memsweep.report.headline.failures import causes_of
 from memsweep.report.page.grid import Grid, LiveCell, live_grids
 from memsweep.report.values.section import Rank, sections_of
 
-_MOST_CAUSES = 5
 _UNDECIDED = "No verdict yet: a verdict needs all trials of its cell."
 
 
@@ -23,14 +21,12 @@ class Live:
     Attributes:
         answer: of what is complete.
         progress: of ``LiveStudy``: ``words``, ``fraction`` and ``stamp``.
-        causes: why trials failed, the most frequent first, and how many.
         every: seconds after which the browser loads the page again; 0 where it is told of news.
     """
 
     answer: StudyAnswer
     progress: dict[str, Any]
     grids: Sequence[Grid]
-    causes: Sequence[tuple[str, int]]
     every: int
 
 
@@ -39,7 +35,7 @@ def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str
     failed = contents.study.missing
     ended = {*contents.study.records, *(row.identity for row in failed)}
     grids = live_grids(contents, cells, ended)
-    return Live(_answer(contents, cells, ended), progress, grids, causes_of(failed)[:_MOST_CAUSES], every)
+    return Live(_answer(contents, cells, ended), progress, grids, every)
 
 
 def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shlex
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,6 +24,7 @@ from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.grid import grids
+from memsweep.report.read.failures import failure_sentence
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
@@ -83,6 +83,7 @@ def render(
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
+        failed=failure_sentence(study.failures),
         tables=tables,
         answer=answer,
         kind=str(answer.kind),
@@ -124,7 +125,7 @@ def render(
         formats=joined([form.upper() for form in formats]),
         whole=whole,
         per_picture=PER_PICTURE,
-        redraw=f"memsweep report {shlex.quote(study.name)} --figures png",
+        redraw=study.typed("report", study.name, "--figures", "png"),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,28 +15,26 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from memsweep.config.schema.canonical import flatten
 from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
+from memsweep.report.read.failures import FailureGroup, failure_groups
+from memsweep.report.read.fields import fields_of
 from memsweep.sweep.planning.plan_file import StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.form import OtherSchemaError
+from memsweep.sweep.store.layout import default_results
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
+from memsweep.sweep.store.typed import typed as typed_command
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
 
 _SEEDS = ("training.first_seed", "training.seeds")
-
-
-def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Dotted path -> value of a canonical config; a part's name stands at the part's own path, a list is JSON."""
-    return {path.removesuffix(".name"): _hashable(value) for path, value in flatten(config).items()}
 
 
 def trial_table(
@@ -95,10 +92,6 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _hashable(value: Any) -> Any:
-    return json.dumps(value, sort_keys=True) if isinstance(value, (list, tuple, dict)) else value
-
-
 _TOGETHER = 500  # results whose small tables become one
 _WORDS = {"identity", "ball", "norm", "method", "reading"}
 DAMAGED = "damaged"
@@ -113,6 +106,7 @@ class MissingRow:
         outcome: why, as an outcome's name; ``not run`` when nothing was tried yet; ``damaged``.
         reason: what the outcome means and what to do.
         traceback: of the last try; empty when there was none.
+        error: type and text of the exception of the last try; empty when there was none.
     """
 
     identity: str
@@ -120,6 +114,7 @@ class MissingRow:
     outcome: str
     reason: str
     traceback: str
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -141,6 +136,8 @@ class Study:
         overrides: in which the study differs from its file.
         rows: identity -> config of every planned trial.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
+        location: its folder; None where it has none yet.
+        workspace: the folder of tasks/ that it was run with; empty where the plan does not say.
     """
 
     name: str
@@ -158,6 +155,8 @@ class Study:
     overrides: tuple[str, ...] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
+    location: Location | None = None
+    workspace: str = ""
     absent: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
@@ -180,6 +179,12 @@ class Study:
             places[name] = dict(zip(map(str, identities), parts, strict=False))
         return places
 
+    @cached_property
+    def failures(self) -> tuple[FailureGroup, ...]:
+        """The trials that failed, by cause."""
+        failed = {row.identity: vars(row) for row in self.missing if row.error}
+        return failure_groups(self.rows, failed)
+
     @property
     def damaged(self) -> int:
         """How many of the missing rows have a result that is damaged."""
@@ -188,13 +193,18 @@ class Study:
     @property
     def resume(self) -> str:
         """The command that computes what is missing."""
-        return f"memsweep resume {shlex.quote(self.name)}"
+        return self.typed("resume", self.name)
 
     def extended_by(self, override: str) -> str:
         """The command that adds the trials of an override: it names the study's file, and what its sweep changed."""
         path = override.partition("=")[0]
         kept = [word for word in self.overrides if not _replaces(path, word)]
-        return shlex.join(["memsweep", "extend", self.source or self.name, *kept, override])
+        return self.typed("extend", self.source or self.name, *kept, override)
+
+    def typed(self, verb: str, study: str, *flags: str) -> str:
+        """A command on this study as it works when it is typed in this folder."""
+        results = Location.at(default_results()) if self.location is None else self.location.parent
+        return typed_command(verb, study, results, *flags, workspace=Path(self.workspace) if self.workspace else None)
 
 
 def _replaces(path: str, word: str) -> bool:
@@ -322,6 +332,8 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         absent=known.absent(whole),
+        location=place,
+        workspace=str(plan.provenance.get("workspace") or ""),
         runs_page=_web_address(plan.provenance.get("runs_page")),
     )
 
@@ -352,9 +364,9 @@ def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | s
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:
     if fault:
-        reason = "The stored result is damaged, and left out here. memsweep resume recomputes it."
+        reason = "The stored result is damaged, and left out here. The command resume recomputes it."
         return MissingRow(identity, config, DAMAGED, reason, fault)
     if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")
     outcome = Outcome(failure["outcome"])
-    return MissingRow(identity, config, outcome, outcome.explanation, failure["traceback"] or failure["error"])
+    return MissingRow(identity, config, outcome, outcome.explanation, failure["traceback"], failure["error"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, one_of
-from memsweep.report.read.study import fields_of
+from memsweep.report.read.fields import fields_of
 from memsweep.sweep.planning.reuse import stored_weights
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memsweep.outcome import Outcome
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
-from memsweep.report.naming.numbers import percent, show
-from memsweep.report.read.study import DAMAGED, MissingRow, Study, fields_of
+from memsweep.report.naming.numbers import percent
+from memsweep.report.read.study import Study
 from memsweep.report.rows import losses, verdicts
+from memsweep.report.rows.failures import failure_table, missing_table, unusual_table
 from memsweep.report.rows.verdicts import MOVES, short_verdict_cell
 from memsweep.report.values.section import Glance, Place, Section, placed, sections_of
 from memsweep.report.values.table import (
@@ -21,7 +21,6 @@ from memsweep.report.values.table import (
     EXPORTED,
     NOTHING,
     PAGE,
-    SHOWN,
     Cell,
     Column,
     Table,
@@ -237,55 +236,6 @@ def _class(source: Mapping[str, Any]) -> str:
     )
 
 
-def unusual_table(study: Study) -> Table[tuple[str, str]]:
-    """The stored trials with seeds that diverged or stopped early, and how many of them did."""
-    replicas, settings = study.tables["replicas"], _settings(study)
-    rows = []
-    for identity, outcomes in replicas.groupby("identity", sort=False)["outcome"]:
-        others = outcomes[outcomes != Outcome.DONE].value_counts()
-        seeds = ", ".join(f"{count} of {len(outcomes)} seeds {_words(name)}" for name, count in others.items())
-        rows += [(str(identity), seeds)] if seeds else []
-    columns: list[Column[tuple[str, str]]] = [
-        Column("trial", lambda row: row[0], views=SHOWN, style="id"),
-        Column("seeds", lambda row: row[1], views=SHOWN, style=""),
-        Column("settings", lambda row: settings[row[0]], views=SHOWN, style=""),
-    ]
-    return Table("unusual", "Trials that ended unusually", rows, columns)
-
-
-def missing_table(study: Study) -> Table[MissingRow]:
-    """The planned trials without a result, and the fields in which they differ from the other trials."""
-    settings = _settings(study)
-    columns: list[Column[MissingRow]] = [
-        Column("trial", lambda row: row.identity, views=SHOWN, style="id"),
-        Column("outcome", lambda row: row.outcome, cell=lambda row: Cell(_words(row.outcome), "bad"), views=SHOWN),
-        Column("settings", lambda row: settings[row.identity] or "the only such trial", views=SHOWN, style=""),
-        Column("meaning and next step", lambda row: row.reason, cell=_reason, views=SHOWN, style="reasons"),
-    ]
-    return Table("missing", "Trials without a result", study.missing, columns)
-
-
-def _reason(row: MissingRow) -> Cell:
-    heading = "fault" if row.outcome == DAMAGED else "traceback"
-    return Cell(row.reason, detail=(heading, row.traceback) if row.traceback else None)
-
-
-def _words(name: object) -> str:
-    return str(name).replace("_", " ")
-
-
-def _settings(study: Study) -> dict[str, str]:
-    """identity -> the fields in which the planned trials differ: ``task.horizon 400, model.width 8``."""
-    configs = {identity: fields_of(record["config"]) for identity, record in study.records.items()}
-    configs |= {row.identity: fields_of(row.config) for row in study.missing}
-    names = dict.fromkeys(name for config in configs.values() for name in config)
-    varied = [name for name in names if len({str(config.get(name)) for config in configs.values()}) > 1]
-    return {
-        identity: ", ".join(f"{name} {show(config[name])}" for name in varied if name in config)
-        for identity, config in configs.items()
-    }
-
-
 @dataclass(frozen=True)
 class Tables:
     """The tables that page, terminal and CSV files show; those of something that a study lacks have no rows.
@@ -311,6 +261,7 @@ class Tables:
     cells: Table[Any]
     searched: Sequence[str]
     winners: Table[Any] | None
+    failures: Table[Any]
     missing: Table[Any]
     unusual: Table[Any]
     exported: tuple[Table[Any], ...]
@@ -353,6 +304,7 @@ def tables_of(contents: Contents) -> Tables:
         cells=cells,
         searched=searched,
         winners=of_search[-1] if of_search else None,
+        failures=failure_table(contents.study),
         missing=missing_table(contents.study),
         unusual=unusual_table(contents.measured),
         exported=(

@@ -19,7 +19,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memsweep.errors import MemsweepError, StorageError, StoreError
+from memsweep.errors import MemsweepError, StorageError, StoreError, user
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.retry import with_retries
 
@@ -321,6 +321,11 @@ def storage_errors(verb: str, where: object) -> Iterator[None]:
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
             told = f"cannot {verb} {str(where)[:_SHOWN]}...: the path is too long. Give a shorter one."
             raise MemsweepError(told) from error
+        if isinstance(error, PermissionError):
+            told = f"cannot {verb} {where}: {user()} may not {verb} there"
+            raise StorageError(
+                told, "Change its permissions or its owner, then run the same command again: finished results are kept."
+            ) from error
         cause = without_secrets(" ".join(str(getattr(error, "strerror", None) or error).split())).rstrip(".")
         raise StorageError(
             f"cannot {verb} {where}: {cause}",

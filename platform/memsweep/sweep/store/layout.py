@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import urllib.parse
 
@@ -16,6 +17,16 @@ SUFFIX = "safetensors"
 CHECKPOINTS, STATES, SET_ASIDE = "checkpoints", "states", ".set-aside"
 IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
+
+
+def default_results() -> str:
+    """The folder of all results where nobody names one."""
+    return os.environ.get("MEMSWEEP_RESULTS") or "results"
+
+
+def study_of(folder: str) -> str:
+    """The study whose folder has this name: the inverse of ``folder_name``."""
+    return urllib.parse.unquote(folder, errors="surrogatepass")
 
 
 def folder_name(name: str) -> str:

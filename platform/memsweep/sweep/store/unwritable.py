@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import getpass
 import hashlib
 import math
 import os
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memsweep.errors import StorageError, StoreError
+from memsweep.errors import StorageError, StoreError, user
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import S3, FileSlot, Location, s3_filesystem
 from memsweep.sweep.store.retry import aws_error_code, is_transient
@@ -121,7 +120,7 @@ def _local_fault(folder: Path, error: OSError, needed: int) -> StorageError:
         return StorageError(f"{what}: its file system is read-only", "Give another folder with --results.")
     if error.errno in (errno.EACCES, errno.EPERM):
         return StorageError(
-            f"{what}: {_user()} may not write there", f"Change its permissions or its owner, {_ELSEWHERE}."
+            f"{what}: {user()} may not write there", f"Change its permissions or its owner, {_ELSEWHERE}."
         )
     return StorageError(f"{what}: {error.strerror or error}", "Give another folder with --results.")
 
@@ -131,13 +130,6 @@ def _full(folder: Path, what: str, needed: int) -> StorageError:
         f"results cannot be written to {folder}: {what}, and at least {-(-needed // 2**20)} MiB are needed",
         f"Free some space there, {_ELSEWHERE}.",
     )
-
-
-def _user() -> str:
-    try:
-        return f"user {getpass.getuser()!r}"
-    except (KeyError, OSError):
-        return f"user {os.getuid()}"
 
 
 def _try_bucket(results: Location) -> None:

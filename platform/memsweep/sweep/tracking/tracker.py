@@ -7,7 +7,6 @@ A slow, unreachable or failing server never delays or breaks the sweep: a senten
 from __future__ import annotations
 
 import contextlib
-import shlex
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -20,6 +19,7 @@ from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.typed import typed
 from memsweep.sweep.tracking import run_content
 from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, runs_page, tracking_uri
@@ -203,11 +203,10 @@ class Tracker:
         counted = [f"{len(trials)} of {len(self._trials)} trials"] if trials else []
         what = ", ".join([*counted, *(name for name in missing if name not in trials)])
         reasons = dict.fromkeys([*self._lost.values(), *([self._obstacle] if self._jobs else [])])
-        results = self._store.location.parent
-        elsewhere = f" --results {shlex.quote(results.uri)}" if results != Location.at("results") else ""
+        sync = typed("sync", self._study, self._store.location.parent)
         return (
             f"Not in MLflow yet: {what} ({'; '.join(list(reasons)[:3])}). The results are safe in "
-            f"{self._store.location}; memsweep sync {shlex.quote(self._study)}{elsewhere} adds what is missing."
+            f"{self._store.location}; {sync} adds what is missing."
         )
 
     def _put(self, name: str, job: _Job) -> None:

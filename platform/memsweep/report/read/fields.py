@@ -1,0 +1,30 @@
+"""The settings of trials by their dotted paths, read off their canonical configs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from memsweep.config.schema.canonical import flatten
+
+
+def fields_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted path -> value of a canonical config; a part's name stands at the part's own path, a list is JSON."""
+    return {path.removesuffix(".name"): _hashable(value) for path, value in flatten(config).items()}
+
+
+def varied_fields(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Identity -> dotted path -> value, of the fields in which these trials differ; one that a trial lacks is left out.
+
+    Args:
+        configs: identity -> canonical config.
+    """
+    fields = {identity: fields_of(config) for identity, config in configs.items()}
+    paths = dict.fromkeys(path for values in fields.values() for path in values)
+    varied = [path for path in paths if len({str(values.get(path)) for values in fields.values()}) > 1]
+    return {identity: {path: values[path] for path in varied if path in values} for identity, values in fields.items()}
+
+
+def _hashable(value: Any) -> Any:
+    return json.dumps(value, sort_keys=True) if isinstance(value, (list, tuple, dict)) else value

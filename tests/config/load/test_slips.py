@@ -1,0 +1,79 @@
+"""The common slips of a command line: each is answered by what was meant, and none by the words of a parser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memsweep.cli import main
+from memsweep.config.load.slips import put_together
+from memsweep.config.load.study import load_study
+from memsweep.errors import ConfigError
+
+SLIPS = {
+    "a space after the comma": ("model.width=2, 4", "Write model.width=2,4."),
+    "several of them": ("model.width=2, 4, 8 task.horizon=20", "Write model.width=2,4,8."),
+    "spaces in place of commas": ("model.width=2 4", "Write model.width=2,4."),
+    "a space before the comma": ("model.width=2 ,4", "Write model.width=2,4."),
+    "spaces around =": ("model.width = 8", "Write model.width=8."),
+    "a space before =": ("model.width =8", "Write model.width=8."),
+    "a space after =": ("model.width= 8", "Write model.width=8."),
+    "a name of two words": ("name=my study", "Write 'name=\"my study\"'."),
+    "a space in place of =": ("model.width 8", "Write model.width=8."),
+    "a list with spaces": ("grid.model.width=[2, 4]", "Write 'grid.model.width=[2, 4]'."),
+    "a colon": ("model.width:8", "has a colon where = belongs. Write model.width=8."),
+    "no value": ("training.steps", "it has no =. Write training.steps=VALUE"),
+    "nothing behind =": ("training.seeds=", 'must be a whole number, got "" (nothing stands after the =)'),
+    "a comma at the end": ("model.width=8,", "nothing stands on one side of a comma. Write model.width=8."),
+    "round brackets": ("model.width=(2,4)", "Write model.width=2,4."),
+    "semicolons": ("model.width=2;4", "Write model.width=2,4."),
+    "dots": ("model.width=2..8", "several values stand between commas: model.width=2,4,8"),
+    "colons of a slice": ("task.horizon=20:100:20", "several values stand between commas"),
+    "a list for a field of one value": ("model.width=[2,4]", "write model.width=2,4 or grid.model.width=[2,4]"),
+    "a list of names": ("model=[lru,rnn]", "write model=lru,rnn or grid.model=[lru,rnn]"),
+    "a list for a field of another model": ("model.unit=[lstm,gru]", "grid.model.unit=[lstm,gru]"),
+    "a field of another model": ("model.unit=lstm", "It is a field of the model residual_stack."),
+    "a bracket that is not closed": ("model.width=[8", "it has a [ without its ]. Write model.width=8."),
+    "a bracket too many": ("model.width=8]", "it has a ] without its [. Write model.width=8."),
+    "a quote that is not closed": ("task.kernel='exponential", "a quote is not closed"),
+    "a whole number as a float": ("training.steps=1e3", "must be a whole number, got 1000.0 (write 1000)"),
+    "a field without its section": ("width=8", "Did you mean model.width?"),
+    "a field of the task": ("horizon=100", "Did you mean task.horizon?"),
+    "a field that is misspelt, without its section": ("batchsize=8", "Did you mean training.batch_size?"),
+    "another program's word": ("lr=0.1", "Did you mean training.learning_rate?"),
+    "another program's word in its section": ("training.lr=0.1", "Did you mean training.learning_rate?"),
+    "a field of another section": ("training.gpus=1", "Did you mean resources.gpus?"),
+    "an axis without its section": ("grid.width=[2,4]", "Did you mean grid.model.width?"),
+    "a misspelt field": ("model.with=8", "Did you mean 'width'?"),
+    "a capital": ("Model.width=8", "Did you mean 'model'?"),
+    "a flag": ("results=elsewhere", "It is a flag: --results DIR."),
+}
+FOREIGN = ("EOF", "expecting", "viable", "token", "mismatched", "extraneous", "Hydra", "ANTLR")
+
+
+@pytest.mark.parametrize(("line", "said"), SLIPS.values(), ids=SLIPS)
+def test_a_slip_is_answered_by_what_was_meant(line: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load_study("quickstart", line.split(" ") if "[2, 4]" not in line else ["grid.model.width=[2,", "4]"])
+    assert said in str(error.value)
+    assert len(error.value.problems) == 1
+    assert not [word for word in FOREIGN if word in str(error.value)]
+
+
+@pytest.mark.parametrize("line", ["model.width=2,4", "'name=my study'", "~search a.b=1", "x=[1, 2] y=2", "+a.b=1 c=2"])
+def test_what_is_no_slip_stays(line: str) -> None:
+    words = ["x=[1, 2]", "y=2"] if line.startswith("x=[") else line.split(" ") if "'" not in line else [line]
+    assert put_together(words) == (words, [])
+
+
+def test_all_slips_of_a_line_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        load_study("quickstart", ["model.width=2,", "4", "training.steps:9", "task.horizon=(20,40)"])
+    assert len(error.value.problems) == 3
+
+
+def test_a_setting_with_dashes_is_told_without_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "quickstart", "--model.width=8", "--results", str(tmp_path)])
+    assert "write model.width=8" in capsys.readouterr().err
