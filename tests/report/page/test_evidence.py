@@ -81,7 +81,7 @@ def test_stable_radii_have_one_notation(tmp_path: Path) -> None:
     flat = [Condition(kernel="exponential", parameterization=name, base=0.2) for name in ("direct", "exp", "softplus")]
     write_study(tmp_path, flat, memory=False, balls=["recurrent"], horizons=(50, 100, 200), widths=(2, 3, 5))
     contents = analyse(load_study(tmp_path))
-    assert {finding.deciding[0] for finding in contents.verdicts} == {"horizon", "width"}
+    assert "width" in {finding.deciding[0] for finding in contents.verdicts}
     (grid,) = grids(contents.verdicts, contents.labels)
     cells = [cell for _, row in grid.groups[""] for cell in row if cell]
     assert [(cell.word, cell.letter, cell.at) for cell in cells] == [("stable", "T", "")] * 3

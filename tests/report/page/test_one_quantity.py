@@ -54,7 +54,7 @@ def best(by: Quantity) -> dict[str, int]:
 
 
 def chart_of(contents: Contents, by: Quantity) -> dict[str, Any]:
-    sets = chart_sets(contents, tables_of(contents).sections)
+    sets = [*chart_sets(contents, tables_of(contents).sections)]  # charts are made later, as for the page
     charts = [chart for one in sets if one.name in ("tasks", "tasks-others") for chart in one]
     (found,) = [chart for chart in charts if chart["choice"]["by"] == by.name]
     return found

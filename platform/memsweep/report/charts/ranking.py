@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, largest, quantities, ranked
@@ -26,11 +27,11 @@ def ranking_sets(rows: Sequence[LossRow], trained: Sequence[LossRow], labels: La
         labels: their names.
     """
     first, *others = quantities(rows)
-    parts = (("tasks", task_charts, rows), ("ranking", ranking_charts, trained))
-    for name, make, some in parts:
-        yield ChartSet(name, make(some, labels, first), columns=1, chosen=True)
-        more = (chart for by in others for chart in make(some, labels, by))
-        yield ChartSet(f"{name}-others", more, columns=1, chosen=True, extra=True)
+    across, alone = (lambda by: task_charts(rows, labels, by)), (lambda by: ranking_charts(trained, labels, by))
+    yield ChartSet("tasks", across(first), columns=1, chosen=True)
+    yield ChartSet("tasks-others", chain.from_iterable(map(across, others)), columns=1, chosen=True, extra=True)
+    yield ChartSet("ranking", alone(first), columns=1, chosen=True)
+    yield ChartSet("ranking-others", chain.from_iterable(map(alone, others)), columns=1, chosen=True, extra=True)
 
 
 def task_charts(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> Iterator[Chart]:
