@@ -100,6 +100,23 @@ def test_the_picture_of_the_documents_has_the_numbers_of_the_table(atlas: Conten
         assert chart_of(atlas, by)["words"] in words
 
 
+HEADINGS = {"copying": "copying_memory", "recall": "mqar", "S3": "word_problem"}
+
+
+def test_the_table_beside_the_picture_has_the_numbers_of_losses_csv() -> None:
+    """In whole percents, or in tenths where it says so."""
+    text = (ROOT / "docs" / "atlas" / "README.md").read_text()
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    start = next(place for place, line in enumerate(lines) if line[:2] == ["unit", "copying"])
+    known = LOSSES.set_index(["task", "model.unit"])
+    for unit, *cells in lines[start + 1 : start + 13]:
+        for heading, cell in zip(lines[start][1:], cells, strict=True):
+            name, _, length = heading.partition(", ")
+            task = HEADINGS.get(name, name.replace("-", "_").replace(" ", "_"))
+            value = 100 * known.loc[(task, unit.split("`")[1]), "accuracy_4T" if length else "metric_value"]
+            assert abs(float(cell) - value) <= (0.05 if "." in cell else 0.5) + 1e-9, (unit, heading)
+
+
 @pytest.mark.browser
 @pytest.mark.more
 def test_the_selector_moves_picture_table_and_headline(tmp_path: Path, chromium: str) -> None:

@@ -188,11 +188,13 @@ class Quantity:
         metric: the part of a metric's name that ranks, ``accuracy``; empty: the test loss.
         times: length of the sequences in those of training.
         is_named: whether a headline says which one it is: models were tested at several lengths.
+        is_mixed: whether a task has no accuracy, and is ranked by its loss.
     """
 
     metric: str = ACCURACY
     times: int = 1
     is_named: bool = False
+    is_mixed: bool = False
 
     @property
     def name(self) -> str:
@@ -203,7 +205,7 @@ class Quantity:
     @property
     def title(self) -> str:
         """The name with what stands in its place where a task has no accuracy."""
-        return f"{self.name}, else test loss" if self.metric and self.times == 1 else self.name
+        return f"{self.name}, else test loss" if self.is_mixed and self.times == 1 else self.name
 
     def is_share(self, row: LossRow) -> bool:
         """Whether it is a share of right answers of this row, and no loss."""
@@ -242,7 +244,8 @@ def quantities(rows: Sequence[LossRow]) -> list[Quantity]:
     found = {
         int(length[1]) for row in filter(by_accuracy, rows) for name in row.lengths if (length := _LENGTH.search(name))
     }
-    named = [Quantity(times=times, is_named=bool(found)) for times in sorted({1, *found})]
+    shared = {"is_named": bool(found), "is_mixed": not all(map(by_accuracy, rows))}
+    named = [Quantity(times=times, **shared) for times in sorted({1, *found})]
     return [*named, Quantity("")]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
-from memsweep.report.analysis.losses import MANY_TASKS, RANKING, LossRow, Quantity, largest, level, quantities, ranked
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, largest, level, quantities, ranked
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, limit, percent, quoted
 from memsweep.report.rows.verdicts import NOT_FINISHED
@@ -74,7 +74,7 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     if not first[1]:
         return unlearned[0].upper() + unlearned[1:]
     text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
-    text = f"By {by.name}, {text}" if by.is_named or by != RANKING else text
+    text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
     return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
 
