@@ -1,4 +1,4 @@
-"""What the page says is within reach: contents, files, one notation, nothing cut, nothing that says nothing."""
+"""The page has its evidence within reach: contents, files, one notation, nothing cut, no chart without a value."""
 
 from __future__ import annotations
 

@@ -244,8 +244,8 @@ def quantities(rows: Sequence[LossRow]) -> list[Quantity]:
     found = {
         int(length[1]) for row in filter(by_accuracy, rows) for name in row.lengths if (length := _LENGTH.search(name))
     }
-    shared = {"is_named": bool(found), "is_mixed": not all(map(by_accuracy, rows))}
-    named = [Quantity(times=times, **shared) for times in sorted({1, *found})]
+    mixed = not all(map(by_accuracy, rows))
+    named = [Quantity(times=times, is_named=bool(found), is_mixed=mixed) for times in sorted({1, *found})]
     return [*named, Quantity("")]
 
 
