@@ -194,7 +194,7 @@
         ...[true, false].map((up) => Plot.text(far.filter((p) => p.up === up), { x: "x", y: "y", text: () => (up ? "↑" : "↓"), dy: up ? -13 : 13, fill: hue })),
         Plot.dot(lost, { x: "x", y: top, symbol: "times", stroke: hue, r: 4.5 }),
         Plot.text(lost, { x: "x", y: top, text: "words", dx: 8, textAnchor: "start", fontSize: 10, fill: hue }),
-        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, small ? 10 : 16), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
+        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, small ? 9 : 16), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
         Plot.tip(all, Plot.pointer({ x: "x", y: (p) => clip(p.y), title: (p) => [p.name && (chart.tones ? `${p.name}: ${SIGNS[chart.tones[p.name]]} ${chart.tones[p.name]}` : p.name),
           `${chart.x} ${num(p.x)}`, `${chart.y} ${num(p.y)}${within(p)}`, chart.keys?.[p.name] && `${chart.keys_title} ${chart.keys[p.name]}`, p.words].filter(Boolean).join("\n") })),
       ],
