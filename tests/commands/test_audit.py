@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -11,10 +12,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from memsweep.audit.run import CHECKS
+from memsweep.audit.finding import not_measured, show
+from memsweep.audit.run import CHECKS, Audit
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
+from memsweep.report.audit import HOLDS, headline
 from paths import ROOT, TESTS
 
 PAGE = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
@@ -60,7 +63,7 @@ def test_every_command_of_the_page_works(nets: Path, capsys: pytest.CaptureFixtu
         "audit-diagonal_rnn.html",
     }
     page = (nets / "my_page.html").read_text()
-    assert page.count("<figure>") == 1
+    assert page.count("<figure>") == 2
     assert not re.search(r"https?://|<script", page), "a page needs nothing else"
 
 
@@ -89,6 +92,29 @@ def _names(value: object) -> set[str]:
 
 def test_the_page_of_the_documents_names_every_check() -> None:
     assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [name for name, _, _ in CHECKS]
+
+
+def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_holds(
+    nets: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", "my_nets:MinGRU", "--width", "4", "--horizon", "64", "--page", "page.html", *SMALL]
+    assert main([*command, "--json"]) == 0
+    found = {one["check"]: one["numbers"] for one in json.loads(capsys.readouterr().out)["findings"]}
+    page = (nets / "page.html").read_text()
+    said = html.unescape(page.split("<h1>")[1].split("</h1>")[0])
+    assert said.startswith(f"It remembers {show(found['memory']['time_scale'])} steps")
+    held, _, lost = said.partition("hold to 1 % in")[2].partition(", not in")
+    for name in ("float32", "bfloat16"):
+        error = max(regime["error"][-1] for regime in found["precision"][name].values())
+        assert f"{name} ({show(error)})" in (held if error <= HOLDS else lost)
+    assert page.index("Memory function") < page.index("Error against float64") < page.index("<h2>Findings")
+    assert page.count('download="audit-') == page.count("<img") == 2
+
+
+def test_what_was_not_measured_is_called_that_in_the_first_line() -> None:
+    findings = tuple(not_measured(check, "a fault.") for check in ("memory", "gradient", "decay", "precision"))
+    said = headline(Audit(findings, {}))
+    assert said == "How long it remembers was not measured. At which precision it holds was not measured."
 
 
 def test_a_fault_is_exit_code_1_and_stands_in_table_page_and_json(

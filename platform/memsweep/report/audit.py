@@ -16,13 +16,13 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from memsweep import __version__
-from memsweep.audit.finding import Curve, Finding, Status
+from memsweep.audit.finding import Curve, Finding, Status, show
 from memsweep.audit.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
 from memsweep.report.figures.charts import gallery_of
 from memsweep.report.figures.panels import embedded
-from memsweep.report.naming.numbers import clean
+from memsweep.report.naming.numbers import clean, joined, percent
 from memsweep.report.page.render import templates
 from memsweep.report.values.chart import Chart, ChartSet, chart
 
@@ -39,6 +39,11 @@ _PANELS = {
     "bytes": ("Memory", "of one sequence, for training", "length (steps)", "bytes"),
 }
 """Title, second line and axes of each panel of curves."""
+_FIRST = ("memory", "precision")
+"""Panels beside the headline: what it says."""
+HOLDS = 0.01
+"""Relative error of the outputs against float64 up to which a precision holds."""
+_PRECISIONS = ("float32", "bfloat16")
 _DEEPEST = 1e-12
 """Share of the largest value of a panel below which nothing is drawn."""
 
@@ -59,8 +64,9 @@ class About:
 def audit_page(audit: Audit, about: About) -> str:
     """The page: one file that needs nothing else."""
     curves = [curve for finding in audit.findings for curve in finding.curves]
-    shown = gallery_of(ChartSet("audit", _charts(curves), columns=3))
-    pictures = [embedded(shown)] if shown.panels else []
+    parts = (("first", _FIRST, 2), ("rest", [panel for panel in _PANELS if panel not in _FIRST], 3))
+    drawn = {name: gallery_of(ChartSet(name, _charts(curves, panels), columns=wide)) for name, panels, wide in parts}
+    pictures = {name: embedded(gallery) for name, gallery in drawn.items() if gallery.panels}
     return (
         templates()
         .get_template("audit.html.j2")
@@ -69,7 +75,9 @@ def audit_page(audit: Audit, about: About) -> str:
             settings=about.settings,
             findings=audit.findings,
             numbers={finding.check: json.dumps(plain(finding.numbers), indent=1) for finding in audit.findings},
+            headline=headline(audit),
             answer=answer(audit),
+            faulty=audit.status is Status.FAULT,
             pictures=pictures,
             seconds=audit.seconds,
             version=__version__,
@@ -98,6 +106,7 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
     settings = ", ".join(f"{name} {value}" for name, value in about.settings.items())
+    console.print(Text(clean(headline(audit))))
     console.print(Text(clean(f"{about.name}: {settings}")))
     console.print()
     console.print(grid)
@@ -129,6 +138,55 @@ def audit_document(audit: Audit, about: About) -> AuditDocument:
     }
 
 
+def headline(audit: Audit) -> str:
+    """How long the module remembers, and in which precisions its outputs hold."""
+    found = {finding.check: finding for finding in audit.findings}
+    said = (_remembers(found), _while_held(found.get("decay")), _holds(found.get("precision")))
+    return " ".join(filter(None, said))
+
+
+def _remembers(found: Mapping[str, Finding]) -> str:
+    """By its memory function; where there is none, by its gradients."""
+    for check, key in (("memory", "time_scale"), ("gradient", "time_scale_typical")):
+        numbers = found[check].numbers if check in found else {}
+        if key in numbers:
+            more = " or more" if numbers["horizon_limited"] else ""
+            what = "memory function" if check == "memory" else "gradient by lag"
+            return (
+                f"It remembers {show(numbers[key])} steps{more}: 63 % of its {what}, measured over {numbers['length']}."
+            )
+    return "How long it remembers was not measured."
+
+
+def _while_held(found: Finding | None) -> str:
+    """What an input adds that holds gates open or closed; empty where it adds nothing, or was not measured."""
+    numbers = found.numbers if found is not None else {}
+    shortest, longest = numbers.get("shortest", math.nan), numbers.get("longest", math.nan)
+    if not shortest < longest:
+        return ""
+    more = " or more" if longest >= numbers["held_steps"] else ""
+    return (
+        f"While another input is held, an earlier one falls to 1/e in {show(shortest)} to {show(longest)} steps{more}."
+    )
+
+
+def _holds(found: Finding | None) -> str:
+    """The precisions in which the outputs at the greatest length are off by ``HOLDS`` of their size at most."""
+    errors = {
+        name: max(entry["error"][-1] for entry in found.numbers[name].values())
+        for name in _PRECISIONS
+        if found is not None and found.numbers.get(name)
+    }
+    if found is None or not errors:
+        return "At which precision it holds was not measured."
+    said = {name: f"{name} ({show(error)})" for name, error in errors.items()}
+    holds = [words for name, words in said.items() if errors[name] <= HOLDS]
+    not_held = [words for name, words in said.items() if not errors[name] <= HOLDS]
+    steps = found.numbers["lengths"][-1]
+    text = f"After {steps} steps its outputs hold to {percent(HOLDS)} in {joined(holds or ['no lower precision'])}"
+    return f"{text}, not in {joined(not_held)}." if not_held else f"{text}."
+
+
 def answer(audit: Audit) -> str:
     """The audit in one sentence."""
     by_status = {status: [each.check for each in audit.findings if each.status is status] for status in Status}
@@ -143,9 +201,10 @@ def answer(audit: Audit) -> str:
     return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
 
 
-def _charts(curves: Sequence[Curve]) -> Iterator[Chart]:
-    """One for each kind of curve that was measured."""
-    for panel, (title, second, across, up) in _PANELS.items():
+def _charts(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Chart]:
+    """One for each of these kinds of curves that was measured."""
+    for panel in panels:
+        title, second, across, up = _PANELS[panel]
         by_lag = panel in ("memory", "gradient", "hold")
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
         lines = _lines([curve for curve in curves if curve.panel == panel], int(by_lag))

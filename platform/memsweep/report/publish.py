@@ -24,8 +24,9 @@ from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.charts.radius import medians
 from memsweep.report.export import write_csv
 from memsweep.report.figures.charts import RADIUS, comparison_gallery, gallery_of
-from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded
+from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded, parts_of
 from memsweep.report.formats import FIGURES, PAGE, REPORT, TRIALS
+from memsweep.report.page.files import Files
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.study import Study, load_study, typed, with_settings
 from memsweep.report.rows.report import Tables, tables_of
@@ -150,7 +151,8 @@ def publish(
     try:
         name = folder_of(contents.criteria)
         with storage_errors("write", home / name):
-            _write(draft, contents, tables, formats)
+            records = "" if apart else "../" * len(Path(name).parts) + "records/"
+            _write(draft, contents, tables, formats, records)
         with storage_errors("write", place / name):
             draft.chmod(0o755)  # mkdtemp's folders are private; a report is for reading
             if place.local is None and not apart:
@@ -206,10 +208,10 @@ def folder_of(criteria: Criteria) -> str:
     return f"{JUDGED}/thresholds={thresholds}_slope_limit={criteria.slope_limit:g}"
 
 
-def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
+def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None, records: str) -> None:
     (folder / "figures").mkdir()
     sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
-    shown, pictures = on_page(contents, sets), dict[str, Shown]()
+    shown, pictures, files = on_page(contents, sets), dict[str, Shown](), dict[str, list[str]]()
     asked, formats = {*(formats or ())}, [form for form in formats or () if form in FIGURES] or FIGURES[:1]
     single = contents.study.records if TRIALS in asked else ()
     for charts in (*sets, *(trial_set(contents.study, identity) for identity in single)):
@@ -217,8 +219,9 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             gallery = gallery_of(charts, None if whole else PER_PICTURE)
             picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
             pictures |= {charts.name: picture} if picture is not None else {}
+            files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery) for form in formats]
     _write_tables(folder, contents, tables)
-    text = render(contents, tables, sets, pictures, formats, whole=whole)
+    text = render(contents, tables, sets, pictures, formats, whole=whole, files=Files(files, records))
     (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
 
 

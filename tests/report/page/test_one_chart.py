@@ -84,7 +84,7 @@ STUDIES: dict[str, tuple[Callable[[Path], Any], set[str]]] = {
     "verdicts": (verdicts, {"radius-recurrent", "radius-recurrent-others", "radius-all"}),
     "rates": (rates, {"learning-rates"}),
     "trained": (trained, {"tasks", "ranking", "training", "gradients", "alignment"}),
-    "search": (search, {"search-transfer", "search-front", "search-fields", "search-curves"}),
+    "search": (search, {"search-transfer", "search-front", "search-fields", "search-curves", "search-parallel"}),
 }
 
 
@@ -111,13 +111,20 @@ def on_page(contents: Contents) -> Mapping[str, Any]:
 
 def same(chart: Mapping[str, Any], ax: Axes) -> None:
     """A chart of the page and the axes of a file hold the same values."""
-    texts = " ".join(clean(text.get_text()) for text in (*ax.texts, ax.xaxis.label, ax.yaxis.label))
+    named = (*ax.texts, *ax.get_xticklabels(), ax.xaxis.label, ax.yaxis.label)
+    texts = " ".join(clean(text.get_text()) for text in named)
     joined = f"{ax.get_title(loc='left')} {texts}".replace("\n", " ")
     for words in (chart["title"], chart["x"], chart["y"], chart.get("note", "")):
         assert all(word in joined or "…" in joined for word in clean(words).split()), (words, joined)
     if chart["kind"] == "cells":
         shown = [cell[1] for row in chart["rows"] for cell in row["cells"] if cell]
         assert [text.get_text() for text in ax.texts if text.get_text() in {*shown}] == shown
+        return
+    if chart["kind"] == "parallel":
+        lines = [plain(np.column_stack(line.get_data()).astype(float).tolist()) for line in ax.lines]
+        for _, places, *_ in chart["across"]:
+            assert [[x, y] for x, y in enumerate(places) if y is not None] in lines
+        assert all(word in texts for axis in chart["axes"] for word in axis)
         return
     assert plain(list(ax.get_xlim())) == chart["limits"]["x"]
     assert (ax.get_xscale() == "log") == ("x" in chart["log"])

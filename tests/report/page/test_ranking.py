@@ -13,7 +13,7 @@ import pytest
 from test_page_browser import open_page
 
 from memsweep import report
-from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.analysis.losses import LossRow
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.rows.losses import LONGER, across_means, across_table
 from report_study import Condition, write_study
@@ -89,14 +89,14 @@ def test_many_tasks_are_columns_and_the_best_models_are_counted(tmp_path: Path) 
 
 
 @pytest.mark.browser
-def test_a_browser_shows_what_each_model_removes_of_the_memoryless_loss(tmp_path: Path, chromium: str) -> None:
+def test_a_browser_shows_all_models_on_all_tasks_and_each_task_alone(tmp_path: Path, chromium: str) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser, page, said = open_page(playwright, chromium, by_task(tmp_path).page)
         shown = page.locator("#chart svg").first.get_attribute("aria-label")
-        assert "lru: copying_memory −26, parity 58, mqar −5, adding −5" in shown  # of 0.63, 0.21 and 0.525
-        page.locator("#selectors select").select_option("parity")
+        assert "lru: copying_memory 40.0 %, parity 80.0 %, mqar 50.0 %, adding 50.0 %" in shown
+        page.locator("#selectors select").first.select_option("parity")
         assert "by setting, the best first: lru" in page.locator("#chart svg").first.get_attribute("aria-label")
         assert said == []
         browser.close()
@@ -108,7 +108,8 @@ def test_a_task_with_longer_tests_has_a_column_for_the_longest() -> None:
     def row(task: str, model: str, loss: float, value: float, longest: float | None) -> LossRow:
         seeds = {"metric": "accuracy", "test_metric": value, "error": loss, "validation_loss": loss, "outcome": "done"}
         seeds["memoryless_loss"] = 0.6
-        longer = {} if longest is None else {"accuracy_2T": Spread.of([0.9]), "accuracy_4T": Spread.of([longest])}
+        lengths = {"accuracy_2T": 0.9, "accuracy_4T": longest}
+        longer = {} if longest is None else {name: np.array([value, value]) for name, value in lengths.items()}
         return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame([seeds, seeds]), np.arange(2), longer)
 
     rows = [

@@ -20,6 +20,7 @@ CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_ov
 _LENGTH = re.compile(r"_(\d+)T$")  # of the sequences behind a metric, in those of training
 MANY_TASKS = 4
 """From so many on, models are shown by task, and counted where they are best."""
+ACCURACY = "accuracy"
 BELOW = 0.99
 """A loss of more than this share of the memoryless baseline is at it: training noise moves it so far."""
 
@@ -52,7 +53,7 @@ class LossRow:
         table: the results' table ``replicas``, one for all conditions: a part of it for each of thousands would take
             several kB more than the places of its rows.
         places: of the seeds in this table, one each.
-        longer: the metric on sequences that are longer than those of training, as ``accuracy_2T``, over the seeds.
+        lengths: the metric on sequences that are longer than those of training, as ``accuracy_2T``, by seed.
     """
 
     condition: Mapping[str, Any]
@@ -60,7 +61,7 @@ class LossRow:
     horizon: float | None
     table: pd.DataFrame
     places: np.ndarray
-    longer: Mapping[str, Spread] = field(default_factory=dict)
+    lengths: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, name: str) -> pd.Series:
         """A column of the table, a value for each seed."""
@@ -133,6 +134,11 @@ class LossRow:
         """Of the metric."""
         return self.spread("test_metric")
 
+    @cached_property
+    def longer(self) -> dict[str, Spread]:
+        """Of ``lengths``."""
+        return {name: Spread.of(values) for name, values in self.lengths.items()}
+
     @property
     def identities(self) -> tuple[str, ...]:
         """The trials."""
@@ -147,11 +153,11 @@ def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
         places = study.places("replicas", identities)
         for size, seeds in group(sizes.iloc[places].set_axis(places), sizes.columns):
             row = LossRow(condition, size["width"], size["horizon"], table, seeds.index.to_numpy())
-            rows.append(replace(row, longer=_longer(study, row)))
+            rows.append(replace(row, lengths=_lengths(study, row)))
     return rows
 
 
-def _longer(study: Study, row: LossRow) -> dict[str, Spread]:
+def _lengths(study: Study, row: LossRow) -> dict[str, np.ndarray]:
     """A test whose sequences end before ``kT`` has a number of that name, too, of all that there is: it is left out."""
     first, identities = f"{row.column('metric').iloc[0]}_", row.identities
     metrics = study.of("metrics", identities)
@@ -159,7 +165,7 @@ def _longer(study: Study, row: LossRow) -> dict[str, Spread]:
         return {}
     times = min(study.records[identity]["config"]["task"].get("test_factor", 1) for identity in identities)
     return {
-        str(name): Spread.of(values["value"])
+        str(name): values["value"].to_numpy(float)
         for name, values in metrics.groupby("metric", sort=False)
         if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= times
     }
@@ -174,30 +180,94 @@ def largest(rows: Sequence[LossRow]) -> list[LossRow]:
     return list(best.values())
 
 
-def ranked(rows: Sequence[LossRow]) -> list[LossRow]:
-    """The best first: by an accuracy where there is one, else by the loss; what is not finite comes last."""
+@dataclass(frozen=True)
+class Quantity:
+    """The number by which models are compared: picture, table and headline of a page speak of the same one.
+
+    Attributes:
+        metric: the part of a metric's name that ranks, ``accuracy``; empty: the test loss.
+        times: length of the sequences in those of training.
+        is_named: whether a headline says which one it is: models were tested at several lengths.
+        is_mixed: whether a task has no accuracy, and is ranked by its loss.
+    """
+
+    metric: str = ACCURACY
+    times: int = 1
+    is_named: bool = False
+    is_mixed: bool = False
+
+    @property
+    def name(self) -> str:
+        """``accuracy at 4T``, ``test loss``."""
+        length = "T" if self.times == 1 else f"{self.times}T"
+        return (f"{self.metric} at {length}" if self.is_named else self.metric) if self.metric else "test loss"
+
+    @property
+    def title(self) -> str:
+        """The name with what stands in its place where a task has no accuracy."""
+        return f"{self.name}, else test loss" if self.is_mixed and self.times == 1 else self.name
+
+    def is_share(self, row: LossRow) -> bool:
+        """Whether it is a share of right answers of this row, and no loss."""
+        return bool(self.metric) and by_accuracy(row)
+
+    def is_known(self, row: LossRow) -> bool:
+        """Whether a row was measured so. A task without an accuracy is ranked by its loss."""
+        return self.times == 1 or (self.is_share(row) and self.key(row) in row.lengths)
+
+    def values(self, row: LossRow) -> np.ndarray:
+        """By seed."""
+        if not self.is_share(row):
+            return row.losses
+        return row.column("test_metric").to_numpy(float) if self.times == 1 else row.lengths[self.key(row)]
+
+    def spread(self, row: LossRow) -> Spread:
+        """Over the seeds."""
+        return Spread.of(self.values(row))
+
+    def key(self, row: LossRow) -> str:
+        """The name of the number in the table of losses."""
+        return f"{row.metric}_{self.times}T" if self.times > 1 else "metric_value"
+
+
+RANKING = Quantity()
+"""What ranks models: their accuracy at the trained length, where a task has one, else their test loss."""
+
+
+def quantities(rows: Sequence[LossRow]) -> list[Quantity]:
+    """The numbers by which the models of a study can be compared, first the one that ranks them.
+
+    A share is offered at each length that some row was tested at, and the loss beside it.
+    """
+    if not any(map(by_accuracy, rows)):
+        return [Quantity("")]
+    found = {
+        int(length[1]) for row in filter(by_accuracy, rows) for name in row.lengths if (length := _LENGTH.search(name))
+    }
+    mixed = not all(map(by_accuracy, rows))
+    named = [Quantity(times=times, is_named=bool(found), is_mixed=mixed) for times in sorted({1, *found})]
+    return [*named, Quantity("")]
+
+
+def ranked(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
+    """The best first; what is not finite comes last."""
 
     def key(row: LossRow) -> float:
-        value = -row.value.middle if by_accuracy(row) else row.loss.middle
-        return math.inf if math.isnan(value) else value
+        middle = by.spread(row).middle
+        return math.inf if math.isnan(middle) else -middle if by.is_share(row) else middle
 
     return sorted(rows, key=key)
 
 
-def level(rows: Sequence[LossRow]) -> list[LossRow]:
+def level(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
     """Of one task the best, first, and those that cannot be told from it: their seeds overlap with its."""
-    best, *others = ranked(rows)
-    if by_accuracy(best):
-        return [best, *(row for row in others if row.value.high >= best.value.low)]
-    return [best, *(row for row in others if row.loss.low <= best.loss.high)]
-
-
-def longest_level(rows: Sequence[LossRow], length: str) -> list[LossRow]:
-    """``level`` by the metric on sequences of this length, as ``accuracy_4T``."""
-    best, *others = sorted(rows, key=lambda row: -row.longer[length].middle)
-    return [best, *(row for row in others if row.longer[length].high >= best.longer[length].low)]
+    best, *others = ranked(rows, by)
+    ends = by.spread(best)
+    if by.is_share(best):
+        return [best, *(row for row in others if by.spread(row).high >= ends.low)]
+    return [best, *(row for row in others if by.spread(row).low <= ends.high)]
 
 
 def by_accuracy(row: LossRow) -> bool:
     """Whether the metric of a row ranks it."""
-    return "accuracy" in row.metric and not math.isnan(row.value.middle)
+    return ACCURACY in row.metric and not math.isnan(row.value.middle)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.charts.curves import error_charts, gradient_charts, memory_charts, training_charts, trial_charts
 from memsweep.report.charts.radius import all_slope_charts, other_charts, radius_charts
-from memsweep.report.charts.ranking import ranking_charts, task_charts
+from memsweep.report.charts.ranking import ranking_sets
 from memsweep.report.read.study import Study
 from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import FILES, Place, Rank, Section, figured, placed
@@ -25,10 +25,9 @@ def chart_sets(contents: Contents, sections: Sequence[Section]) -> Iterator[Char
         yield ChartSet(f"slopes-{ball}", all_slope_charts(verdicts, labels), columns=3, paged=False, extra=True)
     yield ChartSet("memory", memory_charts(contents.findings, labels), columns=3, paged=False)
     yield from _of(sections, Place.MEASURED)
-    yield ChartSet("tasks", task_charts(contents.losses, labels), columns=1, chosen=True)
     # Where the loss is the answer, and no other curve of it tells more, models and their training are drawn.
     trained = [] if contents.verdicts or figured(sections, Rank.INSTEAD) else contents.losses
-    yield ChartSet("ranking", ranking_charts(trained, labels), columns=1, chosen=True)
+    yield from ranking_sets(contents.losses, trained, labels)
     yield ChartSet("training", training_charts(trained, contents.measured, labels))
     yield ChartSet("gradients", gradient_charts(contents.trained, contents.measured, labels))
     yield from _of(sections, Place.LAST)

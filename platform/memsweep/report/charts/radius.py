@@ -58,9 +58,14 @@ def deciding_threshold(findings: Sequence[Finding]) -> float:
 def radius_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
     """Of one ball, at the deciding threshold: for each memory against horizon and against width, as judged."""
     threshold = deciding_threshold(findings)
-    shown = [_charts(findings, labels, axis, threshold, None) for axis in _AXES]
+    shown = [_charts(findings, labels, axis, threshold, None) for axis in _axes(findings)]
     for beside in zip_longest(*shown):
         yield from (each for each in beside if each is not None)
+
+
+def _axes(findings: Sequence[Finding]) -> Sequence[str]:
+    """The axes along which something was measured at several places; of a single size the horizon."""
+    return [axis for axis in _AXES if any(f.radii[axis].nunique() > 1 for f in findings)] or ["horizon"]
 
 
 def other_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
@@ -69,7 +74,7 @@ def other_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]
     widths = sorted({float(width) for finding in findings for width in finding.radii["width"].unique()})
     thresholds = findings[0].judgement.criteria.thresholds if findings else ()
     for threshold in thresholds:
-        for axis in _AXES:
+        for axis in _axes(findings):
             for width in (None, *(widths if axis == "horizon" and len(widths) > 1 else ())):
                 if (threshold, width) != (shown, None):
                     yield from _charts(findings, labels, axis, threshold, width)

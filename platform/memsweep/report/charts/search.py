@@ -8,15 +8,33 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.config.schema.search import NONE, PBT
+from memsweep.config.schema.search import MAX, NONE, PBT, Domain
+from memsweep.report.analysis.search.importance import importances
 from memsweep.report.analysis.search.searched import Searched, on_front
 from memsweep.report.analysis.search.winners import Winner, last_row
 from memsweep.report.naming.cells import last, settings_text
-from memsweep.report.naming.numbers import is_number
+from memsweep.report.naming.numbers import figure, is_number
 from memsweep.report.read.study import Study
-from memsweep.report.values.chart import MOST_BESIDE, ORDERED, ROLES, Chart, ChartSet, chart, over_seeds, wide
+from memsweep.report.values.chart import (
+    MOST_BESIDE,
+    ORDERED,
+    ROLES,
+    Chart,
+    ChartSet,
+    chart,
+    over_seeds,
+    parallel_chart,
+    rows_chart,
+    wide,
+)
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 
+_SHARE = (
+    "Share of the variance of ranks within a cell that lies between thirds of a field's values, or between its "
+    "choices, with a 95 % interval. It holds effects of single fields, not of two together. It is about the values "
+    "that were suggested: a sampler that learns suggests few bad ones. Of"
+)
+_LINES = "A line for each suggestion that was trained to the end: the darker, the better in its cell."
 _LOG = ("log_uniform", "log_int")
 _FRESH = "Marks with bars: on fresh seeds, with their 95 % interval."
 _BASIN = (
@@ -28,6 +46,8 @@ _BASIN = (
 def search_sets(study: Study, searched: Searched) -> Iterator[ChartSet]:
     """The charts of a search, those of its answer first."""
     yield ChartSet("search-transfer", _transfer(searched), chosen=True, sectioned=True)
+    yield ChartSet("search-importance", _importances(searched))
+    yield ChartSet("search-parallel", _parallel(searched), columns=1)
     yield ChartSet("search-front", _fronts(searched))
     yield ChartSet("search-fields", _fields(searched), chosen=True, sectioned=True)
     yield ChartSet("search-curves", _curves(study, searched))
@@ -100,6 +120,64 @@ def _worth(lines: Mapping[str, Sequence[Winner]], place: int, goal: str, searche
     size = last(searched.cells.hue)
     words = f"Line: in the search. {_FRESH}"
     return chart(f"{goal} of the winners against {size}", size, goal, log, paths, dots=fresh, note=words)
+
+
+def _importances(searched: Searched) -> Iterator[Chart]:
+    """A row for each field of a search of several: the share of an objective that it explains."""
+    for place, objective in enumerate(searched.objectives):
+        found = importances(searched, place)
+        rows = [
+            {"name": last(one.field), "middle": one.share, "low": one.low, "high": one.high, "trial": None}
+            | {"text": f"{one.share:.2f} [{one.low:.2f}, {one.high:.2f}]"}
+            for one in found
+        ]
+        if rows:
+            words = "; ".join(f"{row['name']} {row['text']}" for row in rows)
+            more: dict[str, Any] = {
+                "note": f"{_SHARE} {found[0].suggestions} suggestions.",
+                "limits": {"x": [0.0, 1.0]},
+            }
+            title = f"share of {objective.replace('_', ' ')} that each field explains"
+            yield rows_chart(title, "share", rows, words=f"{title}: {words}.", **more)
+
+
+def _parallel(searched: Searched) -> Iterator[Chart]:
+    """A line for each suggestion across all searched fields, dark where its first objective is good in its cell."""
+    space, name = searched.history.space, searched.objectives[0].replace("_", " ")
+    if len(space) < 2:
+        return
+    sign = -1.0 if searched.history.modes[0] == MAX else 1.0
+    for picture, cells in searched.cells.pictures().items():
+        lines = list[Any]()
+        for cell in cells:
+            done = [m for m in searched.of_cell(cell) if m.state is SuggestionState.DONE and m.values]
+            done.sort(key=lambda m: sign * (m.values or (math.nan,))[0], reverse=True)
+            for place, one in enumerate(done):
+                values = [_along_axis(domain, one.suggestion.values.get(field)) for field, domain in space.items()]
+                said = f"{_named(one)}; {name} {(one.values or (math.nan,))[0]:.3g}"
+                lines.append([(place + 1) / len(done), values, last_row(one), said])
+        axes = [[last(field), *_ends_of(domain)] for field, domain in space.items()]
+        if len(lines) > 1:
+            words = f"{picture}: {len(lines)} suggestions across {', '.join(axis[0] for axis in axes)}."
+            yield parallel_chart(picture, axes, sorted(lines, key=lambda line: line[0]), note=_LINES, words=words)
+
+
+def _along_axis(domain: Domain, value: Any) -> float | None:
+    """The place of a value between the ends of its field, in [0, 1]; None where a suggestion has none."""
+    if value is None:
+        return None
+    if not domain.is_numeric:
+        names = [*map(str, domain.values)]
+        return names.index(str(value)) / max(1, len(names) - 1)
+    low, high = float(domain.low), float(domain.high)
+    if domain.kind in _LOG:
+        return math.log(float(value) / low) / math.log(high / low) if high > low else 0.5
+    return (float(value) - low) / (high - low) if high > low else 0.5
+
+
+def _ends_of(domain: Domain) -> list[str]:
+    ends = (domain.low, domain.high) if domain.is_numeric else (domain.values[0], domain.values[-1])
+    return [figure(float(end), 2) if is_number(end) else str(end) for end in ends]
 
 
 def _fronts(searched: Searched) -> Iterator[Chart]:

@@ -25,7 +25,7 @@ from memsweep.report.figures.panels import (
     ordered_styles,
     ticks_at,
 )
-from memsweep.report.figures.rows import draw_cells, draw_rows
+from memsweep.report.figures.rows import draw_cells, draw_parallel, draw_rows
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
@@ -98,6 +98,8 @@ def _draw(ax: Axes, chart: Chart, styles: _Styles) -> None:
         draw_rows(ax, chart)
     elif chart["kind"] == "cells":
         draw_cells(ax, chart)
+    elif chart["kind"] == "parallel":
+        draw_parallel(ax, chart)
     else:
         _curves(ax, chart, styles)
     ax.set_xlabel(clean(chart["x"]))

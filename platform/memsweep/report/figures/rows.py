@@ -1,4 +1,4 @@
-"""Charts of rows, one effect or setting below the other, and of cells, one model on one task each."""
+"""Charts of rows, one effect below the other, of cells, one model on one task each, and of lines across axes."""
 
 from __future__ import annotations
 
@@ -76,6 +76,22 @@ def draw_cells(ax: Axes, chart: Chart) -> None:
     ax.set_xlim(-0.5 - _ROOM * columns / 9, columns - 0.5)
     ax.tick_params(length=0)
     ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+
+
+def draw_parallel(ax: Axes, chart: Chart) -> None:
+    """A line for each suggestion across axes of [0, 1], with the ends of each beside it."""
+    for shade, places, *_ in chart["across"]:
+        known = [(x, y) for x, y in enumerate(places) if y is not None]
+        ax.plot(*zip(*known, strict=True), color=_SHADES(0.15 + 0.85 * shade), linewidth=0.6 + shade)
+    for place, (_, low, high) in enumerate(chart["axes"]):
+        ax.axvline(place, color=MUTED, linewidth=0.7)
+        for end, text, va in ((0.0, low, "top"), (1.0, high, "bottom")):
+            ax.text(place, end, clean(text), ha="center", va=va, fontsize=6.0, color=MUTED)
+    ax.set_xticks(range(len(chart["axes"])), [_cut(name) for name, *_ in chart["axes"]], fontsize=6.5)
+    ax.set_yticks([])
+    ax.set_ylim(-0.12, 1.12)
+    ax.set_xlim(-0.3, len(chart["axes"]) - 0.7)
     ax.spines[:].set_visible(False)
 
 

@@ -32,6 +32,7 @@ class StudyAnswer:
         more: further answers of the same study, a sentence each.
         decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
         rank: of the section that is the answer; None where none is.
+        failures: how many trials failed and why; empty where none did, and where that is the headline.
     """
 
     kind: Kind | str
@@ -39,19 +40,20 @@ class StudyAnswer:
     more: tuple[str, ...] = ()
     decide: str = ""
     rank: Rank | None = None
+    failures: str = ""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The headline and what follows it as plain text, without backticks."""
-        return tuple(sentence.replace("`", "") for sentence in (self.headline, *self.more))
+        """The headline, the failures and what follows as plain text, without backticks."""
+        return tuple(sentence.replace("`", "") for sentence in (self.headline, self.failures, *self.more) if sentence)
 
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it; trials that failed are counted with it."""
     answer, failures = _of_results(contents), failure_sentence(contents.study.failures)
-    if not failures:
-        return answer
-    return replace(answer, headline=failures if answer.kind is Kind.NOTHING else f"{answer.headline} {failures}")
+    if failures and answer.kind is Kind.NOTHING:
+        return replace(answer, headline=failures)
+    return replace(answer, failures=failures)
 
 
 def _of_results(contents: Contents) -> StudyAnswer:

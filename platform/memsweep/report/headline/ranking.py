@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.losses import MANY_TASKS, LossRow, by_accuracy, largest, level, ranked
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, largest, level, quantities, ranked
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 
@@ -17,87 +17,97 @@ RANKING_SEEDS = 4
 those of the other with a chance of 2 / (2n over n): 0.33, 0.10 and 0.03 for 2, 3 and 4 seeds."""
 
 
-def ranking_sentence(contents: Contents) -> str:
-    """The best of each task and those that are level with it; of a single task, how far the others are behind."""
+def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
+    """The best of each task and those that are level with it; of a single task, how far the others are behind.
+
+    Args:
+        contents: of the report.
+        by: what ranks them; None: the first of ``quantities``. A task that was not measured so is left out.
+    """
     labels, by_memory = contents.labels, dict[str, list[LossRow]]()
-    for row in largest(contents.losses):
+    by = by or quantities(contents.losses)[0]
+    tasks = {labels.memory(row.condition) for row in contents.losses}
+    for row in filter(by.is_known, largest(contents.losses)):
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
     few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
-    if len(by_memory) >= MANY_TASKS:
-        return f"{_counts(by_memory, labels)} {few}".strip()
+    if len(tasks) >= MANY_TASKS:
+        return f"{_counts(by_memory, labels, by)} {few}".strip()
     if len(by_memory) > 1:
-        measures = {_measured(row)[0] for rows in by_memory.values() for row in rows}
+        measures = {_measured(row, by)[0] for rows in by_memory.values() for row in rows}
         parts = [
-            f"on {memory}{f' by {_measured(rows[0])[0]}' if len(measures) > 1 else ''} {_best(rows, labels)}"
+            f"on {memory}{f' by {_measured(rows[0], by)[0]}' if len(measures) > 1 else ''} {_best(rows, labels, by)}"
             for memory, rows in by_memory.items()
         ]
         best_by = f"By {measures.pop()}, best" if len(measures) == 1 else "Best"
         return f"{best_by} are {'; '.join(parts)}. {few}".strip()
     (rows,) = by_memory.values()
-    return _of_one_task(rows, labels, few)
+    return _of_one_task(rows, labels, few, by)
 
 
-def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str) -> str:
+def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity) -> str:
     """The best, those level with it, and how far the others are behind; ``few``: why nothing is resolved, or empty."""
-    best, *others = ranked(rows)
-    measure, said, accuracy = *_measured(best), by_accuracy(best)
+    best, *others = ranked(rows, by)
+    measure, said = _measured(best, by)
     if not others:
         return f"The {measure} is {said}, the median over {counted(best.seeds, 'seed')}."
     if few:
         leads = f"The best median is that of {_machines([best], labels)} ({said})."
         return f"Not resolved: which is best by {measure}. {few} {leads}"
     text = f"By {measure}, {_machines([best], labels)} is best ({said})"
-    beside = level(rows)[1:]
+    beside = level(rows, by)[1:]
     behind = [row for row in others if row not in beside][:4]
     if beside:
         text += f" and {_machines(beside, labels)} cannot be told from it (their seeds overlap)"
     if behind:
-        gaps = [f"{_machines([row], labels)} {_behind(best, row, accuracy=accuracy)}" for row in behind]
+        gaps = [f"{_machines([row], labels)} {_behind(best, row, by)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
     return f"{text}."
 
 
-def _best(rows: Sequence[LossRow], labels: Labels) -> str:
+def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
     """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
-    best, *others = level(rows)
+    best, *others = level(rows, by)
     beside = f", whose seeds overlap with those of {_machines(others, labels)}" if others else ""
-    return f"{_machines([best], labels)} ({_measured(best)[1]}){beside}"
+    return f"{_machines([best], labels)} ({_measured(best, by)[1]}){beside}"
 
 
-def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels) -> str:
+def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity) -> str:
     """``lstm is best, or cannot be told from the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
 
     A task that no model learns has no best one; it is named.
     """
     learned = {memory: rows for memory, rows in by_memory.items() if any(row.learned for row in rows)}
-    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows))
+    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows, by))
     first, *others = best.most_common(MOST_NAMED // 2) or [("", 0)]
     none = [memory for memory in by_memory if memory not in learned]
     unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
     if not first[1]:
         return unlearned[0].upper() + unlearned[1:]
     text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
+    text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
     return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
 
 
-def _measured(row: LossRow) -> tuple[str, str]:
-    """What ranks a row, and its median."""
-    if by_accuracy(row):
-        return row.metric.replace("_", " "), _percent(row.value.middle)
-    return "test loss", figure(row.loss.middle)
+def _measured(row: LossRow, by: Quantity) -> tuple[str, str]:
+    """The number that ranks a row, and its median."""
+    middle = by.spread(row).middle
+    if by.is_share(row):
+        return (by.name if by.is_named else row.metric.replace("_", " ")), _percent(middle)
+    return "test loss", figure(middle)
 
 
 def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
     return quoted([labels.machine(row.condition).removeprefix("rule ") for row in rows])
 
 
-def _behind(best: LossRow, row: LossRow, *, accuracy: bool) -> str:
-    if accuracy:
-        return f"({100 * (best.value.middle - row.value.middle):.1f} points)"
-    ratio = row.loss.middle / best.loss.middle if best.loss.middle > 0 else math.nan
+def _behind(best: LossRow, row: LossRow, by: Quantity) -> str:
+    first, second = by.spread(best).middle, by.spread(row).middle
+    if by.is_share(best):
+        return f"({100 * (first - second):.1f} points)"
+    ratio = second / first if first > 0 else math.nan
     return f"({figure(ratio, 2)} times the loss)" if math.isfinite(ratio) else "(diverged)"
 
 

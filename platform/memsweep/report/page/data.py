@@ -194,6 +194,8 @@ def _numbered(chart: Chart, trials: Trials) -> Chart:
             found[part] = [[name, [_point(point, trials) for point in points]] for name, points in chart[part]]
     if chart["kind"] == "rows":
         found["rows"] = [row | {"trial": _place(row.get("trial"), trials)} for row in chart["rows"]]
+    if chart["kind"] == "parallel":
+        found["across"] = [[*line[:2], _place(line[2], trials), line[3]] for line in chart["across"]]
     if chart["kind"] == "cells":
         found["rows"] = [
             row | {"cells": [cell and [*cell[:2], _place(cell[2], trials), cell[3]] for cell in row["cells"]]}
@@ -214,15 +216,17 @@ _POINTS = 550_000
 """Bytes of all findings; those beyond are in the tables and files alone."""
 
 
-def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: Charts) -> str:
+def page_data(contents: Contents, answer: StudyAnswer, trials: Trials, charts: Charts, records: str = "") -> str:
     """The data as text that stands in a script element: it holds no ``<``.
 
     Args:
         contents, answer, trials, charts: of the page.
+        records: the way from it to the records of the trials; empty: there is none.
     """
     content = {
         "kind": answer.kind,
         "study": contents.study.name,
+        "records": records,
         "runs_page": contents.study.runs_page,
         "thresholds": contents.criteria.thresholds,
         "balls": {finding.ball: MOVES[finding.ball] for finding in contents.verdicts},

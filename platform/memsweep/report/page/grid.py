@@ -11,10 +11,13 @@ from typing import Any
 
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
+from memsweep.report.charts.radius import deciding_threshold
 from memsweep.report.naming.conditions import KERNEL, SIZES, Labels
-from memsweep.report.naming.numbers import number
+from memsweep.report.naming.numbers import number, percent
 from memsweep.report.read.fields import fields_of
 from memsweep.report.rows.verdicts import LETTERS, SIGNS, moving
+from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.trend import Slope
 
 _ACROSS = 4  # machines that find room side by side
 
@@ -28,6 +31,7 @@ class GridCell:
         word: the verdict; of a cell with a count ``waiting`` or ``ended``.
         mark: the sign of a search that fell short.
         power: exponent of the radius in ``letter`` (T: horizon, m: width); empty without a slope.
+        at: the error limit at which it was measured, where that is not the figure's.
         count: while the study runs, how many trials have ended; empty where there is a verdict.
     """
 
@@ -37,6 +41,7 @@ class GridCell:
     mark: str
     letter: str
     power: str
+    at: str = ""
     count: str = ""
 
 
@@ -124,13 +129,14 @@ def live_grids(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -
     """
     labels, searched = contents.labels, contents.searched
     families = None if searched is not None else labels.families(contents.grouping.conditions.values())
-    verdicts = {(f.ball, *labels.names(f.condition)): _cell(i, f) for i, f in enumerate(contents.verdicts)}
-    found = []
+    findings, found = contents.verdicts, list[Grid]()
+    shown_at = {ball: deciding_threshold([f for f in findings if f.ball == ball]) for ball in BALLS}
+    verdicts = {(f.ball, *labels.names(f.condition)): _cell(i, f, shown_at[f.ball]) for i, f in enumerate(findings)}
     for ball in BALLS if any(cell.balls for cell in cells) else ("",):
         shown: dict[tuple[str, str], GridCell] = {}
         for place, cell in enumerate(cells):
             key, over = (cell.memory, cell.machine), searched is None and ended >= {*cell.trials}
-            count = GridCell(place, "ended" if over else "waiting", "", "", "", "", cell.text(ended))
+            count = GridCell(place, "ended" if over else "waiting", "", "", "", "", count=cell.text(ended))
             if ball in (cell.balls or ("",)):
                 shown[key] = verdicts.get((ball, *key), count) if over else count
         if shown:
@@ -140,7 +146,8 @@ def live_grids(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -
 
 def _grid(ball: str, findings: Sequence[Finding], labels: Labels) -> Grid:
     part = [(index, finding) for index, finding in enumerate(findings) if finding.ball == ball]
-    cells = {(labels.memory(f.condition), labels.machine(f.condition)): _cell(i, f) for i, f in part}
+    threshold = deciding_threshold([finding for _, finding in part])
+    cells = {(labels.memory(f.condition), labels.machine(f.condition)): _cell(i, f, threshold) for i, f in part}
     families = labels.families(finding.condition for _, finding in part)
     return _layout(ball, cells, families, marked=any(finding.marked for _, finding in part))
 
@@ -178,8 +185,22 @@ def _by_family(
     return groups
 
 
-def _cell(index: int, finding: Finding) -> GridCell:
-    word, (axis, slope) = finding.judgement.verdict.value, finding.deciding
+def _cell(index: int, finding: Finding, threshold: float) -> GridCell:
+    word, (axis, slope, at) = finding.judgement.verdict.value, _slope(finding, threshold)
     power = number(slope.estimate) if slope.available else ""
+    power, where = "0" if power == "0.00" else power, f" at {percent(at)}" if at != threshold else ""
     mark = MARK if finding.marked else ""
-    return GridCell(index, word, SIGNS[word], mark, LETTERS[axis], "0" if power == "0.00" else power)
+    return GridCell(index, word, SIGNS[word], mark, LETTERS[axis], power, where)
+
+
+def _slope(finding: Finding, threshold: float) -> tuple[str, Slope, float]:
+    """The slope that a cell shows, its axis and its error limit.
+
+    All slopes of a stable radius are within the limit, so that stable cells can show the same one: in the horizon, at
+    the error limit of the figure. Any other verdict shows the slope that it was reached by.
+    """
+    judgement = finding.judgement
+    of_figure = judgement.by_threshold[threshold].horizon.limit
+    if judgement.verdict is Verdict.STABLE and of_figure.available:
+        return "horizon", of_figure, threshold
+    return *finding.deciding, judgement.threshold

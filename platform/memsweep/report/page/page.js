@@ -115,7 +115,7 @@
     target.replaceChildren(chart);
     return chart;
   }
-  const wide = () => Math.max(300, Math.min(byId("chart")?.clientWidth || 760, 860));
+  const wide = () => Math.max(280, Math.min(byId("chart")?.clientWidth || 760, 860));
 
   // --- charts: every one is a value that says its data, axes, guide lines and words (memsweep.report.values.chart)
 
@@ -134,14 +134,15 @@
   function huesOf(charts) {
     const names = namesOf(charts), looks = distinct(charts.map((chart) => chart.look));
     if (looks.length === 1 && looks[0] === "roles") return roleHue;
-    if (looks.length === 1 && looks[0] === "verdicts") return (name, chart) => TONES[chart.tones[name]];
+    const tones = distinct(charts.flatMap((chart) => Object.values(chart.tones ?? {}))); // where all agree, a colour of each line says more
+    if (looks.length === 1 && looks[0] === "verdicts" && tones.length > 1) return (name, chart) => TONES[chart.tones[name]];
     return looks.length === 1 && looks[0] === "ordered" ? shadeOf(names) : hueOf(names);
   }
   const within = ({ low, high }) => (num(low) === num(high) ? "" : ` [${num(low)}, ${num(high)}]`);
 
   /** Draws a chart; how: width, height, hue, and whether names stand at the ends of lines. A click gives open a point. */
   function draw(target, chart, how, open) {
-    const svg = (chart.kind === "rows" ? rowsChart : chart.kind === "cells" ? cellsChart : curvesChart)(target, chart, how);
+    const svg = ({ rows: rowsChart, cells: cellsChart, parallel: parallelChart }[chart.kind] ?? curvesChart)(target, chart, how);
     if (!open) return;
     svg.style.cursor = "pointer";
     svg.addEventListener("click", () => svg.value && open(svg.value, chart));
@@ -193,7 +194,7 @@
         ...[true, false].map((up) => Plot.text(far.filter((p) => p.up === up), { x: "x", y: "y", text: () => (up ? "↑" : "↓"), dy: up ? -13 : 13, fill: hue })),
         Plot.dot(lost, { x: "x", y: top, symbol: "times", stroke: hue, r: 4.5 }),
         Plot.text(lost, { x: "x", y: top, text: "words", dx: 8, textAnchor: "start", fontSize: 10, fill: hue }),
-        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, small ? 10 : 16), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
+        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, small ? 9 : 16), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
         Plot.tip(all, Plot.pointer({ x: "x", y: (p) => clip(p.y), title: (p) => [p.name && (chart.tones ? `${p.name}: ${SIGNS[chart.tones[p.name]]} ${chart.tones[p.name]}` : p.name),
           `${chart.x} ${num(p.x)}`, `${chart.y} ${num(p.y)}${within(p)}`, chart.keys?.[p.name] && `${chart.keys_title} ${chart.keys[p.name]}`, p.words].filter(Boolean).join("\n") })),
       ],
@@ -249,6 +250,21 @@
       ],
     }, chart.words);
   }
+  /** A line for each suggestion across axes that stand side by side, the good ones dark and on top. */
+  function parallelChart(target, chart, { width, height }) {
+    const names = chart.axes.map(([name]) => short(name, 18)), hue = dark.matches ? (t) => d3.interpolateBlues(1 - 0.75 * t) : (t) => d3.interpolateBlues(0.3 + 0.65 * t);
+    const points = chart.across.flatMap(([shade, places, trial, words], line) => places.map((y, i) => ({ line, shade, trial, words, x: names[i], y })).filter((p) => p.y !== null));
+    const ends = chart.axes.flatMap(([, low, high], i) => [{ x: names[i], y: 0, text: low }, { x: names[i], y: 1, text: high }]);
+    return show(target, {
+      width, height, marginLeft: 40, marginRight: 40, marginTop: 26, marginBottom: 44, x: { type: "point", domain: names, label: null, tickSize: 0, tickPadding: 20 }, y: { axis: null, domain: [0, 1] },
+      marks: [
+        Plot.ruleX(names, { stroke: "var(--muted)" }),
+        Plot.line(points, { x: "x", y: "y", z: "line", stroke: (p) => hue(p.shade), strokeWidth: (p) => 0.8 + 1.4 * p.shade }),
+        ...[0, 1].map((end) => Plot.text(ends.filter((p) => p.y === end), { x: "x", y: "y", text: "text", dy: end ? -9 : 10, fill: "var(--muted)" })),
+        Plot.tip(points, Plot.pointer({ x: "x", y: "y", title: (p) => p.words })),
+      ],
+    }, chart.words);
+  }
   /** Charts side by side, each with its title and note. */
   function drawAll(box, charts, how, open) {
     const hue = huesOf(charts);
@@ -259,7 +275,7 @@
   function charts() {
     for (const box of document.querySelectorAll("[data-charts]")) {
       const all = data.charts[box.dataset.charts] ?? [];
-      drawAll(box, all, { width: 390, height: 250 }, all.some((chart) => JSON.stringify(chart.choice ?? null) !== "null") ? openPoint : null);
+      drawAll(box, all, { width: 390, height: 250 }, all.some((chart) => chart.choice || chart.kind === "parallel") ? openPoint : null);
       if (data.charts_left_out) box.append(make("p", { class: "note" }, `${data.charts_left_out} charts of this page are left out to keep it small: they are pictures under figures/.`));
     }
   }
@@ -294,14 +310,26 @@
       return;
     }
     const same = (chart) => Object.entries(state.choice).every(([key, word]) => chart.choice[key] === word);
-    const shown = choices().filter(same), radii = shown[0].look === "verdicts", leads = shown.some((chart) => chart.kind !== "rows" || chart.rows.some((row) => row.trial !== null)), abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 300)));
+    const shown = choices().filter(same), radii = shown[0].look === "verdicts", leads = shown.some((chart) => chart.kind !== "rows" || chart.rows.some((row) => row.trial !== null)), abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 265)));
     const one = Math.floor(wide() / abreast) - (abreast > 1 ? 12 : 0), rows = Math.ceil(shown.length / abreast);
     byId("selectors").replaceChildren(...selectors());
+    if (state.choice.by) compareBy(state.choice.by);
     byId("chart").classList.toggle("abreast", shown.length > 1);
     drawAll(byId("chart"), shown, { width: one, height: rows > 1 ? 300 : one < 500 ? 330 : 420, ends: true, chosen: radii ? findings[state.chosen]?.machine : null },
       (point, chart) => (radii ? openFinding(findings.findIndex((f) => f.ball === chart.ball && f.memory === chart.memory && f.machine === point.name), point.trial) : openPoint(point)));
+    if (abreast > 1) [...byId("chart").children].forEach((each) => { each.style.width = `${one}px`; });
     byId("caption").replaceChildren(radii ? "Medians over seeds, with a band from the smallest to the largest; small marks are seeds, hollow where the fit is not valid. Dashed: the limit slope of each line. Click a mark, or a verdict, for the evidence." : `${shown[0].lines?.length ? "Medians over seeds; a band reaches from the smallest to the largest. " : ""}${leads ? "Click a mark for its trial." : ""}`,
       data.unshown ? ` The evidence of ${data.unshown} verdicts is left out here to keep the page small: it is in radii.csv.` : "");
+  }
+
+  /** Shows the table and the sentence of what models are compared by, as the chart does. */
+  function compareBy(name) {
+    for (const part of document.querySelectorAll("[data-by]")) {
+      part.hidden = part.dataset.by !== name;
+      if (part.tagName === "DETAILS") part.open = true;
+    }
+    const own = document.querySelector(`[data-by="${CSS.escape(name)}"] > .said`), place = document.querySelector("[data-said]");
+    if (place) place.replaceChildren(...(own ? [...own.childNodes].map((node) => node.cloneNode(true)) : state.said));
   }
 
   // --- evidence: of a verdict, and of a trial
@@ -356,7 +384,8 @@
     const list = (fields) => make("dl", {}, Object.entries(fields).filter(([, v]) => v).flatMap(([k, v]) => [make("dt", {}, k), make("dd", {}, String(v))]));
     byId("trial").replaceChildren(
       make("h3", {}, `Trial ${trial.id.slice(0, 8)}: ${trialName(trial) || data.study}`),
-      make("p", { class: "small" }, make("span", { class: "id" }, trial.id), " ", copyButton(trial.id), ` · records/${trial.id}.json in the study's folder · in MLflow, search the runs for `,
+      make("p", { class: "small" }, make("span", { class: "id" }, trial.id), " ", copyButton(trial.id), " · ",
+        data.records ? make("a", { href: `${data.records}${trial.id}.json` }, "its record") : `records/${trial.id}.json in the study's folder`, ` · in MLflow, search the runs for `,
         data.runs_page ? make("a", { href: data.runs_page.replace(/searchFilter=[^&]*/, `searchFilter=${encodeURIComponent(query)}`) }, query) : make("span", { class: "id" }, query), " ", copyButton(query)),
       curves,
       tableOf("Seeds of this trial", ["seed", "outcome", "test loss", ...(metric ? ["metric"] : []), "best step"],
@@ -425,6 +454,7 @@
     const paths = distinct(numbered.flatMap(({ trial }) => Object.keys(trial.fields))).slice(0, 8);
     const section = byId("trials");
     section.hidden = false;
+    document.querySelector("nav ul")?.append(make("li", {}, make("a", { href: "#trials" }, "Trials")));
     const table = tableOf("Trials", ["trial", ...paths.map((path) => path.split(".").pop()), "test loss", "seeds"],
       numbered.map((one) => [trialButton(one.number), ...paths.map((path) => one.trial.fields[path] ?? "–"),
         num(d3.median(one.trial.seeds.map((seed) => value(seed[2])))), bad(one) ? `${bad(one)} of ${one.trial.seeds.length} not done` : String(one.trial.seeds.length)]));
@@ -439,7 +469,8 @@
   function begin() {
     data = JSON.parse(byId("data").textContent);
     findings = data.findings.map((finding, index) => ({ ...finding, index }));
-    Object.assign(state, { choice: { ...data.chosen }, chosen: -1, asked: false });
+    Object.assign(state, { choice: { ...data.chosen }, chosen: -1, asked: false, said: [...(document.querySelector("[data-said]")?.childNodes ?? [])] });
+    document.body.classList.add("scripted");
     document.querySelectorAll("table.data").forEach(enhance);
     trialsTable();
     figure();

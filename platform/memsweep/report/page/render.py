@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from markupsafe import Markup
 
 from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
+from memsweep.report.analysis.losses import Quantity
 from memsweep.report.figures.panels import PER_PICTURE, Shown
 from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
+from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.headline.stability import stable_means
 from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
+from memsweep.report.page.files import Files, Link, headings
 from memsweep.report.page.grid import grids
-from memsweep.report.read.failures import failure_sentence
 from memsweep.report.read.study import Study, not_measured
-from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
+from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
 from memsweep.report.rows.verdicts import NOT_ASKED, SHORT, judged, moving
 from memsweep.report.values.chart import ChartSet
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from memsweep.report.page.live import Live
     from memsweep.report.values.side_by_side import SideBySide
 
+NO_FILES = Files()
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 """In the order in which they run; the first two are others' (``vendor/versions.json``)."""
@@ -63,6 +67,7 @@ def render(
     live: Live | None = None,
     *,
     whole: bool = True,
+    files: Files = NO_FILES,
 ) -> str:
     """The page as text.
 
@@ -72,6 +77,7 @@ def render(
         formats: of the figure files.
         live: the state of a study that runs; None for a report.
         whole: every figure was drawn.
+        files: beside the page.
     """
     environment = templates()
     environment.globals["view"] = _view
@@ -80,21 +86,26 @@ def render(
     answer = live.answer if live is not None else answer_of(contents)
     trials = Trials(contents)
     charts = charts_of(contents, answer, sets, trials)
+    said = _said_by(answer, contents, tables)
     scripts = {name: _text(HERE / name) for name in SCRIPTS}
     return environment.get_template("page.html.j2").render(
         study=study,
-        failed=failure_sentence(study.failures),
+        failed=sum(group.count for group in study.failures),
         tables=tables,
         answer=answer,
         kind=str(answer.kind),
         rank=str(answer.rank or ""),
+        said=said,
+        said_first=next(iter(said.values()), None),
         meaning=_meaning(answer, tables, contents.criteria if any(grid.ball for grid in shown) else None),
         live=live,
         grids=shown,
         picture=_static(answer, contents, pictures),
         about=about(study.description),
-        data=page_data(contents, answer, trials, charts),
+        data=page_data(contents, answer, trials, charts, files.records),
         charted=charts.sets,
+        links=partial(files.links, tables),
+        headings=_headings,
         placed=partial(_in_place, tables.sections, str(answer.kind), charts.sets),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
@@ -115,7 +126,7 @@ def render(
         ),
         not_asked=NOT_ASKED,
         marked=SHORT if any(finding.marked for finding in contents.verdicts) else "",
-        across_means=across_means(tables.across),
+        across_means=ACROSS,
         cells_mean=cells_mean(tables.cells, tables.sections),
         baseline=BASELINE if has_baseline(contents.losses) else "",
         instead=bool(figured(tables.sections, Rank.INSTEAD)),
@@ -166,6 +177,13 @@ def _meaning(answer: StudyAnswer, tables: Tables, criteria: Criteria | None) -> 
     if criteria is not None:
         return "What “stable” means:", stable_means(criteria)
     return "", ""
+
+
+def _said_by(answer: StudyAnswer, contents: Contents, tables: Tables) -> dict[Quantity, str]:
+    """The sentence of each quantity by which a reader may compare the models; none where that is not asked."""
+    if answer.kind is not Kind.LOSSES or figured(tables.sections, Rank.INSTEAD):
+        return {}
+    return {by: ranking_sentence(contents, by) for by in tables.compared}
 
 
 def _in_place(sections: Sequence[Section], kind: str, charted: Container[str], place: str) -> list[Section]:
@@ -243,6 +261,11 @@ def _rule(criteria: Criteria) -> dict[str, Any]:
         "validity": percent(VALID_ERROR),
         "thresholds": joined([percent(threshold) for threshold in criteria.thresholds]),
     }
+
+
+def _headings(markup: str) -> list[Link]:
+    """Titles are markup already: they are not escaped again."""
+    return [(anchor, Markup(title)) for anchor, title in headings(markup)]
 
 
 def _view(table: Table[Any]) -> Any:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from memsweep.report.analysis.losses import (
     BELOW,
     CRITERIA,
     MANY_TASKS,
     LossRow,
+    Quantity,
     Spread,
-    by_accuracy,
     largest,
     level,
-    longest_level,
+    quantities,
     ranked,
 )
 from memsweep.report.naming.conditions import KERNEL, Labels
@@ -78,15 +78,16 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
     return Table("losses", "Final losses", rows, columns)
 
 
-def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) -> Table[LossRow]:
+def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels, by: Quantity) -> Table[LossRow]:
     """Of every condition at its largest size, what ranks it, memory by memory, the best first."""
     by_memory: dict[str, list[LossRow]] = {}
-    for row in largest(rows):
+    for row in filter(by.is_known, largest(rows)):
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
-    best = [row for alike in by_memory.values() for row in ranked(alike)]
-    measured = {"metric_value" if by_accuracy(row) else "loss" for row in best}
-    wanted = {"under", "diverged", *measured, *(name for row in best for name in row.longer)}
-    columns = [c for c in loss_table(best, names, labels).columns if (c.key or c.name) in wanted]
+    best = [row for alike in by_memory.values() for row in ranked(alike, by)]
+    measured = {"loss" if not by.is_share(row) else by.key(row) for row in best}
+    columns = [
+        c for c in loss_table(best, names, labels).columns if (c.key or c.name) in {"under", "diverged", *measured}
+    ]
     group = (lambda row: labels.memory(row.condition)) if len(by_memory) > 1 else None
     return Table(
         "losses", f"Ranking{_at_size(best, rows)}: median over seeds [smallest, largest]", best, columns, group
@@ -103,11 +104,18 @@ def _at_size(best: Sequence[LossRow], rows: Sequence[LossRow]) -> str:
     return f" at {joined(ends)}"
 
 
-def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Mapping[str, LossRow]]]:
+def across_table(
+    rows: Sequence[LossRow], labels: Labels, by: Quantity | None = None
+) -> Table[tuple[str, Mapping[str, LossRow]]]:
     """A row for each machine, a column for each memory, at the largest sizes: which model holds which memory.
 
-    A memory that is tested on longer sequences, too, has a second column for the longest. Without rows where there are
-    few memories, one machine, or less than half of their pairs.
+    Without rows where there are few memories, one machine, or less than half of their pairs.
+
+    Args:
+        rows: of all machines.
+        labels: their names.
+        by: the number that is shown, of the memories that were measured so. None: what ranks them, and where a memory
+            is tested on longer sequences, a second column for the longest.
     """
     memories: dict[str, list[LossRow]] = {}
     machines: dict[str, dict[str, LossRow]] = {}
@@ -118,32 +126,39 @@ def across_table(rows: Sequence[LossRow], labels: Labels) -> Table[tuple[str, Ma
     pairs = sum(map(len, memories.values()))
     whole = len(memories) >= MANY_TASKS and len(machines) > 1 and 2 * pairs >= len(memories) * len(machines)
     name: Column[tuple[str, Mapping[str, LossRow]]] = Column("under", lambda line: line[0], style="name")
-    lengths = {
-        memory: [*dict.fromkeys(name for row in alike for name in row.longer)] for memory, alike in memories.items()
-    }
-    columns = [name, *(_of_memory(m, rows, at) for m, rows in memories.items() for at in ("", *lengths[m][-1:]))]
-    return Table("tasks", "Models by task: accuracy, else test loss", [*machines.items()] if whole else [], columns)
+    known = quantities(rows)
+    title = f"Models by task: {(by or known[0]).title}"
+    columns = [name, *(column for m, alike in memories.items() for column in _of_memory(m, alike, by, known))]
+    return Table("tasks", title, [*machines.items()] if whole else [], columns)
 
 
-def _of_memory(memory: str, rows: Sequence[LossRow], length: str) -> Column[tuple[str, Mapping[str, LossRow]]]:
-    """The column of a memory, or of its sequences of this length."""
-    known = [row for row in rows if not length or length in row.longer]
-    best = {id(row) for row in (longest_level(known, length) if length else level(known))}
+def _of_memory(
+    memory: str, rows: Sequence[LossRow], by: Quantity | None, known: Sequence[Quantity]
+) -> Iterator[Column[tuple[str, Mapping[str, LossRow]]]]:
+    """The column of a memory, or those of it and of its longest sequences."""
+    if by is not None:
+        yield from (_column(memory, rows, by) for _ in range(any(map(by.is_known, rows))))
+        return
+    yield _column(memory, rows, known[0])
+    longest = [one for one in known if one.times > 1 and any(map(one.is_known, rows))][-1:]
+    yield from (_column(f"{memory}, {one.times}T", rows, one) for one in longest)
+
+
+def _column(name: str, rows: Sequence[LossRow], by: Quantity) -> Column[tuple[str, Mapping[str, LossRow]]]:
+    known = [row for row in rows if by.is_known(row)]
+    best, own = {id(row) for row in level(known, by)}, {id(row) for row in known}
 
     def found(line: tuple[str, Mapping[str, LossRow]]) -> LossRow | None:
-        row = line[1].get(memory)
-        return row if row in known else None
+        return next((row for row in line[1].values() if id(row) in own), None)
 
     def cell(line: tuple[str, Mapping[str, LossRow]]) -> Cell:
         row = found(line)
-        return Cell("") if row is None else _across_cell(row, length, best=id(row) in best)
+        return Cell("") if row is None else _across_cell(row, by, best=id(row) in best)
 
     def value(line: tuple[str, Mapping[str, LossRow]]) -> Spread | None:
-        if (row := found(line)) is None:
-            return None
-        return row.longer[length] if length else row.value if by_accuracy(row) else row.loss
+        return None if (row := found(line)) is None else by.spread(row)
 
-    return Column(f"{memory}, {length.rpartition('_')[2]}" if length else memory, value, cell=cell, ends=True)
+    return Column(name, value, cell=cell, ends=True)
 
 
 def across_means(table: Table[tuple[str, Mapping[str, LossRow]]]) -> str:
@@ -152,14 +167,20 @@ def across_means(table: Table[tuple[str, Mapping[str, LossRow]]]) -> str:
     return f"{ACROSS} {LONGER}" if longer else ACROSS
 
 
-def _across_cell(row: LossRow, length: str, *, best: bool) -> Cell:
+def number_text(value: float, row: LossRow, by: Quantity, places: int = 1) -> str:
+    """A number of a row as table, picture and page write it: ``99.7 %`` of a share, else a loss."""
+    return f"{100 * value:.{places}f} %" if by.is_share(row) and math.isfinite(value) else figure(value)
+
+
+def _across_cell(row: LossRow, by: Quantity, *, best: bool) -> Cell:
     # the loss is of the longest sequences: it says nothing of an accuracy in their first steps
-    failed = not row.learned and bool(length) is bool(row.longer)
+    is_longest = by.key(row) == [by.key(row), *row.lengths][-1]
+    failed = not row.learned and (is_longest or not by.is_share(row))
     sign, tone = (" ✗", "bad") if failed else (" ●", "stable") if best else ("", "")
-    if not by_accuracy(row):
-        return Cell(figure(row.loss.middle) + sign, tone)
-    percents = 100 * (row.longer[length] if length else row.value).middle
-    return Cell(f"{percents:.1f} %{sign}", tone, shorter=(f"{percents:.0f} %{sign}", f"{percents:.0f}{sign}"))
+    middle = by.spread(row).middle
+    text, short = (f"{number_text(middle, row, by, places)}" for places in (1, 0))
+    shorter = (f"{short}{sign}", f"{short.removesuffix(' %')}{sign}") if by.is_share(row) else ()
+    return Cell(f"{text}{sign}", tone, shorter=shorter)
 
 
 def has_baseline(rows: Sequence[LossRow]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memsweep.report.analysis.contents import BALLS, Contents, Finding
-from memsweep.report.analysis.losses import LossRow, Spread, by_accuracy, largest
+from memsweep.report.analysis.losses import LossRow, Quantity, Spread, by_accuracy, largest, quantities
 from memsweep.report.naming.numbers import percent
 from memsweep.report.read.study import Study
 from memsweep.report.rows import losses, verdicts
@@ -244,8 +244,9 @@ class Tables:
         overviews: one per ball.
         searched: the search as sentences; none of a study that searches nothing.
         winners: of a search.
-        ranking: the losses at the largest sizes, the best first.
-        across: the same with a row for each model and a column for each task; without rows where there are few.
+        across: the losses at the largest sizes, a row for each model, a column for each task; without rows where there
+            are few.
+        compared: what models are compared by -> a part of it, or of few tasks their ranking, the best first.
         sections: of the measures that were asked for, and of the analyses that have something to say.
         cells: all that was measured of a condition in one line; without rows where little was.
         exported: those that have a CSV file.
@@ -255,8 +256,8 @@ class Tables:
     overviews: tuple[Table[Any], ...]
     slopes: Table[Any]
     losses: Table[Any]
-    ranking: Table[Any]
     across: Table[Any]
+    compared: Mapping[Quantity, Table[Any]]
     sections: tuple[Section, ...]
     cells: Table[Any]
     searched: Sequence[str]
@@ -298,8 +299,8 @@ def tables_of(contents: Contents) -> Tables:
         overviews=tuple(verdicts.overviews(judged, labels)) if several > verdicts.MANY else (),
         slopes=slopes,
         losses=loss_table,
-        ranking=losses.ranking_table(contents.losses, names, labels),
         across=across,
+        compared=_compared(contents, across),
         sections=tuple(sections),
         cells=cells,
         searched=searched,
@@ -314,6 +315,14 @@ def tables_of(contents: Contents) -> Tables:
             *_of(sections, Place.FIRST),
         ),
     )
+
+
+def _compared(contents: Contents, across: Table[Any]) -> dict[Quantity, Table[Any]]:
+    rows, names, labels = contents.losses, contents.grouping.columns, contents.labels
+    return {
+        by: losses.across_table(rows, labels, by) if across.rows else losses.ranking_table(rows, names, labels, by)
+        for by in quantities(rows)
+    }
 
 
 def _of_search(contents: Contents) -> tuple[Sequence[str], Sequence[Table[Any]]]:

@@ -25,7 +25,7 @@ ORDERED, ROLES, VERDICTS = "ordered", "roles", "verdicts"
 """Looks of lines: from pale to dark by their order; winner, trained, stopped; by verdict on the page."""
 
 Chart = dict[str, Any]
-"""A chart of one of three kinds, with ``title``, ``note`` (text below it), ``x`` and ``y`` (words of the axes), ``log``
+"""A chart of one of four kinds, with ``title``, ``note`` (text below it), ``x`` and ``y`` (words of the axes), ``log``
 (the axes that are logarithmic), ``limits`` (axis -> its ends), ``ticks`` (places on the x axis that are labelled; none:
 round ones), ``whole`` (the axes that count, whose labels are whole numbers), ``levels`` (``[value, words]``: guide
 lines across the axis of values) and ``words`` (what it shows, as a sentence).
@@ -43,6 +43,9 @@ below ``keys_title``.
 ``cells``: ``columns``, and ``rows`` of ``name`` and ``cells``: ``[share, text, trial, words]``, None where nothing is
 known.
 
+``parallel``: ``axes`` side by side, each a name and the words of its lower and upper end, and lines ``across`` them:
+``[shade, places, trial, words]``, with places in [0, 1], None where there is none.
+
 ``look`` says how names become colours, and ``choice`` by which words a reader of the page chooses the chart."""
 
 
@@ -55,7 +58,8 @@ MOST_BESIDE = 3
 class ChartSet:
     """Charts that belong together: one part of a page, and one series of figure files.
 
-    A chart is made when it is asked for first: of thousands a page has room for some, and files are drawn of a few.
+    A chart is made when it is asked for first: of thousands a page has room for some, and files are drawn of a few. One
+    that has nothing to say is left out.
 
     Attributes:
         name: stem of the files, and of the part of the page.
@@ -79,7 +83,7 @@ class ChartSet:
     ) -> None:
         self.name, self.columns = name, columns
         self.paged, self.chosen, self.sectioned, self.extra = paged, chosen, sectioned, extra
-        self._made, self._rest = list[Chart](), iter(charts)
+        self._made, self._rest = list[Chart](), filter(says_something, charts)
 
     def __iter__(self) -> Iterator[Chart]:
         """All of them, in their order."""
@@ -138,6 +142,23 @@ def cells_chart(title: str, columns: Sequence[str], rows: Sequence[Mapping[str, 
         "rows": [*rows],
         **more,
     }
+
+
+def parallel_chart(title: str, axes: Sequence[Sequence[str]], lines: Sequence[Any], **more: Any) -> Chart:
+    """A chart of lines across axes that stand side by side."""
+    named = {"title": title, "x": "", "y": "", "log": "", "axes": [*map(list, axes)]}
+    return {"kind": "parallel", **named, "across": [*lines], **more}
+
+
+def says_something(value: Chart) -> bool:
+    """Whether a chart shows any value, and of a single curve more than one place."""
+    if value["kind"] == "rows":
+        return any(math.isfinite(end) for row in value["rows"] for end in (row["middle"], *row.get("values", ())))
+    if value["kind"] != "curves":
+        return bool(value["across"] if value["kind"] == "parallel" else value["rows"])
+    parts = {part: [name for name, points in value.get(part, ()) if points] for part in _LAST}
+    places, marked = {*_along(value, "x")}, any(names for part, names in parts.items() if part != "lines")
+    return bool(places) and (marked or len(places) > 1 or len(parts["lines"]) > 1)
 
 
 def names_of(charts: Iterable[Chart]) -> list[str]:
