@@ -30,10 +30,10 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("compare", "measure", "plan", "results", "sweep"), "memsweep.studies.door"),
-    "Comparison": "memsweep.studies.comparison",
+    **dict.fromkeys(("compare", "measure", "plan", "results", "sweep"), "memsweep.studies.python.door"),
+    "Comparison": "memsweep.studies.python.comparison",
     "Preview": "memsweep.studies.preview",
-    "Results": "memsweep.studies.results",
+    "Results": "memsweep.studies.python.results",
     **dict.fromkeys(("ConfigError", "MemsweepError", "StoreError"), "memsweep.errors"),
 }
 """Name -> the module that has it, imported when the name is used; ``__init__.pyi`` says the same to type checkers.

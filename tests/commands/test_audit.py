@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from memsweep.audit.run import CHECKS
+from memsweep.checks.run import CHECKS
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.commands.answers.status import print_status, status_document
+from memsweep.commands.answers.status import print_status
 from memsweep.errors import StoreError
 from memsweep.sweep.planning.plan_file import StoredPlan
 from memsweep.sweep.store.filesystem import Location

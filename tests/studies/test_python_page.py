@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memsweep import registry
-from memsweep.studies.results import Results
+from memsweep.studies.python.results import Results
 from memsweep.sweep.store.tables import of_measures
 from paths import ROOT
 

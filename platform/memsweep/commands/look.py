@@ -19,7 +19,6 @@ from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.documents.keys.plans import StatusDocument
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
@@ -72,12 +71,13 @@ def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
 def status(args: argparse.Namespace) -> Answer:
     """Says the state of every trial of a study, and which process runs it; with --watch until none does."""
     from memsweep.commands.answers.status import print_status
+    from memsweep.studies.status import read_status
 
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
     shown, store = "", find_study(args.study, Location.at(args.results))
     while True:
-        document = _status(store)
+        document = read_status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 print_status(document, store.location.parent)
@@ -93,22 +93,6 @@ def status(args: argparse.Namespace) -> Answer:
             time.sleep(WATCH_SECONDS)
         except KeyboardInterrupt:
             return Answer(document)
-
-
-def _status(store: Store) -> StatusDocument:
-    from memsweep.commands.answers.status import status_document
-    from memsweep.search import history
-    from memsweep.sweep.store.journal import read_statuses, recovered_statuses
-    from memsweep.sweep.store.lease import holder
-
-    made = stored_plan(store)
-    stored = store.identities() & made.rows.keys()
-    damaged, failures = store.faults(stored), store.failures()
-    outcomes = store.outcomes(stored - damaged.keys())
-    statuses, who = read_statuses(store.location), holder(store.location)
-    if who is None:  # trials that a dead driver left running do not run
-        statuses = recovered_statuses(statuses, made.rows, outcomes, failures)
-    return status_document(made, statuses, who, failures, damaged, history.read(store.location, made))
 
 
 def sync(args: argparse.Namespace) -> Answer:

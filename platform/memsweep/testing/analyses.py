@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memsweep.report.values.analysis import Analysis
     from memsweep.report.values.section import Section
     from memsweep.report.values.side_by_side import SideBySide
-    from memsweep.studies.results import Results
+    from memsweep.studies.python.results import Results
 
 
 class AnalysisSuite:

@@ -26,7 +26,7 @@ from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
     from memsweep.stability.optional import Measure
-    from memsweep.studies.results import Results
+    from memsweep.studies.python.results import Results
 
 TYPES = {"string", "int64", "float64", "bool"}
 

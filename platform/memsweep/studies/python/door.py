@@ -15,13 +15,13 @@ from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies import default_results
-from memsweep.studies.comparison import Comparison, compared
 from memsweep.studies.ending import failures, stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
-from memsweep.studies.results import Results
+from memsweep.studies.python.comparison import Comparison, compared
+from memsweep.studies.python.results import Results
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch, Limits
