@@ -206,7 +206,20 @@ def folder_of(criteria: Criteria) -> str:
     return f"{JUDGED}/thresholds={thresholds}_slope_limit={criteria.slope_limit:g}"
 
 
+def page_text(contents: Contents, tables: Tables) -> str:
+    """The page of a report, for those who show it without its folder; its links to files lead nowhere."""
+    with tempfile.TemporaryDirectory(prefix=_DRAFT) as folder:
+        return _page(Path(folder), contents, tables, None)
+
+
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> None:
+    text = _page(folder, contents, tables, formats)
+    _write_tables(folder, contents, tables)
+    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _page(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None) -> str:
+    """The page, with the files of its figures in a folder."""
     (folder / "figures").mkdir()
     sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
     shown, pictures = on_page(contents, sets), dict[str, Shown]()
@@ -217,9 +230,7 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             gallery = gallery_of(charts, None if whole else PER_PICTURE)
             picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
             pictures |= {charts.name: picture} if picture is not None else {}
-    _write_tables(folder, contents, tables)
-    text = render(contents, tables, sets, pictures, formats, whole=whole)
-    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+    return render(contents, tables, sets, pictures, formats, whole=whole)
 
 
 def _write_tables(folder: Path, contents: Contents, tables: Tables) -> None:
