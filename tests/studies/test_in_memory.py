@@ -20,7 +20,7 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.models.base import Signature
-from memsweep.streams import Stream
+from memsweep.streams import TEST, Stream
 from sweeping import ready
 
 TASK = {"name": "linear_functional", "kernel": "exponential", "horizon": 6}
@@ -204,21 +204,29 @@ def test_a_trained_model_has_the_stored_loss(kind: str, place: Path) -> None:
     for key, value in results.weights(seed=1).items():
         assert torch.equal(module.state_dict()[key].reshape(value.shape), value)
     stored = results.replicas.query("seed == 1")
-    if kind == "registered":
-        (record,) = results.contents.study.records.values()
-        config = trial_from_dict(dict(record["config"])).task
-        expected = _expected_loss(module, registry.get(registry.TASK, "linear_functional")(config))
-        assert expected == pytest.approx(float(stored["error"].item()), rel=1e-4)
+    (record,) = results.contents.study.records.values()
+    trial = trial_from_dict(dict(record["config"]))
+    loss = _expected_loss if kind == "registered" else _loss_on_test_data  # of a linear model, errors are expectations
+    assert loss(module, trial, seed=1) == pytest.approx(float(stored["error"].item()), rel=1e-6)
     found = ms.measure(module, TASK, SETTINGS, {"training.first_seed": 1})  # each seed has test sequences of its own
     for column in ("error", "zero_loss", "margin"):
         assert found.replicas[column].item() == pytest.approx(stored[column].item(), rel=1e-6, nan_ok=True)
 
 
-def _expected_loss(module: nn.Module, task: Any) -> float:
-    """The expected loss over the task's white noise, from the responses of the module to nothing and to an impulse."""
+def _loss_on_test_data(module: nn.Module, trial: Any, seed: int) -> float:
+    """As a loop of one's own evaluates a module: on the sequences of the study's test data of this seed."""
+    task = registry.get(registry.TASK, trial.task.name)(trial.task)
+    batch = task.draw(Stream(trial.training.data_seed, TEST), seed, trial.perturbation.test_size)
+    with torch.no_grad():
+        return float(task.loss(module(batch.inputs.to(next(module.parameters()))), batch))
+
+
+def _expected_loss(module: nn.Module, trial: Any, seed: int) -> float:
+    """Over white noise: from the responses of the module to nothing and to an impulse."""
+    task = registry.get(registry.TASK, trial.task.name)(trial.task)
     inputs = torch.zeros(2, task.horizon, 1, dtype=next(module.parameters()).dtype)
     inputs[1, 0] = 1.0
     with torch.no_grad():
-        constant, response = module(inputs)[:, :, 0].double()
-    until = ((response - constant - task.kernel().double()) ** 2).cumsum(0)  # of the output at each step
-    return float((task.weights().double() * (task.variance * until + constant**2)).sum())
+        constant, response = module(inputs)[:, :, 0]
+    until = (response - constant - task.kernel()).square().cumsum(0)  # of the output at each step
+    return float((task.squared_weights() * (task.variance * until + constant**2)).sum())

@@ -97,7 +97,8 @@ def status(args: argparse.Namespace) -> Answer:
 
 def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
-    from memsweep.report.publish import build, verdicts_of
+    from memsweep.report.publish import build
+    from memsweep.report.tracked import study_run_of, verdicts_of
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
@@ -113,7 +114,7 @@ def sync(args: argparse.Namespace) -> Answer:
             {**made.tracking, "description": made.description},
             ended,
             report.folder,
-            verdicts_of(report.contents) if ended != "interrupted" else {},
+            *((verdicts_of(report.contents), study_run_of(report.contents)) if ended != "interrupted" else ()),
         )
     document = {"study": made.study, "complete": not complaint, "lacks": complaint or None}
     if complaint:

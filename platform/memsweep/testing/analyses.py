@@ -128,7 +128,7 @@ class AnalysisSuite:
         written(shown, results, folder, named=not beside)
 
     def _metrics(self, section: Section, contents: Contents) -> None:
-        from memsweep.report.publish import verdicts_of
+        from memsweep.report.tracked import verdicts_of
 
         metrics = verdicts_of(contents)
         for identity, numbers in section.metrics.items():
