@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memsweep.report.naming.numbers import figure, percent
-from memsweep.report.rows.verdicts import moving
+from memsweep.report.rows.verdicts import MOVES
 from memsweep.studies.python.results import Results
 
 
@@ -35,7 +35,7 @@ class Measurement(Results):
         for ball, own in radii.groupby("ball", sort=False):
             found = ", ".join(f"{_radius(each)} at {percent(each['threshold'])}" for _, each in own.iterrows())
             norm = self.curves.query("identity == @identity and ball == @ball")["norm"].iloc[0]
-            yield f"radius, {moving(str(ball))} (ball {ball}, norm {norm}): {found}"
+            yield f"radius when {MOVES[str(ball)]} (ball {ball}, norm {norm}): {found}"
 
 
 def _radius(row: Any) -> str:
