@@ -24,7 +24,7 @@ WIDTHS, HORIZONS = 4, 4
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the blocks of the page define, in a folder with stored results; these, and the folder."""
+    """The names that the blocks of the page define in a folder with stored results; these, and the folder."""
     place = tmp_path_factory.mktemp("asked")
     ready(place / "results")
     write_study(place / "results" / "quickstart", THEORY[1:3], name="quickstart", balls=["recurrent"], memory=False)

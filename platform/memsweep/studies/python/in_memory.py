@@ -25,8 +25,8 @@ from memsweep.models.module.model import Module
 _PLACE = "in memory"  # no file and no package can have this name
 
 
-def copies_of(module: nn.Module) -> Callable[[], nn.Module]:
-    """Gives a copy of a module at every call, one has been made already.
+def copies_of(module: object) -> Callable[[], nn.Module]:
+    """Gives a copy of a module at every call; one was made already.
 
     Raises:
         ModuleError: it is no ``nn.Module``, or cannot be copied.
@@ -34,12 +34,13 @@ def copies_of(module: nn.Module) -> Callable[[], nn.Module]:
     if not isinstance(module, nn.Module):
         what = f"the class {module.__name__}: call it first" if isinstance(module, type) else type(module).__name__
         raise ModuleError(f"a torch.nn.Module is expected, got {what}. Give the module itself, such as Net(width=16).")
-    own = module.module if isinstance(module, Module) else module
+    own: nn.Module = module.module if isinstance(module, Module) else module
+    name = name_of(own)
 
     def copied() -> nn.Module:
         with foreign_code(
             lambda error: (
-                f"{name_of(module)} cannot be copied (copy.deepcopy): {error}. Its tensors must be parameters "
+                f"{name} cannot be copied (copy.deepcopy): {error}. Its tensors must be parameters "
                 "and buffers, not results of a computation with gradients."
             )
         ):

@@ -28,7 +28,7 @@ class Measurement(Results):
         varied = [name for name in self.trials.columns if "." in name and self.trials[name].nunique() > 1]
         row = self.trials.set_index("identity").loc[identity]
         yield from [", ".join(f"{name}={row[name]}" for name in varied)] if varied else []
-        replica = self.replicas.set_index("identity").loc[identity]
+        replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
         yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")

@@ -1,4 +1,4 @@
-"""What is said of a study or of a part of one, for Python: as data, and as text where it is printed."""
+"""Descriptions and states for Python: data, and text where they are printed."""
 
 from __future__ import annotations
 
