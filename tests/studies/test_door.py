@@ -213,7 +213,7 @@ def test_a_study_is_extended_and_retried(place: Path, capsys: pytest.CaptureFixt
     assert ms.status("grown", results=place / "results").trials["failures"].max() == 2
     with pytest.warns(UserWarning, match="2 trials without a result"):  # a lag in the future at either width
         grown = ms.extend(place / "own.yaml", {**changes, "model.width": [2, 3]}, **run)
-    assert sorted(zip(grown.trials["task.second"], grown.trials["model.width"], strict=True)) == [(1, 2), (1, 3)]
+    assert sorted(grown.trials["width"]) == [2, 3]
     with pytest.raises(ms.MemsweepError, match="nothing to add"):
         ms.extend(place / "own.yaml", {"name": "own"}, **run)
 
