@@ -214,8 +214,8 @@ def test_a_study_is_extended_and_retried(place: Path, capsys: pytest.CaptureFixt
     with pytest.warns(UserWarning, match="2 trials without a result"):  # a lag in the future at either width
         grown = ms.extend(place / "own.yaml", {**changes, "model.width": [2, 3]}, **run)
     assert sorted(grown.trials["width"]) == [2, 3]
-    with pytest.raises(ms.MemsweepError, match="nothing to add"):
-        ms.extend(place / "own.yaml", {"name": "own"}, **run)
+    with pytest.raises(ms.MemsweepError, match="there are no results of a study 'never'"):
+        ms.extend(place / "own.yaml", {"name": "never"}, **run)
 
 
 def test_a_description_is_that_of_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
