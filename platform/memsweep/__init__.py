@@ -15,6 +15,16 @@ Run a study, and read what it says:
     results.judge(thresholds=[0.05])                    # the same by other criteria; nothing is trained
     ms.compare("quickstart", "another")                 # studies side by side
     results.weights({"model.width": 4, "task.horizon": 50}, seed=0)     # name -> tensor, for load_state_dict
+    results.model({"model.width": 4, "task.horizon": 50}, seed=0)       # the module with these weights
+    results.page()                                      # the report's page, inline in a notebook
+
+    ms.status("quickstart"); ms.retry("quickstart"); ms.extend("quickstart", {"model.width": [2, 4, 8]})
+    ms.describe("training")
+
+A module of your own, without a study:
+
+    ms.audit(module)                                    # is it causal, how long does it remember, what does it cost
+    ms.measure(module, "linear_functional", {"task.horizon": 50}).radii     # how far may its weights move
 
 A study is a name in search_spaces/, the path of a YAML file, or a dict. Errors are ``MemsweepError``: the message says
 what to do. ``help(memsweep.Results)`` describes the tables, docs/python.md shows all of this at work, and the command
@@ -30,10 +40,17 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    **dict.fromkeys(("compare", "measure", "plan", "results", "sweep"), "memsweep.studies.door"),
-    "Comparison": "memsweep.studies.comparison",
+    **dict.fromkeys(
+        ("compare", "describe", "extend", "measure", "plan", "results", "retry", "status", "sweep"),
+        "memsweep.studies.python.door",
+    ),
+    **dict.fromkeys(("Audit", "audit"), "memsweep.studies.python.audit"),
+    **dict.fromkeys(("Description", "Status"), "memsweep.studies.python.words"),
+    "Measurement": "memsweep.studies.python.measurement",
+    "Page": "memsweep.studies.python.page",
+    "Comparison": "memsweep.studies.python.comparison",
     "Preview": "memsweep.studies.preview",
-    "Results": "memsweep.studies.results",
+    "Results": "memsweep.studies.python.results",
     **dict.fromkeys(("ConfigError", "MemsweepError", "StoreError"), "memsweep.errors"),
 }
 """Name -> the module that has it, imported when the name is used; ``__init__.pyi`` says the same to type checkers.
@@ -42,16 +59,26 @@ There is no import statement, because modules of every floor import ``memsweep``
 """
 
 __all__ = [
+    "Audit",
     "Comparison",
     "ConfigError",
+    "Description",
+    "Measurement",
     "MemsweepError",
+    "Page",
     "Preview",
     "Results",
+    "Status",
     "StoreError",
+    "audit",
     "compare",
+    "describe",
+    "extend",
     "measure",
     "plan",
     "results",
+    "retry",
+    "status",
     "sweep",
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from memsweep import report
 from memsweep.report.headline.answer import answer_of
-from memsweep.report.publish import verdicts_of
+from memsweep.report.tracked import verdicts_of
 from report_study import Condition, exported, write_study
 
 WIDTHS, HORIZONS, SEEDS = (2, 4, 8), (50, 100, 200), 4

@@ -20,8 +20,8 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.headline.answer import answer_of
 from memsweep.report.naming.conditions import RATE
 from memsweep.report.naming.numbers import with_interval
-from memsweep.report.publish import verdicts_of
 from memsweep.report.read.study import load_study
+from memsweep.report.tracked import verdicts_of
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SearchTrial, Suggestion, SuggestionRecord, SuggestionState
 from report_study import Condition, exported, write_study

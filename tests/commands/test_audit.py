@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from memsweep.audit.finding import not_measured, show
-from memsweep.audit.run import CHECKS, Audit
+from memsweep.checks.finding import not_measured, show
+from memsweep.checks.run import CHECKS, Audit
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve

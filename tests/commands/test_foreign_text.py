@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.commands.answers.status import print_status, status_document
+from memsweep.commands.answers.status import print_status
 from memsweep.errors import StoreError
+from memsweep.studies.status import status_document
 from memsweep.sweep.planning.plan_file import StoredPlan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import Holder

@@ -271,3 +271,21 @@ def test_a_lie_is_caught(tmp_path: Path) -> None:
     assert list(problems(["cat", "docs/no_such_page.md"], tmp_path))
     assert list(problems(["memsweep", "no-such-command"], tmp_path))
     assert not list(problems(["cat", "pyproject.toml", "tasks/my_task.py", "results/x/report/index.html"], tmp_path))
+
+
+_MINUTES = {1: "a minute", 2: "two minutes", 3: "three minutes", 4: "four minutes", 5: "five minutes"}
+_TAKES = {
+    "README.md": r"runs the study `quickstart` \(600 models, ([\w ]+) on two cores\)",
+    "search_spaces/start/quickstart.yaml": r"memsweep sweep quickstart: 120 trials of 5 seeds, ([\w ]+) on two cores",
+}
+
+
+def test_quickstart_takes_what_was_measured() -> None:
+    """A duration that stands in several places is one: that of docs/speed.md."""
+    speed = (ROOT / "docs" / "speed.md").read_text()
+    (row,) = re.findall(r"^\| `quickstart` \| (\d+) \| ([\d,]+) \|", speed, re.MULTILINE)
+    trials, per_hour_and_core = (int(number.replace(",", "")) for number in row)
+    measured = _MINUTES[round(60 * trials / (2 * per_hour_and_core))]
+    for file, pattern in _TAKES.items():
+        (said,) = re.findall(pattern, (ROOT / file).read_text())
+        assert said == measured, file

@@ -20,7 +20,7 @@ from memsweep.measures.worst_inputs import WorstInputs as Measure
 from memsweep.measures.worst_inputs.ascent import WorstInputs, worst_over_inputs
 from memsweep.models.base import as_linear
 from memsweep.report.charts.every import chart_sets
-from memsweep.report.publish import verdicts_of
+from memsweep.report.tracked import verdicts_of
 from memsweep.sweep.planning.identity import identifying, identity, training_of
 from memsweep.trial import run_pack
 from report_study import Condition, exported, write_study

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import builtins
 import io
+import json
 import pydoc
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +191,62 @@ def test_a_plan_says_what_would_run_and_writes_nothing(swept: tuple[ms.Results, 
     words = ms.plan(place / "own.yaml", "model.width=2,5", results=place / "results", workspace=place)
     pd.testing.assert_frame_equal(words.trials, plan.trials)
     assert sorted(place.rglob("*")) == before
+
+
+def test_a_study_is_extended_and_retried(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = {"results": place / "results", "workspace": place, "inline": True, "progress": False}
+    changes = {"name": "grown", "task.second": [-1, 1], "model.width": 2}
+    with pytest.warns(UserWarning, match="1 trials without a result"):
+        ms.sweep(place / "own.yaml", changes, **run)
+    status = ms.status("grown", results=place / "results")
+    assert main(["status", "grown", "--results", str(place / "results"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {key: told[key] for key in status.document} == status.document
+    assert (status.done, status.left, status.complete, status.running) == (1, 1, False, None)
+    assert sorted(status.trials["state"]) == ["done", "failed"]
+    assert "grown: 1 of 2 trials have a result (1 done, 1 failed); not running" in repr(status)
+    healed = (place / "tasks" / "two_lags.py").read_text()
+    with pytest.warns(UserWarning, match="a lag in the future"):
+        retried = ms.retry("grown", **run)
+    assert retried.missing["outcome"].tolist() == ["failed"]
+    assert healed == TASK
+    assert ms.status("grown", results=place / "results").trials["failures"].max() == 2
+    with pytest.warns(UserWarning, match="2 trials without a result"):  # a lag in the future at either width
+        grown = ms.extend(place / "own.yaml", {**changes, "model.width": [2, 3]}, **run)
+    assert sorted(grown.trials["width"]) == [2, 3]
+    with pytest.raises(ms.MemsweepError, match="there are no results of a study 'never'"):
+        ms.extend(place / "own.yaml", {"name": "never"}, **run)
+
+
+def test_a_description_is_that_of_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = ms.describe("two_lags", workspace=place)
+    assert main(["describe", "two_lags", "--workspace", str(place)]) == 0
+    assert repr(found) == capsys.readouterr().out.rstrip("\n")
+    assert {"second", "horizon"} <= {path.rpartition(".")[2] for path in found.fields["path"]}
+    assert found.items[0]["kind"] == "task"
+    with pytest.raises(ms.ConfigError, match="Did you mean 'two_lags'"):
+        ms.describe("two_lag", workspace=place)
+
+
+def test_the_page_is_inline_in_a_notebook(swept: tuple[ms.Results, str], place: Path, tmp_path: Path) -> None:
+    page, written = swept[0].page(), (place / "results" / "own" / "report" / "index.html").read_text()
+    assert page.save(tmp_path / "page.html").read_text() == page.text
+    assert 0.9 < len(page.text) / len(written) < 1.1
+    for words in ("Where the numbers come from", "inconclusive", "<h2>How to read this</h2>"):
+        assert words in page.text
+        assert words in written
+    frames: list[dict[str, str | None]] = []
+
+    class Frames(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            frames.append({"tag": tag, **dict(attrs)})
+
+    Frames().feed(page._repr_html_())
+    (frame,) = frames  # nothing of the page is part of the notebook itself
+    assert frame["tag"] == "iframe"
+    assert frame["srcdoc"] == page.text
+    assert "allow-same-origin" not in str(frame["sandbox"])
+    assert len(page._repr_html_()) < 4e6
 
 
 def test_other_criteria_judge_without_training(swept: tuple[ms.Results, str], place: Path) -> None:

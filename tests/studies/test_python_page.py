@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memsweep import registry
-from memsweep.studies.results import Results
+from memsweep.studies.python.results import Results
 from memsweep.sweep.store.tables import of_measures
 from paths import ROOT
 
@@ -41,4 +41,8 @@ def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "Did you mean 'width'?" in shown
     assert (tmp_path / "error.pdf").stat().st_size > 1000
     assert set(names["strict"].radii["threshold"]) == {0.02, 0.05}
+    assert "small: 6 of 6 trials have a result (6 done); not running" in shown
+    assert "No fault" in shown
+    assert "radius when the recurrent weights move" in shown
+    assert names["outputs"].shape == (1, 20, 1)
     assert names["rates"].shape == (4,)

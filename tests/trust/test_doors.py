@@ -25,9 +25,11 @@ from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import TrustError
+from memsweep.report.read.weights import ReplicaWeights
 from memsweep.search.round_log import Round, Stage
 from memsweep.search.study_search import StudySearch
 from memsweep.studies.locations import find_study, plan_to_run, remember_plan, stored_plan
+from memsweep.studies.python.trained import trained_module
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, identified
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.filesystem import Location
@@ -136,14 +138,30 @@ def test_no_command_that_reads_imports_it(place: Path, capsys: pytest.CaptureFix
     assert not (place / "work" / "tasks" / "RAN").exists()
 
 
+PYTHON = {"plan", "sweep", "extend", "measure", "retry"}
+"""Functions that would call what the documents name; the others read, or are given a module."""
+
+
+def test_every_function_of_python_is_looked_at() -> None:
+    functions = {name for name in ms.__all__ if name.islower()}
+    assert functions == PYTHON | {"audit", "compare", "describe", "results", "status"}
+
+
 def test_python_refuses_like_the_command_line(place: Path) -> None:
     theirs = place / "other" / "study.yaml"
-    for call in (ms.plan, ms.sweep):
+    for call in (ms.plan, ms.sweep, ms.extend):
         with pytest.raises(TrustError):
             call(theirs)
     with pytest.raises(TrustError):
         ms.measure("foreign", "perturbation.starts=1")
+    with pytest.raises(TrustError):
+        ms.retry("foreign")
     assert len(ms.results("foreign").missing) == 1
+    assert ms.status("foreign").left == 1
+    (config,) = ms.results("foreign").contents.study.rows.values()
+    kept = ReplicaWeights("0" * 64, 0, config, {})
+    with pytest.raises(TrustError, match=r"evil\.py:Net"):
+        trained_module(kept, "foreign", str(place / "results"), place / "work", Trust())
     assert not (place / "other" / "RAN").exists()
 
 

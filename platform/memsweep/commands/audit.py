@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 def audit(args: argparse.Namespace) -> Answer:
     """Audits a module, and writes the page. The exit code is 1 where a fault was found."""
-    from memsweep.audit.finding import Status
-    from memsweep.audit.run import audit as made_of
-    from memsweep.audit.subject import Subject
+    from memsweep.checks.finding import Status
+    from memsweep.checks.run import audit as made_of
+    from memsweep.checks.subject import Subject
     from memsweep.commands import console
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 

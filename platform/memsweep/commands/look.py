@@ -19,7 +19,6 @@ from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
-    from memsweep.documents.keys.plans import StatusDocument
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
 
@@ -72,6 +71,7 @@ def _bytes_of_a_trial(store: Store) -> tuple[float, float]:
 def status(args: argparse.Namespace) -> Answer:
     """Says the state of every trial of a study, and which process runs it; with --watch until none does."""
     from memsweep.commands.answers.status import print_status
+    from memsweep.studies.status import read_status
 
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
@@ -79,7 +79,7 @@ def status(args: argparse.Namespace) -> Answer:
     ran_in = stored_plan(store).provenance.get("workspace")
     workspace = Path(ran_in) if ran_in else None
     while True:
-        document = _status(store)
+        document = read_status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
                 print_status(document, store.location.parent, workspace)
@@ -97,25 +97,10 @@ def status(args: argparse.Namespace) -> Answer:
             return Answer(document)
 
 
-def _status(store: Store) -> StatusDocument:
-    from memsweep.commands.answers.status import status_document
-    from memsweep.search import history
-    from memsweep.sweep.store.journal import read_statuses, recovered_statuses
-    from memsweep.sweep.store.lease import holder
-
-    made = stored_plan(store)
-    stored = store.identities() & made.rows.keys()
-    damaged, failures = store.faults(stored), store.failures()
-    outcomes = store.outcomes(stored - damaged.keys())
-    statuses, who = read_statuses(store.location), holder(store.location)
-    if who is None:  # trials that a dead driver left running do not run
-        statuses = recovered_statuses(statuses, made.rows, outcomes, failures)
-    return status_document(made, statuses, who, failures, damaged, history.read(store.location, made))
-
-
 def sync(args: argparse.Namespace) -> Answer:
     """Writes to MLflow every stored result that it lacks; exit code 1 where something is still missing."""
-    from memsweep.report.publish import build, verdicts_of
+    from memsweep.report.publish import build
+    from memsweep.report.tracked import study_run_of, verdicts_of
     from memsweep.sweep.store.lease import hold_lease
     from memsweep.sweep.tracking import sync as bring_up
 
@@ -131,7 +116,7 @@ def sync(args: argparse.Namespace) -> Answer:
             {**made.tracking, "description": made.description},
             ended,
             report.folder,
-            verdicts_of(report.contents) if ended != "interrupted" else {},
+            *((verdicts_of(report.contents), study_run_of(report.contents)) if ended != "interrupted" else ()),
         )
     document = {"study": made.study, "complete": not complaint, "lacks": complaint or None}
     if complaint:

@@ -53,7 +53,7 @@ def report(args: argparse.Namespace) -> Answer:
 def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Criteria) -> Answer:
     from memsweep.report.publish import publish_comparison
     from memsweep.report.terminal import comparison_text
-    from memsweep.studies.comparison import compared
+    from memsweep.studies.python.comparison import compared
 
     if args.out:
         check_folder(Path(args.out), "--out FOLDER")

@@ -16,8 +16,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from memsweep import __version__
-from memsweep.audit.finding import Curve, Finding, Status, show
-from memsweep.audit.run import Audit
+from memsweep.checks.finding import Curve, Finding, Status, show
+from memsweep.checks.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
 from memsweep.report.figures.charts import gallery_of

@@ -8,7 +8,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
-from memsweep.report.analysis.contents import Contents, Finding, analyse
+from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
-from memsweep.report.charts.radius import medians
 from memsweep.report.export import write_csv
 from memsweep.report.figures.charts import RADIUS, comparison_gallery, gallery_of
 from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded, parts_of
@@ -32,10 +30,8 @@ from memsweep.report.read.study import Study, load_study, typed, with_settings
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
-from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.tracking.run_content import Verdicts, milliseconds
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
@@ -208,7 +204,20 @@ def folder_of(criteria: Criteria) -> str:
     return f"{JUDGED}/thresholds={thresholds}_slope_limit={criteria.slope_limit:g}"
 
 
+def page_text(contents: Contents, tables: Tables) -> str:
+    """The page of a report, for those who show it without its folder: it links no file."""
+    with tempfile.TemporaryDirectory(prefix=_DRAFT) as folder:
+        return _page(Path(folder), contents, tables, None, None)
+
+
 def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None, records: str) -> None:
+    text = _page(folder, contents, tables, formats, records)
+    _write_tables(folder, contents, tables)
+    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _page(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None, records: str | None) -> str:
+    """The page, with the files of its figures in a folder; without ``records`` it links none of them."""
     (folder / "figures").mkdir()
     sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
     shown, pictures, files = on_page(contents, sets), dict[str, Shown](), dict[str, list[str]]()
@@ -220,9 +229,8 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
             picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
             pictures |= {charts.name: picture} if picture is not None else {}
             files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery) for form in formats]
-    _write_tables(folder, contents, tables)
-    text = render(contents, tables, sets, pictures, formats, whole=whole, files=Files(files, records))
-    (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
+    beside = Files() if records is None else Files(files, records)
+    return render(contents, tables, sets, pictures, formats, whole=whole, files=beside)
 
 
 def _write_tables(folder: Path, contents: Contents, tables: Tables) -> None:
@@ -297,50 +305,3 @@ def _replace(report: Path, draft: Path) -> None:
         os.replace(report, old)
     os.replace(draft, report)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
-    """The verdicts behind which a trial stands, its radii at their thresholds, and what its measures say.
-
-    Returns:
-        identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
-        fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
-        axis of the slope), ``threshold`` and ``rule_version`` as tags. A radius beyond the measured ones is a bound,
-        which a tag ``ball_recurrent/radius`` says. What the sections of each measure and analysis say of its trials.
-    """
-    finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
-    time = max(map(milliseconds, finished), default=0)
-    metrics, tags = defaultdict[str, dict[str, float]](dict), defaultdict[str, dict[str, str]](dict)
-    for finding in contents.verdicts:
-        of_all, words = _of_all(finding)
-        at = finding.radii[finding.radii["threshold"] == finding.judgement.threshold]
-        for identity, rows in at.groupby("identity"):
-            name = str(identity)
-            metrics[name].update(of_all)
-            tags[name].update(words)
-            valid = rows[rows["valid"].astype(bool)]
-            if valid.empty:
-                continue
-            middle = medians(valid, "horizon").iloc[0]
-            metrics[name][f"ball_{finding.ball}/radius"] = float(middle["edge"])
-            if middle["censored"]:
-                tags[name][f"ball_{finding.ball}/radius"] = f"{middle['censored']} {middle['edge']:g}"
-    for section in sections_of(contents):
-        for identity, measured in section.metrics.items():
-            metrics[identity].update(measured)
-        for identity, said in section.tags.items():
-            tags[identity].update(said)
-    return {name: Verdicts(metrics[name], tags[name], time) for name in metrics}
-
-
-def _of_all(finding: Finding) -> tuple[dict[str, float], dict[str, str]]:
-    """The metrics and tags that all trials of a condition share."""
-    axis, slope = finding.deciding
-    judgement, ball = finding.judgement, finding.ball
-    words = {
-        "verdict": judgement.verdict.value,
-        "threshold": f"{judgement.threshold:g}",
-        "deciding": axis,
-        "rule_version": f"{judgement.rule_version}",
-    }
-    return slope_metrics(slope, f"ball_{ball}"), {f"ball_{ball}/{name}": word for name, word in words.items()}

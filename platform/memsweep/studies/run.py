@@ -360,14 +360,16 @@ class Run:
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
-        from memsweep.report.publish import verdicts_of
+        from memsweep.report.tracked import study_run_of, verdicts_of
 
         trials, tracker = self._trials, self._tracker
         ended = ending(read_statuses(self._store.location), {trial.identity for trial in trials.all})
         ended = "interrupted" if ended == "done" and not trials.complete else ended
+        about = None
         if ended != "interrupted":
             tracker.log_verdicts(verdicts_of(paths.contents))
-        tracker.log_report(paths.folder)
+            about = study_run_of(paths.contents)
+        tracker.log_report(paths.folder, about)
         complaint = tracker.finish(ended)
         if ended == "done" and not complaint:
             self._provenance.pop(_ANEW, None)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memsweep.report.values.analysis import Analysis
     from memsweep.report.values.section import Section
     from memsweep.report.values.side_by_side import SideBySide
-    from memsweep.studies.results import Results
+    from memsweep.studies.python.results import Results
 
 
 class AnalysisSuite:
@@ -128,7 +128,7 @@ class AnalysisSuite:
         written(shown, results, folder, named=not beside)
 
     def _metrics(self, section: Section, contents: Contents) -> None:
-        from memsweep.report.publish import verdicts_of
+        from memsweep.report.tracked import verdicts_of
 
         metrics = verdicts_of(contents)
         for identity, numbers in section.metrics.items():

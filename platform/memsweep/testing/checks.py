@@ -16,7 +16,7 @@ from memsweep.config.schema.canonical import to_dict
 
 if TYPE_CHECKING:
     from memsweep.report.values.section import Section
-    from memsweep.studies.results import Results
+    from memsweep.studies.python.results import Results
 
 Weights = Mapping[str, np.ndarray]
 

@@ -26,7 +26,7 @@ from memsweep.trial import run_pack
 
 if TYPE_CHECKING:
     from memsweep.stability.optional import Measure
-    from memsweep.studies.results import Results
+    from memsweep.studies.python.results import Results
 
 TYPES = {"string", "int64", "float64", "bool"}
 
@@ -163,7 +163,7 @@ class MeasureSuite:
 
     def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
         """Page, terminal, files and metrics of a trial, all from one section."""
-        from memsweep.report.publish import verdicts_of
+        from memsweep.report.tracked import verdicts_of
         from memsweep.report.values.section import sections_of
 
         results = self.swept(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from memsweep import report
 from memsweep.measures.bits.kinds import FORMATS, ROUNDINGS
-from memsweep.report.publish import verdicts_of
+from memsweep.report.tracked import verdicts_of
 from report_study import HORIZONS, SEEDS, ZERO_LOSS, Condition, charts, drawn, exported, write_study
 
 TRUTH = (

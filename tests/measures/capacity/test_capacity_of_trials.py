@@ -20,8 +20,8 @@ from memsweep.measures.capacity.maps import capacity_of, lowest
 from memsweep.measures.capacity.moved import pushed_weights, rounded_weights, worst_push
 from memsweep.measures.capacity.sizes import sizes_of
 from memsweep.models.base import Signature
-from memsweep.report.publish import verdicts_of
 from memsweep.report.rows.report import tables_of
+from memsweep.report.tracked import verdicts_of
 from memsweep.report.values.table import TERMINAL
 from memsweep.stability.block import steps_of
 from memsweep.streams import TEST, Stream

@@ -26,7 +26,7 @@ from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
 from memsweep.stability.verdict.trend import Slope
-from memsweep.studies.results import Results
+from memsweep.studies.python.results import Results
 from memsweep.sweep.store.filesystem import Location
 from report_study import SEEDS, THEORY, ZERO_LOSS, Condition, write_study
 

@@ -15,7 +15,7 @@ import pytest
 from memsweep import registry, report
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.redaction import redacted
-from memsweep.report.publish import verdicts_of
+from memsweep.report.tracked import verdicts_of
 from memsweep.stability.verdict import judgement, rule
 from memsweep.stability.verdict.judgement import RULE_VERSION, Verdict
 from memsweep.studies.ending import note, noted

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsweep.report.read.failures import failure_lines
+from memsweep.report.rows.failures import failures_item
 from memsweep.studies.ending import stopped
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from memsweep.documents.keys.runs import MeasuredItem, ReportItem, RunDocument, TrackingItem
-    from memsweep.documents.keys.shared import FailuresItem
     from memsweep.report.publish import ReportPaths
-    from memsweep.report.read.failures import FailureGroup
     from memsweep.studies.ending import Ending
 
 
@@ -50,25 +48,6 @@ def run_document(ending: Ending, measured: Sequence[MeasuredItem] = ()) -> RunDo
         "tracking": None if ending.tracking is None else _tracking(*ending.tracking),
         "tracking_lacks": ending.complaint or None,
         "measured": list(measured),
-    }
-
-
-def failures_item(groups: Sequence[FailureGroup]) -> FailuresItem:
-    """The failures of a study by cause, in words and one by one."""
-    return {
-        "words": failure_lines(groups),
-        "causes": [
-            {
-                "outcome": group.outcome,
-                "error": group.kind,
-                "text": group.text,
-                "file": group.file or None,
-                "line": group.line or None,
-                "settings": {path: list(values) for path, values in group.settings.items()},
-                "trials": list(group.identities),
-            }
-            for group in groups
-        ],
     }
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from memsweep.outcome import Outcome
 from memsweep.report.naming.numbers import show
-from memsweep.report.read.failures import FailureGroup
+from memsweep.report.read.failures import FailureGroup, failure_lines
 from memsweep.report.read.fields import varied_fields
 from memsweep.report.read.study import DAMAGED, MissingRow, Study
 from memsweep.report.values.table import SHOWN, Cell, Column, Table
+
+if TYPE_CHECKING:
+    from memsweep.documents.keys.shared import FailuresItem
 
 
 def failure_table(study: Study) -> Table[FailureGroup]:
@@ -75,4 +81,23 @@ def _settings(study: Study) -> dict[str, str]:
     return {
         identity: ", ".join(f"{name} {show(value)}" for name, value in fields.items())
         for identity, fields in varied_fields(configs).items()
+    }
+
+
+def failures_item(groups: Sequence[FailureGroup]) -> FailuresItem:
+    """The failures of a study by cause, in words and one by one."""
+    return {
+        "words": failure_lines(groups),
+        "causes": [
+            {
+                "outcome": group.outcome,
+                "error": group.kind,
+                "text": group.text,
+                "file": group.file or None,
+                "line": group.line or None,
+                "settings": {path: list(values) for path, values in group.settings.items()},
+                "trials": list(group.identities),
+            }
+            for group in groups
+        ],
     }

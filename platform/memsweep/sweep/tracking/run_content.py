@@ -25,10 +25,11 @@ POINTS = 100
 """Largest number of points of one metric; the store has them all."""
 
 IDENTITY, OUTCOME, NONFINITE = "memsweep.identity", "memsweep.outcome", "memsweep.nonfinite"
+HEADLINE, ANSWERS, DECIDE = "memsweep.headline", "memsweep.answers", "memsweep.decide"
 NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
 _SIZES = ("model.width", "task.horizon")
 _SHORT = {"model.width": "m", "task.horizon": "T", "training.learning_rate": "lr"}
-"""Letters of the report's figures, and a usual abbreviation: MLflow's page shows some twenty characters of a name."""
+"""Letters of the report's figures, and a usual abbreviation."""
 _PARTS = ("model", "model.parameterization", "task", "task.kernel", "training.rule")
 
 
@@ -58,7 +59,7 @@ class Stamp:
 
 @dataclass(frozen=True)
 class Verdicts:
-    """A finished study's words about one of its trials: its radii, and the verdicts that rest on it.
+    """A finished study's words about one of its trials, or about the whole of it.
 
     Attributes:
         metrics: as ``ball_recurrent/radius``.
@@ -232,7 +233,8 @@ def _word(path: str, value: Any) -> str:
 def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """Dotted paths of the fields that tell canonical configs apart, without those that follow from the others.
 
-    Width and horizon come first, then the names of parts, then what else is needed, texts before numbers.
+    Chosen are width and horizon, then the names of parts, then what else is needed, texts before numbers. Those come
+    first whose words tell most per letter, because MLflow's page shows the beginning of a name.
     """
     flat = [_fields(config) for config in configs]
     values = {path: [str(each.get(path)) for each in flat] for path in {path for each in flat for path in each}}
@@ -242,7 +244,13 @@ def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     for path in rest:
         if _told_apart([*chosen, path], values) > _told_apart(chosen, values):
             chosen.append(path)
-    return chosen
+    return sorted(chosen, key=lambda path: -_told_per_letter(path, flat))
+
+
+def _told_per_letter(path: str, flat: Sequence[Mapping[str, Any]]) -> float:
+    """The logarithm of the number of a field's words, per letter of them."""
+    words = {_word(path, each[path]) for each in flat if isinstance(each.get(path), str | int | float)}
+    return math.log(len(words)) / (sum(map(len, words)) / len(words) + 1) if words else 0.0
 
 
 def _told_apart(paths: Collection[str], values: Mapping[str, Sequence[str]]) -> int:

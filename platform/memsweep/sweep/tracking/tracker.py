@@ -34,6 +34,9 @@ AT_ONCE = 4
 """Trials that are written to a server at the same time."""
 
 _LONGEST_PAUSE = 10.0  # seconds between tries while the server is away
+_ERROR = "final/error"
+_ORDERS = tuple(f"ball_{ball}/{what}" for what in ("slope", "radius") for ball in ("recurrent", "weights", "all"))
+"""Metrics by which the page of the runs is in order, the first that a study has: the steepest slope first."""
 _LONGEST_END = 600.0  # seconds that a sweep waits at its end for a server that is slow but gets on
 _BEGIN, _REPORT, _END = "the sweep's own run", "the report", "the end of the sweep's own run"
 
@@ -89,6 +92,7 @@ class Tracker:
         self._trials: set[str] = set()  # names of all jobs that write a trial
         self._lost: dict[str, str] = {}  # name of a job that MLflow refused -> why
         self._closing = self._abandoned = False
+        self._order = _ERROR
         self._failures = 0  # in a row
         self._obstacle = ""  # why the last attempt failed; empty after a success
         self._attempted = threading.Event()  # the first attempt has ended, with or without success
@@ -115,7 +119,7 @@ class Tracker:
     def page(self) -> str:
         """The path of MLflow's page of the sweep's runs; empty while the sweep's own run does not exist."""
         writer = self._writer
-        return runs_page(writer.experiment_id, writer.parent_id) if writer else ""
+        return runs_page(writer.experiment_id, writer.parent_id, self._order) if writer else ""
 
     @property
     def address(self) -> str:
@@ -148,14 +152,24 @@ class Tracker:
         )
 
     def log_verdicts(self, verdicts: Mapping[str, Verdicts]) -> None:
-        """Queue what a finished study says about its trials, by identity, whose results are stored."""
+        """Queue what a finished study says about its trials, by identity, whose results are stored.
+
+        The page of the runs is in the order of their slopes from then on, or of their radii.
+        """
+        measured = {name for about in verdicts.values() for name in about.metrics}
+        self._order = next((name for name in _ORDERS if name in measured), self._order)
         for identity, about in verdicts.items():
             self._trials.add(identity)
             self._put(identity, partial(self._write_stored, identity, verdicts=about))
 
-    def log_report(self, folder: Path) -> None:
-        """Queue the report's files, which become artifacts of the parent run. They must stay until ``finish``."""
-        self._put(_REPORT, lambda writer: writer.write_report(folder))
+    def log_report(self, folder: Path, about: Verdicts | None = None) -> None:
+        """Queue the report's files, which become artifacts of the parent run, and what a finished study says there.
+
+        Args:
+            folder: of the files, which must stay until ``finish``.
+            about: metrics and tags of the parent run; None of a study that has not ended.
+        """
+        self._put(_REPORT, lambda writer: writer.write_report(folder, about))
 
     def finish(self, outcome: str = "done", *, keep: Collection[str] | None = None, patience: float = 60.0) -> str:
         """Write the queued jobs and end the parent run.
@@ -282,6 +296,7 @@ def sync(
     ended: str,
     report_folder: Path,
     verdicts: Mapping[str, Verdicts] | None = None,
+    about: Verdicts | None = None,
     uri: str | None = None,
 ) -> str:
     """Bring MLflow to the state after an undisturbed sweep, which depends only on the store and the plan.
@@ -297,6 +312,7 @@ def sync(
         ended: how the sweep ended: done, failed or interrupted.
         report_folder: the report's files.
         verdicts: of a finished study, by identity.
+        about: of a finished study, for its own run.
         uri: as for ``Tracker``.
 
     Returns:
@@ -314,5 +330,5 @@ def sync(
     for name, failure in failures.items():
         tracker.log_failure(name, failure, configs[name])
     tracker.log_verdicts({name: about for name, about in (verdicts or {}).items() if name in stored})
-    tracker.log_report(report_folder)
+    tracker.log_report(report_folder, about)
     return tracker.finish(ended, keep=[*stored, *failures], patience=_LONGEST_END)

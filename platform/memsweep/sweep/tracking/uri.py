@@ -100,7 +100,7 @@ def artifact_location(uri: str, results: Location | Path) -> str | None:
     return (home(results) / MLFLOW_ARTIFACTS).as_uri()
 
 
-def runs_page(experiment: str, run: str) -> str:
+def runs_page(experiment: str, run: str, metric: str) -> str:
     """The path of MLflow's page that shows the trials' runs of a sweep in charts.
 
     Without the mode it opens for language models, whatever the experiment's kind. With a filter alone, or in the order
@@ -109,9 +109,10 @@ def runs_page(experiment: str, run: str) -> str:
     Args:
         experiment: its id.
         run: the id of the sweep's own run.
+        metric: the order of the runs, the smallest first.
     """
     trials = urllib.parse.quote(f"tags.mlflow.parentRunId = '{run}'", safe="")
-    order = urllib.parse.quote("metrics.`final/error`", safe="")
+    order = urllib.parse.quote(f"metrics.`{metric}`", safe="")
     return (
         f"/#/experiments/{experiment}/runs?{_MODE}&compareRunsMode=CHART&searchFilter={trials}"
         f"&orderByKey={order}&orderByAsc=true"

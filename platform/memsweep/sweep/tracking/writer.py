@@ -25,7 +25,7 @@ from mlflow.store.artifact.artifact_repository_registry import get_artifact_repo
 from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.tracking.run_content import IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
+from memsweep.sweep.tracking.run_content import HEADLINE, IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
 from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, make_whole, mend, run_page
 
 logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its warnings would fill the terminal
@@ -33,6 +33,7 @@ logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its warni
 PARENT, SWEEP = "mlflow.parentRunId", "memsweep.sweep"
 
 _LOCK_SECONDS = 120.0
+_BATCH = 100
 _PAGE = 500  # runs a search asks for at once
 
 _PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"}
@@ -153,8 +154,8 @@ class Writer:
         self._client.log_batch(known.run_id, metrics, tags=[RunTag(*tag) for tag in verdicts.tags.items()])
         known.values.update(values)
 
-    def write_report(self, folder: Path) -> None:
-        """Copy a folder to the artifacts of the parent run, as ``report/``.
+    def write_report(self, folder: Path, about: Verdicts | None = None) -> None:
+        """Copy a folder to the artifacts of the parent run, as ``report/``, and add what the study says to that run.
 
         Raises:
             FileNotFoundError: there is no such folder (MLflow itself would say nothing).
@@ -163,8 +164,19 @@ class Writer:
             raise FileNotFoundError(f"there is no report in {folder}")
         self._client.log_artifacts(self.parent_id, str(folder), "report")
         page = run_page(self.experiment_id, self.parent_id, "report/index.html")
-        note = f"{self._description}\n\n[The report with its verdicts]({page[1:]})".strip()
-        self._client.set_tag(self.parent_id, NOTE, note)
+        said = about.tags.get(HEADLINE, "") if about is not None else ""
+        texts = [self._description, said, f"[The report with its verdicts]({page[1:]})"]
+        self._client.set_tag(self.parent_id, NOTE, "\n\n".join(filter(None, texts)))
+        if about is not None:
+            self._write_study(about)
+
+    def _write_study(self, about: Verdicts) -> None:
+        """Metrics and tags of the parent run, in the largest batches that MLflow takes."""
+        tags = [RunTag(*tag) for tag in about.tags.items()]
+        metrics = [Metric(name, value, about.time, 0) for name, value in about.metrics.items()]
+        for start in range(0, max(len(tags), len(metrics)), _BATCH):
+            part = slice(start, start + _BATCH)
+            self._client.log_batch(self.parent_id, metrics[part], tags=tags[part])
 
     def close(self, status: str, keep: Collection[str] | None) -> None:
         """End the parent run (FINISHED, FAILED or KILLED), after the duplicates are deleted.

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Finding, Status, curve, finding, not_measured, show
-from memsweep.audit.subject import Subject, affordable, first
+from memsweep.checks.finding import Finding, Status, curve, finding, not_measured, show
+from memsweep.checks.subject import Subject, affordable, first
 from memsweep.models.contracts import default_dtype
 from memsweep.stability.block import block_values
 

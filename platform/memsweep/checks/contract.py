@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Finding, Status, finding, not_measured, show
-from memsweep.audit.subject import SINGLE, WIDE, Subject, affordable, first
+from memsweep.checks.finding import Finding, Status, finding, not_measured, show
+from memsweep.checks.subject import SINGLE, WIDE, Subject, affordable, first
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import listed
 from memsweep.models import contracts

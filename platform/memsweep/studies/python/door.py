@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import io
+import shutil
+import tempfile
 import warnings
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
+
+from torch import nn
 
 from memsweep import registry
 from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.study import SweepConfig
-from memsweep.errors import BlockedError, ConfigError, Exit
+from memsweep.errors import BlockedError, ConfigError, Exit, one_of
+from memsweep.reference.describe import describe as described
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
-from memsweep.studies.comparison import Comparison, compared
+from memsweep.studies.continuation import extended, retried, trials_of
 from memsweep.studies.ending import stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
-from memsweep.studies.results import Results
+from memsweep.studies.python.comparison import Comparison, compared
+from memsweep.studies.python.measurement import Measurement
+from memsweep.studies.python.module import measured
+from memsweep.studies.python.results import Results
+from memsweep.studies.python.words import Description, Status
 from memsweep.studies.run import Run
+from memsweep.studies.status import read_status
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch, Limits
-from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import default_results
 from memsweep.trust.gate import Trust
@@ -81,12 +91,11 @@ def sweep(
     where = Location.at(default_results() if results is None else results)
     limits = Limits(max_hours, max_trials, max_failures)
     place = _place(where, workspace, Launch(inline, address), limits, results)
-    trials = identified(loaded) if loaded.search is None else ()
-    return _run(Request(loaded, trials, no_reuse=no_reuse), place, progress)
+    return _run(Request(loaded, trials_of(loaded), no_reuse=no_reuse), place, progress)
 
 
-def measure(
-    study: str | Path,
+def extend(
+    study: Study,
     *overrides: Overrides,
     results: str | Path | None = None,
     workspace: str | Path = ".",
@@ -95,28 +104,168 @@ def measure(
     progress: bool = True,
     trust: bool = False,
 ) -> Results:
-    """Measure the stored weights of a study with other settings of the perturbation, and train nothing.
+    """Add trials to a stored study as ``memsweep extend`` does, and run those without a result.
+
+    Args:
+        study, overrides: the study as of ``sweep``, with more values of an axis, more seeds or more suggestions.
+        results, workspace, inline, address, progress, trust: as of ``sweep``.
+
+    Returns:
+        The results of the whole study.
+
+    Raises:
+        MemsweepError: there are no results, or nothing is added; others as of ``sweep``.
+    """
+    wider = _load(study, overrides, workspace, trust)
+    where = Location.at(default_results() if results is None else results)
+    source = "" if isinstance(study, Mapping) else str(study)
+    request, note = extended(wider, where, Trust(trust), source)
+    if note:
+        warnings.warn(note, stacklevel=2)
+    return _run(request, _place(where, workspace, Launch(inline, address), Limits(), results), progress)
+
+
+def retry(
+    study: str | Path,
+    *,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool | None = None,
+    address: str | None = None,
+    force: bool = False,
+    progress: bool = True,
+    trust: bool = False,
+) -> Results:
+    """Run the trials of a study that failed, and no others, as ``memsweep retry`` does.
 
     Args:
         study: its name, or the folder or ``s3://`` address of its results.
-        overrides: of ``perturbation.*`` (``{"perturbation.norm": "entrywise"}``), and ``name``; others as of ``sweep``.
+        force: also those that failed in the same way too often.
         results, workspace, inline, address, progress: as of ``sweep``.
         trust: what the stored plan names may be called, though another user planned it.
 
     Returns:
-        The results of a study of its own, beside the other.
+        The results of the whole study.
+
+    Raises:
+        MemsweepError: there are no results, or the installed code would compute others; others as of ``sweep``.
+    """
+    _discover(workspace)
+    store = find_study(str(study), Location.at(default_results() if results is None else results))
+    request = retried(store, Trust(trust), force=force)
+    named = (results or "", Path(study).parent)
+    return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
+
+
+def status(study: str | Path, *, results: str | Path | None = None) -> Status:
+    """Say the state of every trial of a study, and which process runs it; nothing is run or written.
+
+    Args:
+        study, results: as of ``results``.
+
+    Raises:
+        MemsweepError: there are no results.
+        StoreError: the plan is damaged, or the storage cannot be read.
+    """
+    return Status(read_status(find_study(str(study), Location.at(default_results() if results is None else results))))
+
+
+def describe(name: str, *, workspace: str | Path = ".") -> Description:
+    """Say what a name means, with its fields, their types, defaults and limits, as ``memsweep describe`` does.
+
+    Args:
+        name: of a task, model, parameterization, unit, rule, study, or section of a study file.
+        workspace: folder that holds tasks/ and search_spaces/.
+
+    Raises:
+        ConfigError: nothing has this name; the message lists what can be described.
+    """
+    _discover(workspace)
+    return Description(name, described(name, Path(workspace)))
+
+
+@overload
+def measure(
+    subject: str | Path,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool | None = None,
+    address: str | None = None,
+    progress: bool = True,
+    trust: bool = False,
+) -> Results: ...
+
+
+@overload
+def measure(
+    subject: nn.Module, task: str | Mapping[str, Any], /, *overrides: Overrides, workspace: str | Path = "."
+) -> Measurement: ...
+
+
+def measure(
+    subject: str | Path | nn.Module,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool | None = None,
+    address: str | None = None,
+    progress: bool = True,
+    trust: bool = False,
+) -> Results:
+    """Measure trained weights, and train nothing: those of a stored study, or of a model in memory.
+
+    ``measure("small", {"perturbation.norm": "entrywise"})`` measures the stored weights of a study by other settings.
+    ``measure(module, "linear_functional", {"task.horizon": 50})`` measures a module with the weights that it has:
+    nothing of it is stored, and nothing is changed.
+
+    Args:
+        subject: the name of a study, the folder or ``s3://`` address of its results; or an ``nn.Module``.
+        overrides: of a study, ``perturbation.*`` and ``name``. Of a module, first the task (its name, or a dict with
+            ``name`` and its fields), then any of ``task.*``, ``perturbation.*``, ``training.dtype``; of a user's
+            module also ``model.tokens``, ``model.roles.*`` and ``model.causal``. Others as of ``sweep``.
+        results, inline, address, progress: as of ``sweep``; for a study alone.
+        workspace: as of ``sweep``.
+        trust: what the stored plan names may be called, though another user planned it.
+
+    Returns:
+        The results of a study of its own, beside the other; or those of one trial for each combination of the axes.
 
     Raises:
         ConfigError: an override is no setting of a measurement, or wrong.
         MemsweepError: there are no results, or none has stored weights that fit; others as of ``sweep``.
+        ModuleError: the module cannot be run or measured.
     """
+    if not isinstance(subject, str | Path):
+        return _measure_module(subject, overrides, workspace)
     _discover(workspace)
-    store = find_study(str(study), Location.at(default_results() if results is None else results))
+    store = find_study(str(subject), Location.at(default_results() if results is None else results))
     request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
     if left_out:
         warnings.warn(left_out, stacklevel=2)
-    named = (results or "", Path(study).parent)
+    named = (results or "", Path(subject).parent)
     return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
+
+
+def _measure_module(module: nn.Module, overrides: tuple[Overrides, ...], workspace: str | Path) -> Measurement:
+    if not overrides:
+        names = one_of(registry.names(registry.TASK))
+        raise ConfigError(
+            [f"the task is missing: measure(module, 'linear_functional', ...). Tasks: {names}."], "measure"
+        )
+    _discover(workspace)
+    task, *others = overrides
+    folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
+    try:
+        found = Measurement(
+            Location.at(folder / "results"), measured(module, task, words_of(others), Path(workspace), folder)
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    # the weights are read from there, by these results and by those that are judged by other criteria
+    weakref.finalize(found.contents.study, shutil.rmtree, folder, True)
+    return found
 
 
 def plan(

@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from memsweep.audit.cost import cost
-from memsweep.audit.decay import decay
-from memsweep.audit.finding import Status
-from memsweep.audit.forms import forms
-from memsweep.audit.memory import capacity, gradient, memory_function, time_scale
-from memsweep.audit.precision import precision
-from memsweep.audit.subject import Subject, affordable
+from memsweep.checks.cost import cost
+from memsweep.checks.decay import decay
+from memsweep.checks.finding import Status
+from memsweep.checks.forms import forms
+from memsweep.checks.memory import capacity, gradient, memory_function, time_scale
+from memsweep.checks.precision import precision
+from memsweep.checks.subject import Subject, affordable
 
 TAU = 20.0
 

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from memsweep.audit.contract import batch, causality, determinism, parameters, shapes
-from memsweep.audit.cost import cost
-from memsweep.audit.decay import decay
-from memsweep.audit.finding import Finding, Status, not_measured
-from memsweep.audit.finite import finite
-from memsweep.audit.forms import forms
-from memsweep.audit.memory import capacity, gradient, memory_function
-from memsweep.audit.precision import precision
-from memsweep.audit.subject import Subject
+from memsweep.checks.contract import batch, causality, determinism, parameters, shapes
+from memsweep.checks.cost import cost
+from memsweep.checks.decay import decay
+from memsweep.checks.finding import Finding, Status, not_measured
+from memsweep.checks.finite import finite
+from memsweep.checks.forms import forms
+from memsweep.checks.memory import capacity, gradient, memory_function
+from memsweep.checks.precision import precision
+from memsweep.checks.subject import Subject
 from memsweep.config.load.foreign import in_one_line
 
 Check = Callable[[Subject, float], Finding]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from memsweep.audit.finding import Status
-from memsweep.audit.run import Audit
+from memsweep.checks.finding import Status
+from memsweep.checks.run import Audit
 from memsweep.models.module.config import ArgumentNames
 
 SELECTIVE = {

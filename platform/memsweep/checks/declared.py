@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from memsweep.audit.subject import PREFIX, Subject, first
+from memsweep.checks.subject import PREFIX, Subject, first
 from memsweep.models.base import Model, as_linear
 from memsweep.models.contracts import default_dtype
 from memsweep.models.module.steps import first_state, method_of, positional, step_of

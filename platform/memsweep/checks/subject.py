@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from memsweep.audit.trace import NARROW, Trace
+from memsweep.checks.trace import NARROW, Trace
 from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
 from memsweep.models.module.anatomy import to_dtype
 from memsweep.streams import Stream
@@ -41,7 +41,7 @@ class Subject:
         horizon: the longest length.
         tokens: inputs are ids ``[B, T]``.
         fixed: it runs at the horizon and at no other length.
-        decay, step: what the module declares (see ``memsweep.audit``); None where it declares nothing.
+        decay, step: what the module declares (see ``memsweep.checks``); None where it declares nothing.
     """
 
     def __init__(

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Curve, Finding, finding, show
-from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable, first
+from memsweep.checks.finding import Curve, Finding, finding, show
+from memsweep.checks.subject import NAMES, SINGLE, Subject, affordable, first
 from memsweep.models.contracts import default_dtype
 
 _REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from memsweep.audit.run import Audit, audit
-from memsweep.audit.subject import Subject
+from memsweep.checks.run import Audit, audit
+from memsweep.checks.subject import Subject
 from memsweep.models.base import Signature
 from memsweep.models.module.config import ArgumentNames
 from memsweep.models.module.factory import resolve

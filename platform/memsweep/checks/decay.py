@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from memsweep.audit.declared import decay_of, has_decay, kept_in_states, linear, reads_input
-from memsweep.audit.finding import Finding, curve, finding, not_measured, show
-from memsweep.audit.subject import HALF, PREFIX, SINGLE, WIDE, Subject, affordable
+from memsweep.checks.declared import decay_of, has_decay, kept_in_states, linear, reads_input
+from memsweep.checks.finding import Finding, curve, finding, not_measured, show
+from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject, affordable
 
 _SHORTER, _LONGER = 0.05, 10.0
 """Between two late steps, the measured share may fall to so many times what the slowest declared factor says.

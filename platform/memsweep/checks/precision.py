@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Curve, Finding, finding, show
-from memsweep.audit.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable
+from memsweep.checks.finding import Curve, Finding, finding, show
+from memsweep.checks.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable
 from memsweep.config.load.foreign import in_one_line
 from memsweep.models.module.anatomy import to_dtype
 

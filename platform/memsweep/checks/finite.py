@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.audit.finding import Finding, finding
-from memsweep.audit.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable, first
-from memsweep.audit.trace import Place, Trace
+from memsweep.checks.finding import Finding, finding
+from memsweep.checks.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable, first
+from memsweep.checks.trace import Place, Trace
 from memsweep.models.contracts import default_dtype
 
 

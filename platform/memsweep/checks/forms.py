@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from memsweep.audit.declared import step_form
-from memsweep.audit.finding import Finding, Status, finding, not_measured, show
-from memsweep.audit.subject import NAMES, SINGLE, Subject, affordable
+from memsweep.checks.declared import step_form
+from memsweep.checks.finding import Finding, Status, finding, not_measured, show
+from memsweep.checks.subject import NAMES, SINGLE, Subject, affordable
 from memsweep.models.contracts import default_dtype
 
 _WORSE = 100.0

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, did_you_mean, one_of
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.headline.answer import answer_of
 from memsweep.report.read.study import typed, with_settings
-from memsweep.report.read.weights import weights
+from memsweep.report.read.weights import ReplicaWeights, weights
 from memsweep.report.rows.report import Tables, tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.stability.verdict.judgement import Criteria
+from memsweep.studies.python.page import Page
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.tables import (
     CURVES,
@@ -23,10 +25,11 @@ from memsweep.sweep.store.tables import (
     REPLICAS,
     of_measures,
 )
+from memsweep.trust.gate import Trust
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from memsweep.report.figures.panels import Picture
 
@@ -219,9 +222,41 @@ class Results:
             MemsweepError: no trial or several are meant, or the trial has no such seed; the message lists them.
             StoreError: the weights were not kept, were deleted, or are damaged.
         """
-        words = [trial] if isinstance(trial, str) else [f"{path}={value}" for path, value in trial.items()]
-        among = self._contents.study.records.keys()
-        return dict(weights(self._location, [word for word in words if word], seed, among).tensors)
+        return dict(self._weights(trial, seed).tensors)
+
+    def model(
+        self,
+        trial: str | Mapping[str, Any] = "",
+        seed: int | None = None,
+        *,
+        workspace: str | Path = ".",
+        trust: bool = False,
+    ) -> nn.Module:
+        """One trained model: a module with its trained weights, in eval mode and in the precision of training.
+
+        Args:
+            trial, seed: as of ``weights``.
+            workspace: folder that holds tasks/ and the files of modules.
+            trust: the module that the trial names may be called, though another user planned it.
+
+        Returns:
+            A registered model, ``[batch, time, inputs] -> [batch, time, outputs]``; or the user's own module.
+
+        Raises:
+            MemsweepError, StoreError: as of ``weights``.
+            TrustError: the trial names code that this user has neither planned nor trusted.
+            ModuleError: the user's module cannot be made.
+        """
+        from memsweep.studies.python.trained import trained_module
+
+        found = self._weights(trial, seed)
+        return trained_module(found, self.name, self.location, Path(workspace), Trust(trust))
+
+    def page(self) -> Page:
+        """The page of the report: a notebook shows it inline, ``page().save(path)`` writes it into a file."""
+        from memsweep.report.publish import page_text
+
+        return Page(page_text(self._contents, self._tables()))
 
     def judge(self, *, thresholds: Sequence[float] | None = None, slope_limit: float | None = None) -> Results:
         """Judge the stored results by other criteria; nothing is trained or written.
@@ -243,6 +278,10 @@ class Results:
             own.slope_limit if slope_limit is None else float(slope_limit),
         )
         return Results(self._location, analyse(self._contents.study, criteria))
+
+    def _weights(self, trial: str | Mapping[str, Any], seed: int | None) -> ReplicaWeights:
+        words = [trial] if isinstance(trial, str) else [f"{path}={value}" for path, value in trial.items()]
+        return weights(self._location, [word for word in words if word], seed, self._contents.study.records.keys())
 
     def _exported(self) -> dict[str, Any]:
         tables = self._tables()

@@ -1,0 +1,105 @@
+"""The requests that go on with a stored plan: resume, extend and retry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from memsweep.config.schema.study import SweepConfig
+from memsweep.errors import MemsweepError
+from memsweep.studies.extension import extend_grid, extend_search
+from memsweep.studies.locations import find_study, plan_to_run
+from memsweep.studies.trials import Request, added, more_steps
+from memsweep.sweep.planning.plan import PlannedTrial, identified
+from memsweep.sweep.planning.plan_file import StoredPlan
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import State, read_statuses
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.typed import typed
+from memsweep.trust.gate import Trust
+
+
+def trials_of(study: SweepConfig) -> tuple[PlannedTrial, ...]:
+    """The trials of a grid; a search makes its own round by round."""
+    return identified(study) if study.search is None else ()
+
+
+def resumed(store: Store, trust: Trust) -> Request:
+    """Finishes the stored plan of a study.
+
+    Raises:
+        MemsweepError: its folder has another name, or the installed code gives its trials other identities; others as
+            of ``plan_to_run``.
+    """
+    plan = plan_to_run(store, trust)
+    if store.location.name != folder_name(plan.study):
+        raise MemsweepError(
+            f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "
+            "was copied or renamed. Give the folder that name (in another results folder, where there is one already)."
+        )
+    study = _unchanged(plan, store.location.parent)
+    return Request(study, trials_of(study), tracking=plan.tracking, plan=plan)
+
+
+def retried(store: Store, trust: Trust, *, force: bool) -> Request:
+    """Runs the trials of a study that failed, and no others.
+
+    Args:
+        store, trust: as of ``resumed``, which raises the same errors.
+        force: also those that failed in the same way too often.
+    """
+    whole = resumed(store, trust)
+    statuses, ended_badly = read_statuses(store.location), {State.FAILED, State.OUT_OF_MEMORY}
+    badly = {name for name, status in statuses.items() if status.state in ended_badly or status.given_up}
+    only = frozenset((badly | store.failures().keys()) - store.identities())
+    return Request(whole.sweep, whole.trials, only, retry_all=force, tracking=whole.tracking, plan=whole.plan)
+
+
+def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -> tuple[Request, str]:
+    """Adds trials to the stored plan of a study, and runs those without a result.
+
+    Args:
+        wider: the study that is asked for.
+        results: the folder of all studies.
+        trust: the person's word for code that the plan names.
+        source: the study as it was named.
+
+    Returns:
+        And a sentence on trials that train from the beginning; empty where none does.
+
+    Raises:
+        MemsweepError: nothing is added, or it cannot be; others as of ``resumed``.
+    """
+    plan = plan_to_run(find_study(wider.name, results), trust, wider.rows)
+    before = _unchanged(plan, results)
+    if before.search or wider.search:
+        study = extend_search(before, wider, extended=bool(plan.extended))
+    else:
+        earlier = [row for name, row in zip(plan.rows, before.rows, strict=True) if name in plan.extended]
+        study = extend_grid(before, wider, earlier)
+    trials = trials_of(study)
+    note = more_steps(before.rows, [row for row in study.rows if row not in before.rows])
+    return Request(study, trials, plan=plan, extended=added(plan, trials), source=source), note
+
+
+def _unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
+    """The study of a stored plan.
+
+    Raises:
+        MemsweepError: the installed code gives its trials other identities.
+    """
+    study = plan.sweep()
+    if study.search is not None:  # its trials are compared when its rounds are repeated
+        return study
+    trials = identified(study)
+    if changed := sum(trial.identity not in plan.rows for trial in trials):
+        source, words = str(plan.provenance.get("source") or plan.study), plan.provenance.get("overrides") or ()
+        workspace = plan.provenance.get("workspace")
+        again = typed("sweep", source, results, *words, workspace=Path(workspace) if workspace else None)
+        raise MemsweepError(
+            f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
+            "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
+            "has changed since the plan was made. Install the version that made it, or run the study with this one: "
+            f"{again} (memsweep plan says which results it can reuse)."
+        )
+    return study

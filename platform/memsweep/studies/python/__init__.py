@@ -1,0 +1,1 @@
+"""The names of ``import memsweep``: studies, and single models, as DataFrames, figures and modules."""

@@ -1,0 +1,122 @@
+"""The measurement of a model in memory: what a study measures of its trained models, without a study."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from memsweep.config.load.study import study_of
+from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import ConfigError
+from memsweep.learning.state.weights_file import to_bytes
+from memsweep.models.base import Model
+from memsweep.models.module.model import Module
+from memsweep.report.analysis.contents import Contents, analyse
+from memsweep.report.read.study import Known, Study
+from memsweep.studies.overrides import plain
+from memsweep.studies.python.in_memory import copies_of, name_of, named
+from memsweep.sweep.store.record import SCHEMA
+from memsweep.sweep.store.results import Store
+from memsweep.sweep.worker.provenance import collect
+from memsweep.trial import run_trial
+
+_SOURCE = "the measurement"
+
+
+def measured(module: nn.Module, task: Any, words: Sequence[str], workspace: Path, folder: Path) -> Contents:
+    """Measures a model in memory on a task.
+
+    Args:
+        module: a user's, or a registered model; it is not changed.
+        task: its name, or a dict with ``name`` and its fields.
+        words: overrides.
+        workspace: folder that may hold tasks/.
+        folder: empty; the weights and the results of the measurement go there.
+
+    Raises:
+        ConfigError: a setting is wrong.
+        ModuleError: the module cannot be measured.
+    """
+    copies_of(module)  # refuses what is no module
+    with _section(module, folder) as (model, weights):
+        sweep = _study(name_of(module), model, weights, task, words, workspace)
+        return analyse(_measured(sweep, Store(folder / "results")))
+
+
+@contextlib.contextmanager
+def _section(module: nn.Module, folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    """The section ``model`` of a study of this module, and the file of its weights."""
+    file = folder / "weights.safetensors"
+    whole = {name: value.detach().cpu().clone() for name, value in module.state_dict().items()}  # tied ones, too
+    file.write_bytes(to_bytes(whole))
+    if isinstance(module, Model) and not isinstance(module, Module):
+        yield to_dict(module.config), str(file)
+        return
+    with named(module) as factory:
+        yield {"name": "module", "factory": factory, "width_argument": None}, str(file)
+
+
+def _study(
+    name: str, model: Mapping[str, Any], weights: str, task: Any, words: Sequence[str], workspace: Path
+) -> SweepConfig:
+    """A study that trains nothing. Nothing may change the weights: no step, and no merging of modes."""
+    training = {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": weights}
+    section = plain(task) if isinstance(task, Mapping) else {"name": str(task)}
+    written = {"name": name, "task": section, "model": dict(model), "training": training}
+    sweep = study_of(written, words, workspace, f"{name} with its weights, as they are.", _SOURCE)
+    trains = any(row.training.steps for row in sweep.rows) or sweep.search is not None
+    if trains or any(row.training.seeds != 1 for row in sweep.rows):
+        rule = "this measures one model and trains nothing: leave out training.steps, training.seeds and search."
+        raise ConfigError([f"{rule} To train models like it, run memsweep.sweep."], _SOURCE)
+    return sweep
+
+
+def _measured(sweep: SweepConfig, store: Store) -> Study:
+    rows = {_identity(row): row for row in sweep.rows}
+    for identity, row in rows.items():
+        _measure(sweep.name, identity, row, store)
+    known = Known()
+    known.read(store, [*rows])
+    return Study(
+        name=sweep.name,
+        description=sweep.description,
+        planned=len(rows),
+        records=known.records,
+        tables=known.tables([*rows]),
+        missing=(),
+        left_out=0,
+        claims=None,
+        protocol=sweep.protocol,
+        rows={identity: record["config"] for identity, record in known.records.items()},
+    )
+
+
+def _identity(trial: TrialConfig) -> str:
+    """Of a measurement that is not stored: its settings alone tell it from the others."""
+    return hashlib.sha256(json.dumps(to_dict(trial), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _measure(study: str, identity: str, trial: TrialConfig, store: Store) -> None:
+    begun = time.monotonic()
+    result = run_trial(trial)
+    provenance = collect("", seconds={"measurement": time.monotonic() - begun}, pack=[identity])
+    record = {
+        "schema": SCHEMA,
+        "identity": identity,
+        "study": study,
+        "outcome": str(result.outcome),
+        "config": to_dict(result.config),
+        "summary": result.summary,
+        "provenance": provenance,
+    }
+    tables = {table: frame.assign(identity=identity) for table, frame in result.tables.items()}
+    store.write(identity, record, tables, result.weights)

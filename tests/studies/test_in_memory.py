@@ -1,0 +1,232 @@
+"""Models in memory: audited, measured, and taken out of a study with their weights."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import memsweep as ms
+from memsweep import registry
+from memsweep.cli import main
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.models.base import Signature
+from memsweep.streams import TEST, Stream
+from sweeping import ready
+
+TASK = {"name": "linear_functional", "kernel": "exponential", "horizon": 6}
+BALL = {"perturbation.balls": ["recurrent"], "perturbation.starts": 1, "perturbation.ascent_steps": 2}
+SETTINGS = {**BALL, "perturbation.radii": {"from": 1e-3, "to": 1.0, "count": 3}, "perturbation.test_size": 16}
+NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, inputs=1, outputs=1, width=3):
+        super().__init__()
+        self.rnn, self.out = nn.RNN(inputs, width, batch_first=True), nn.Linear(width, outputs)
+
+    def forward(self, inputs):
+        return self.out(self.rnn(inputs)[0])
+"""
+STUDY = {
+    "task": TASK,
+    "training": {"seeds": 2, "steps": 10, "batch_size": 8, "validation_size": 16, "validate_every": 10},
+    "perturbation": {
+        "balls": ["recurrent"],
+        "starts": 1,
+        "ascent_steps": 2,
+        "test_size": 16,
+        "radii": {"from": 1e-3, "to": 1.0, "count": 3},
+    },
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a module of the user's, and results; the current folder."""
+    (tmp_path / "own_nets.py").write_text(NET)
+    ready(tmp_path / "results")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def net() -> Any:
+    """The module of the file, as a notebook has it: from no file."""
+    names: dict[str, Any] = {}
+    exec(NET, names)
+    torch.manual_seed(3)
+    return names["Net"]()
+
+
+def registered(width: int = 2) -> nn.Module:
+    registry.discover(None)
+    model = registry.get(registry.MODEL, "diagonal_rnn")
+    config = model.Config(width=width, parameterization=registry.get(registry.PARAMETERIZATION, "exp").Config())
+    return model(config, Signature(1, 1, TASK["horizon"]), Stream(5, "initial weights").generator())
+
+
+# Names.
+
+
+def test_no_import_replaces_a_function() -> None:
+    """A package takes the place of a function of its name as soon as anything imports it."""
+    functions = {name for name in ms.__all__ if not isinstance(getattr(ms, name), type)}
+    rooms = {room.name for room in pkgutil.iter_modules(ms.__path__)}
+    assert functions & rooms == {"sweep"}  # whose package is callable
+    code = """
+import importlib, inspect, pkgutil
+import memsweep as ms
+before = {name: inspect.signature(getattr(ms, name)) for name in ms.__all__ if name.islower()}
+for room in pkgutil.iter_modules(ms.__path__):
+    if room.name != "__main__":
+        importlib.import_module(f"memsweep.{room.name}")
+assert {name: inspect.signature(getattr(ms, name)) for name in before} == before
+print(*before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {*done.stdout.split()} == functions
+
+
+# The audit.
+
+
+@pytest.mark.parametrize("kind", ["registered", "own"])
+def test_an_audit_is_that_of_the_command(kind: str, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    module = registered() if kind == "registered" else net()
+    weights, name = place / "weights.safetensors", "diagonal_rnn" if kind == "registered" else "own_nets:Net"
+    save_file({key: value.detach().contiguous() for key, value in module.state_dict().items()}, weights)
+    fields = ["parameterization=exp", "--width", "2"] if kind == "registered" else ["--width", "3"]
+    where = ["--weights", str(weights), "--horizon", "6", "--seconds", "600", "--json"]
+    before = {key: value.clone() for key, value in module.state_dict().items()}
+    assert main(["audit", name, *fields, *where]) in (0, 1)
+    told = json.loads(capsys.readouterr().out)
+    found = ms.audit(module, horizon=6, seconds=600)
+    assert found.status == told["status"]
+    assert found.findings["check"].tolist() == [each["check"] for each in told["findings"]]
+    for each in told["findings"]:
+        if each["check"] != "cost":  # is of the clock
+            assert json.loads(json.dumps(found[each["check"]])) == each["numbers"]
+    points = sum(len(curve["x"]) for each in told["findings"] for curve in each["curves"])
+    assert points > 0
+    assert abs(len(found.curves) - points) <= 8  # those of the cost are as many as time allows
+    assert "causality" in repr(found)
+    assert "<svg" in found.page().text or "<img" in found.page().text
+    for key, value in module.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+# The measurement.
+
+
+@pytest.mark.parametrize("kind", ["registered", "own"])
+def test_a_measurement_is_that_of_the_command(kind: str, place: Path) -> None:
+    """Of the same weights in a file, stored as a study."""
+    module = registered() if kind == "registered" else net()
+    save_file({key: value.detach().contiguous() for key, value in module.state_dict().items()}, "w.safetensors")
+    model = ["--model", "diagonal_rnn", "model.parameterization=exp", "model.width=2"]
+    own = ["--factory", "own_nets:Net", "model.width=3"]
+    words = ["task.kernel=exponential", "task.horizon=6", "perturbation.balls=[recurrent]", "perturbation.starts=1"]
+    words += ["perturbation.ascent_steps=2", "perturbation.test_size=16"]
+    words += ["perturbation.radii={from: 1e-3, to: 1.0, count: 3}", "name=of_a_file"]
+    task = ["--task", "linear_functional", "--weights", "w.safetensors", "--inline", "--no-page"]
+    assert main(["measure", *(model if kind == "registered" else own), *task, *words]) == 0
+    told, found = ms.results("of_a_file"), ms.measure(module, TASK, SETTINGS)
+    for table in ("curves", "radii", "replicas", "memory", "metrics"):
+        one, other = (each.table(table).drop(columns=["identity"]) for each in (told, found))
+        shared = [name for name in one.columns if name in other.columns and name not in ("width", "model.factory")]
+        assert {"seed"} <= {*shared}
+        pd.testing.assert_frame_equal(one[shared], other[shared])
+    assert len(found.radii) > 0
+    for key, value in module.state_dict().items():
+        assert torch.equal(found.weights()[key].reshape(value.shape), value.detach())
+    error = float(found.replicas["error"].item())
+    assert f"error {error:.3g}: " in repr(found)
+    assert "stable" not in repr(found)
+
+
+def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
+    module, before = net(), {*place.rglob("*")}
+    found = ms.measure(
+        module, "linear_functional", {"task.horizon": 4, **SETTINGS, "perturbation.norm": ["spectral", "entrywise"]}
+    )
+    assert sorted(found.curves["norm"].unique()) == ["entrywise", "spectral"]
+    assert {*place.rglob("*")} == before
+    folder = Path(found.location)
+    assert folder.is_dir()
+    judged = found.judge(thresholds=[0.5])
+    del found
+    assert folder.is_dir()  # the weights are read from there
+    del judged
+    assert not folder.parent.exists()
+    assert "in memory" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: ms.audit(type(net())), "got the class Net: call it first"),
+        (lambda: ms.audit(3), "got int"),  # type: ignore[arg-type]
+        (lambda: ms.measure(type(net()), "linear_functional"), "got the class Net: call it first"),
+        (lambda: ms.measure(net()), "the task is missing"),
+        (lambda: ms.measure(net(), "linear_functionl"), "Did you mean 'linear_functional'"),
+        (lambda: ms.measure(net(), TASK, "training.steps=3"), "trains nothing"),
+        (lambda: ms.measure(net(), TASK, {"model.width": 3, "perturbation.ball": 1}), "perturbation.ball"),
+        (lambda: ms.measure(nn.Linear(1, 2), TASK), "outputs of shape"),
+    ],
+)
+def test_what_cannot_be_measured_is_a_sentence(call: Any, told: str) -> None:
+    with pytest.raises(ms.MemsweepError, match=told):
+        call()
+
+
+# A trained model.
+
+
+@pytest.mark.parametrize("kind", ["registered", "own"])
+def test_a_trained_model_has_the_stored_loss(kind: str, place: Path) -> None:
+    own = {"name": "module", "factory": "own_nets:Net", "width": 3}
+    model = own if kind == "own" else {"name": "diagonal_rnn", "parameterization": "exp", "width": 2}
+    run = {"inline": True, "progress": False}
+    results = ms.sweep({"name": f"trained_{kind}", "model": model, **STUDY}, **run)
+    module = results.model(seed=1)
+    assert type(module).__name__ == ("Net" if kind == "own" else "DiagonalRNN")
+    assert not module.training
+    for key, value in results.weights(seed=1).items():
+        assert torch.equal(module.state_dict()[key].reshape(value.shape), value)
+    stored = results.replicas.query("seed == 1")
+    (record,) = results.contents.study.records.values()
+    trial = trial_from_dict(dict(record["config"]))
+    loss = _expected_loss if kind == "registered" else _loss_on_test_data  # of a linear model, errors are expectations
+    assert loss(module, trial, seed=1) == pytest.approx(float(stored["error"].item()), rel=1e-6)
+    found = ms.measure(module, TASK, SETTINGS, {"training.first_seed": 1})  # each seed has test sequences of its own
+    for column in ("error", "zero_loss", "margin"):
+        assert found.replicas[column].item() == pytest.approx(stored[column].item(), rel=1e-6, nan_ok=True)
+
+
+def _loss_on_test_data(module: nn.Module, trial: Any, seed: int) -> float:
+    """As a loop of one's own evaluates a module: on the sequences of the study's test data of this seed."""
+    task = registry.get(registry.TASK, trial.task.name)(trial.task)
+    batch = task.draw(Stream(trial.training.data_seed, TEST), seed, trial.perturbation.test_size)
+    with torch.no_grad():
+        return float(task.loss(module(batch.inputs.to(next(module.parameters()))), batch))
+
+
+def _expected_loss(module: nn.Module, trial: Any, seed: int) -> float:
+    """Over white noise: from the responses of the module to nothing and to an impulse."""
+    task = registry.get(registry.TASK, trial.task.name)(trial.task)
+    inputs = torch.zeros(2, task.horizon, 1, dtype=next(module.parameters()).dtype)
+    inputs[1, 0] = 1.0
+    with torch.no_grad():
+        constant, response = module(inputs)[:, :, 0]
+    until = (response - constant - task.kernel()).square().cumsum(0)  # of the output at each step
+    return float((task.squared_weights() * (task.variance * until + constant**2)).sum())
