@@ -5,8 +5,8 @@ Two tables, a row of ``worst_push.json`` each:
 - ``found``: for each family of models, trained for a moment, the error that the search finds at the shipped settings
   over the one that 60 starts of 60 steps find, at the two radii that decide (the first beyond the smallest threshold
   and the first beyond the largest), the smaller of both. And the processor's time of the two.
-- ``trial``: a minGRU as a plain torch module, width 16, trained for a moment, with all else at its default: processor
-  seconds of training and of the whole measurement (five seeds, both balls), and what ``memsweep plan`` expects of them.
+- ``trial``: a minGRU as a plain torch module, width 16, with everything at its default: processor seconds of training
+  and of the whole measurement (five seeds, both balls, 30 radii), and what ``memsweep plan`` expects of them.
 """
 
 from __future__ import annotations
@@ -48,8 +48,6 @@ ORTHOGONAL_MEMORY: Final[dict[str, dict[str, Any]]] = {
     "nnRNN": {"name": "nn_rnn", **_MATRIX},
 }
 """Of the study orthogonal_memory, with its task and its few radii."""
-TRAINED: Final = 400
-"""Steps of training. More of them would change little in what is measured, and take most of the time."""
 PROBE: Final = 120.0
 """Seconds of the clock for the measurement of a few steps; `memsweep plan` takes 20, on a machine that is not busy."""
 STARTS, STEPS = 10, 20
@@ -65,13 +63,13 @@ def run(options: Options) -> None:
     harness.publish("worst_push", {"starts": 6 * STARTS, "steps": 3 * STEPS}, rows, options)
 
 
-def _config(model: dict[str, Any], quick: bool, seeds: int) -> TrialConfig:
-    """A trial that learns an exponential memory for a moment; what is not given is at its default."""
+def _config(model: dict[str, Any], quick: bool, **training: Any) -> TrialConfig:
+    """A trial that learns an exponential memory; what is not given is at its default."""
     study: dict[str, Any] = {
         "name": "worst_push",
         "task": {"name": "linear_functional", "kernel": "exponential", "rate": 0.2, "horizon": 8 if quick else 64},
         "model": model,
-        "training": {"seeds": seeds, "steps": 4 if quick else TRAINED},
+        "training": training,
     }
     if model in ORTHOGONAL_MEMORY.values():
         study["task"] |= {"rate": 1.0, "horizon": 8 if quick else 24}
@@ -85,7 +83,7 @@ def _config(model: dict[str, Any], quick: bool, seeds: int) -> TrialConfig:
 
 def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
     """The worst error that the usual search found, for one seed and the recurrent weights."""
-    config = _config({"width": 2 if quick else 8, **model}, quick, seeds=1)
+    config = _config({"width": 2 if quick else 8, **model}, quick, seeds=1, steps=4 if quick else 400)
     trained = trial.train_replicas([config])
     ((_, _, pack),) = trained.ensembles
     loss = pack.split(trained.loss)
@@ -111,6 +109,8 @@ def _found(name: str, model: dict[str, Any], quick: bool) -> Row:
 def _trial(quick: bool) -> Row:
     """Training and measurement of a whole trial, and the plan's seconds of it."""
     config = _config({"width": 4 if quick else 16, **MIN_GRU}, quick, seeds=2 if quick else 5)
+    if quick:
+        config = replace(config, training=replace(config.training, steps=4))
     planned = benchmark({"": [config]}, Arithmetic.of(ResourcesConfig()), 1, ROOT, PROBE).measured[""]
     seconds: dict[str, float] = {}
 
