@@ -19,15 +19,15 @@ LOST = {"outcome": "failed", "error": "its node was lost", "traceback": "", "cau
 
 
 class Spot:
-    """A cluster whose nodes are taken away while packs run; it notes how many packs might run at once."""
+    """A cluster whose nodes are taken away while packs run; it notes whether packs were to run one by one."""
 
-    slots = 4
+    slots, absent = 4, 0.0
 
     def __init__(self, losses: int) -> None:
-        self.left, self.widths = losses, list[int]()
+        self.left, self.one_by_one = losses, list[bool]()
 
-    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
-        self.widths.append(at_once)
+    def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
+        self.one_by_one.append(one_by_one)
         for job in jobs:
             events.started(job)
             if self.left:
@@ -51,7 +51,7 @@ def test_rows_whose_node_is_lost_again_and_again_go_on_side_by_side(tmp_path: Pa
     assert ran.failures == {}
     assert len(ran.results) == 3
     assert {row.failures for row in journal.trials.values()} == {0}
-    assert set(spot.widths) == {spot.slots}
+    assert set(spot.one_by_one) == {False}
 
 
 def test_a_pack_that_takes_every_node_with_it_fails_at_last(tmp_path: Path) -> None:

@@ -91,6 +91,14 @@ def announced_node_types() -> list[Any] | None:
     return None if config is None else list(config.node_group_configs)
 
 
+def draining_nodes() -> set[str]:
+    """The identities of the nodes that are about to end: a cloud takes them back, or the autoscaler lets them go.
+
+    Ray's list of nodes calls them alive until they are gone.
+    """
+    return set(_private("ray._private.state", "state").get_draining_nodes())
+
+
 def trial_error(trial: Any) -> tuple[BaseException | None, str]:
     """The error of one of Tune's trials, and its text.
 
