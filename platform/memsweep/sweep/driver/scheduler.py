@@ -270,6 +270,7 @@ class PackScheduler:
         self._lost(left, suspects, {"outcome": str(Outcome.FAILED), "error": error, "traceback": ""})
 
     def died(self, job: PackJob, failure: Failure) -> None:
+        self._unstarted.pop(job.pack, None)  # its worker may have died before it was told what to do
         try:
             self._worker_died(job, failure)
         except StorageError as error:  # what the worker had stored is unknown now

@@ -15,7 +15,7 @@ from typing import Any
 from memsweep.errors import MemsweepError
 
 TESTED = "2.60"
-"""The version of Ray whose private names these are; ``constraints.txt`` pins it, and a test compares the two."""
+"""The version of Ray whose private names these are; ``constraints.txt`` pins it, ``pyproject.toml`` allows no other."""
 
 
 def head_processes() -> dict[str, Popen[bytes]]:
@@ -61,6 +61,26 @@ def cleanup_skipped_once_dead() -> Iterator[Callable[[], None]]:
     with contextlib.ExitStack() as stack:
         _private(module, name)
         yield lambda: stack.enter_context(_replaced(module, name, _nothing))
+
+
+@contextmanager
+def starting_workers_kept() -> Iterator[None]:
+    """While it lasts, Tune gives the process of a trial that ended to no trial whose own process is starting.
+
+    Tune would end the one that starts. Where trials are shorter than a start, no node that joins would ever be used:
+    there is always a trial that ends first.
+    """
+    controller = _private("ray.tune.tune", "TuneController")
+
+    class Patient(controller):  # type: ignore[misc, valid-type]
+        def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
+            own = None if trial in self._resetting_trials else self._trial_to_actor.get(trial)
+            if own is not None and self._actor_manager.is_actor_started(own):
+                return False
+            return bool(super()._maybe_reuse_cached_actor(trial))
+
+    with _replaced("ray.tune.tune", "TuneController", Patient):
+        yield
 
 
 def keep_credentials_out_of_runtime_environments() -> None:

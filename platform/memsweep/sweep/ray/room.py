@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from memsweep.config.schema.study import ResourcesConfig
+from memsweep.errors import counted
 from memsweep.sweep.ray.capacity import NOT_KNOWN, REQUESTS, SAY_INTERVAL, Requests, capacity, each, room
 
 _LOOK_INTERVAL = 2.0  # seconds
@@ -83,4 +84,4 @@ class Room:
             _log.warning("no node has room for a pack; %d wait. %s. Waited %.0f s", left, request, waited)
         elif self.now and self.now != before:
             self._empty_since = None
-            _log.warning("the nodes have room for %d packs at once now (%d before)", self.now, before)
+            _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
