@@ -1,0 +1,77 @@
+"""A node joins a running study and is used; it leaves, and its packs go on elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ray_head import RayHead, ray_head
+
+from drill_study import CHECKPOINT_EVERY, STUDY, Drill, Outcome, study_text
+from paths import ROOT
+from processes import wait_for
+from sweeping import end, environment, start
+
+pytestmark = pytest.mark.drill
+
+HORIZONS = [*range(1000, 2600, 100)]
+
+
+@contextlib.contextmanager
+def joined(head: RayHead, drill: Drill, cpus: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A node, as ``ray start`` starts it on another machine."""
+    words = ["start", "--block", "--disable-usage-stats", f"--address={head.cluster}", "--node-ip-address=127.0.1.9"]
+    words += [f"--num-cpus={cpus}", "--object-store-memory=100000000", "--min-worker-port=0", "--max-worker-port=0"]
+    named = {"RAY_AUTH_MODE": "disabled", "MEMSWEEP_TEST_HEAD": head.mark, "MEMSWEEP_TEST_DRILL": str(drill.folder)}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ray.scripts.scripts", *words],
+        env=os.environ | named | {"PYTHONPATH": str(ROOT / "platform")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
+    drill.slow()
+    env = {"MEMSWEEP_TEST_DRILL": str(drill.folder), "PYTHONPATH": str(ROOT / "platform")}
+    with ray_head(cpus=1, env=env) as head:
+        process = start("sweep", STUDY, "--address", head.cluster, "--results", drill.results, cwd=drill.folder,
+                        env=environment())  # fmt: skip
+        try:
+            wait_for(drill.asked, process.poll)
+            with joined(head, drill, cpus=2):
+                wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 3, process.poll)
+                before = set(drill.store.identities())
+            drill.quick()
+            out, said = process.communicate(timeout=300)
+        finally:
+            end(process)
+    assert process.returncode == 0, out + said
+    assert "the nodes have room for 3 packs at once now (1 before)" in said
+    assert "the nodes have room for 1 pack at once now (3 before)" in said
+    assert f"{len(HORIZONS)}/{len(HORIZONS)} done" in out
+
+    assert before <= drill.store.identities()
+    again = [
+        asked for asked, times in Counter((asked.horizon, asked.step) for asked in drill.asked()).items() if times > 1
+    ]
+    assert len(again) <= 2 * CHECKPOINT_EVERY  # two packs lost their node, and went on from their checkpoints
+    here = Drill.make(tmp_path / "here", study_text(HORIZONS, "model.width: [2]"))
+    ended = here.command("sweep", STUDY, "--inline")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert Outcome.of(drill).equals(Outcome.of(here))
