@@ -48,6 +48,8 @@ class AskedNodes(NodeProvider):
     def create_node_with_resources_and_labels(
         self, node_config: Any, tags: dict[str, str], count: int, resources: dict[str, float], labels: dict[str, str]
     ) -> None:
+        if tags["ray-user-node-type"] == "never":
+            raise RuntimeError("no machine of this type can be had")
         for _ in range(count):
             address = f"127.0.1.{next(self.numbers)}"
             words = ["start", "--block", "--disable-usage-stats", f"--address={self.provider_config['address']}"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
 from memsweep.sweep.ray.capacity import wait_for_room
-from memsweep.sweep.ray.private import starting_workers_kept
+from memsweep.sweep.ray.private import workers_kept
 from memsweep.sweep.ray.room import Room
 from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, ray_session
@@ -92,7 +92,7 @@ class RayBackend:
             _requested(self._resources),
         )
         # Tune's own state is not needed afterwards: the results are in the store.
-        with self._room.followed(), starting_workers_kept(), scratch_folder() as scratch:
+        with self._room.followed(), workers_kept(lambda: self._room.leaving), scratch_folder() as scratch:
             tune.Tuner(
                 trainable,
                 param_space={"pack": tune.sample_from(lambda: next(names))},

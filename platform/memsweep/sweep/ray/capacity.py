@@ -55,11 +55,13 @@ class Capacity:
         living: those that live and are not about to end.
         most: those that it can have; None where nobody knows.
         grows: whether nodes may come when they are asked for.
+        leaving: addresses of those that are about to end.
     """
 
     living: list[Node]
     most: list[Node] | None
     grows: bool
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -80,19 +82,21 @@ def capacity() -> Capacity:
     """The nodes of the session's cluster, as they are now and as they may become."""
     import ray
 
-    leaving = draining_nodes()  # a cloud has said so, or the autoscaler: nothing is placed there any more
-    found = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving]
+    alive, ending = [node for node in ray.nodes() if node["Alive"]], draining_nodes()
+    found = [node for node in alive if node["NodeID"] not in ending]
+    leaving = frozenset(str(node["NodeManagerAddress"]) for node in alive if node["NodeID"] in ending)
     living = [node["Resources"] for node in found]
     if not _is_autoscaled(found):
         # a head without cores beside no worker: somebody is about to start them
-        return Capacity(living, living if any(node.get("CPU") for node in living) else None, grows=False)
+        most = living if any(node.get("CPU") for node in living) else None
+        return Capacity(living, most, grows=False, leaving=leaving)
     types, limit = _node_types()
     if not types:
-        return Capacity(living, None, grows=True)
+        return Capacity(living, None, grows=True, leaving=leaving)
     groups = [_group(node) for node in found]
     more = [kind.resources for kind in types for _ in range(kind.most - groups.count(kind.name))]
     workers = sum(group in {kind.name for kind in types} for group in groups)
-    return Capacity(living, living + more[: max(0, limit - workers)], grows=True)
+    return Capacity(living, living + more[: max(0, limit - workers)], grows=True, leaving=leaving)
 
 
 def most_nodes() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -64,11 +64,14 @@ def cleanup_skipped_once_dead() -> Iterator[Callable[[], None]]:
 
 
 @contextmanager
-def starting_workers_kept() -> Iterator[None]:
+def workers_kept(leaving: Callable[[], Collection[str]]) -> Iterator[None]:
     """While it lasts, Tune gives the process of a trial that ended to no trial whose own process is starting.
 
     Tune would end the one that starts. Where trials are shorter than a start, no node that joins would ever be used:
-    there is always a trial that ends first.
+    there is always a trial that ends first. And no process on a node that is about to end is kept for another trial.
+
+    Args:
+        leaving: the addresses of such nodes.
     """
     controller = _private("ray.tune.tune", "TuneController")
 
@@ -78,6 +81,9 @@ def starting_workers_kept() -> Iterator[None]:
             if own is not None and self._actor_manager.is_actor_started(own):
                 return False
             return bool(super()._maybe_reuse_cached_actor(trial))
+
+        def _maybe_cache_trial_actor(self, trial: Any) -> bool:
+            return trial.node_ip not in leaving() and bool(super()._maybe_cache_trial_actor(trial))
 
     with _replaced("ray.tune.tune", "TuneController", Patient):
         yield

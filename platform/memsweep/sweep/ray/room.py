@@ -32,13 +32,14 @@ class Room:
         now: packs that the living nodes hold at once, at the last look.
         most: the largest value of ``now`` so far, at least 1.
         expected: packs that it may hold at once before the end.
+        leaving: addresses of nodes that are about to end; what runs there may go on.
     """
 
     def __init__(self, resources: ResourcesConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._resources, self._clock = resources, clock
         self._requests = Requests(resources)
         found = capacity()
-        self.now = room(resources, found.living)
+        self.now, self.leaving = room(resources, found.living), found.leaving
         self.most = max(1, self.now)
         self.expected = self.now + REQUESTS if found.most is None else room(resources, found.most)
         self._began = self._looked = self._told = clock()
@@ -61,7 +62,7 @@ class Room:
             return
         self._area += self.now * (now - self._looked)
         self._looked, before, found = now, self.now, capacity()
-        self.now = room(self._resources, found.living)
+        self.now, self.leaving = room(self._resources, found.living), found.leaving
         self.most = max(self.most, self.now)
         possible = NOT_KNOWN if found.most is None else room(self._resources, found.most)
         wanted = min(left, possible) - self.now if found.grows else 0
