@@ -51,15 +51,15 @@ def ray_backend(
         wait_for_room(resources, packs)
         resources, card_bytes = fit(resources)
         wait_for_room(resources, packs)
-        yield RayBackend(work, resources, card_bytes, head)
+        yield RayBackend(work, resources, card_bytes, head, Room(resources, follows=address is not None))
 
 
 class RayBackend:
     """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
 
-    def __init__(self, work: Work, resources: ResourcesConfig, card_bytes: int, head: Head) -> None:
+    def __init__(self, work: Work, resources: ResourcesConfig, card_bytes: int, head: Head, room: Room) -> None:
         self._work, self._resources, self._card_bytes, self._head = work, resources, card_bytes, head
-        self._room = Room(resources)
+        self._room = room
 
     @property
     def slots(self) -> int:

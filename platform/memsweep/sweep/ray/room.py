@@ -7,6 +7,7 @@ the nodes that have come.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import counted
-from memsweep.sweep.ray.capacity import NOT_KNOWN, REQUESTS, SAY_INTERVAL, Requests, capacity, each, room
+from memsweep.sweep.ray.capacity import NOT_KNOWN, REQUESTS, SAY_INTERVAL, Capacity, Requests, capacity, each, room
 
 _LOOK_INTERVAL = 2.0  # seconds
 
@@ -26,6 +27,7 @@ class Room:
 
     Args:
         resources: what one pack asks for.
+        follows: whether nodes may come and go; a Ray that was started here has one.
         clock: monotonic seconds.
 
     Attributes:
@@ -35,8 +37,10 @@ class Room:
         leaving: addresses of nodes that are about to end; what runs there may go on.
     """
 
-    def __init__(self, resources: ResourcesConfig, clock: Callable[[], float] = time.monotonic) -> None:
-        self._resources, self._clock = resources, clock
+    def __init__(
+        self, resources: ResourcesConfig, *, follows: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._resources, self._follows, self._clock = resources, follows, clock
         self._requests = Requests(resources)
         found = capacity()
         self.now, self.leaving = room(resources, found.living), found.leaving
@@ -53,15 +57,22 @@ class Room:
         return self.most * (now - self._began) - self._area - self.now * (now - self._looked)
 
     def look(self, left: int) -> None:
-        """Follows the cluster; does nothing where the last look was a moment ago.
+        """Follows the cluster; does nothing where the last look was a moment ago, or the cluster does not answer.
 
         Args:
             left: packs that have not ended, running ones included.
         """
-        if (now := self._clock()) - self._looked < _LOOK_INTERVAL:
+        if not self._follows or self._clock() - self._looked < _LOOK_INTERVAL:
             return
-        self._area += self.now * (now - self._looked)
-        self._looked, before, found = now, self.now, capacity()
+        from ray.exceptions import RayError
+
+        with contextlib.suppress(RayError):
+            self._follow(capacity(), left)
+
+    def _follow(self, found: Capacity, left: int) -> None:
+        now, before = self._clock(), self.now
+        self._area += before * (now - self._looked)
+        self._looked = now
         self.now, self.leaving = room(self._resources, found.living), found.leaving
         self.most = max(self.most, self.now)
         possible = NOT_KNOWN if found.most is None else room(self._resources, found.most)
@@ -72,10 +83,13 @@ class Room:
     @contextmanager
     def followed(self) -> Iterator[None]:
         """While it lasts, nodes may be asked for; nothing is at its end, where nobody looks."""
+        from ray.exceptions import RayError
+
         try:
             yield
         finally:
-            self._requests.ask(0)
+            with contextlib.suppress(RayError):  # the cluster may be gone, and its requests with it
+                self._requests.ask(0)
 
     def _say(self, before: int, left: int, asked: int) -> None:
         if self.now == 0 and left and (self._empty_since is None or self._looked - self._told >= SAY_INTERVAL):
