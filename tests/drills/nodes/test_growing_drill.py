@@ -47,7 +47,7 @@ def joined(head: RayHead, drill: Drill, cpus: int) -> Iterator[subprocess.Popen[
 
 
 def notice(head: RayHead, address: str) -> None:
-    """What a cloud's notice leads to: the node is about to end, and goes on for now."""
+    """The head is told that a node is about to end, as a cloud's notice tells it; the node goes on for now."""
     nodes = json.loads(head.get("/api/v0/nodes"))["data"]["result"]["result"]
     (identity,) = [node["node_id"] for node in nodes if node["node_ip"] == address]
     words = ["drain-node", f"--address={head.cluster}", f"--node-id={identity}", "--reason-message=spot"]
@@ -72,6 +72,9 @@ def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
                 assert node.poll() is None
             drill.quick()
             out, said = process.communicate(timeout=300)
+        except AssertionError as error:
+            end(process)
+            raise AssertionError(f"{error}: {process.communicate(timeout=60)}") from error
         finally:
             end(process)
     assert process.returncode == 0, out + said
