@@ -1,4 +1,7 @@
-"""A node joins a running study and is used; a notice says that it leaves, and its packs end there."""
+"""A node joins a running study and is used; a notice says that it leaves, and its packs end there.
+
+A study whose only node goes waits for another.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,37 +58,65 @@ def notice(head: RayHead, address: str) -> None:
     subprocess.run([sys.executable, "-m", "ray.scripts.scripts", *words], env=environment, check=True, timeout=300)
 
 
-def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
-    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
-    drill.slow()
+@contextlib.contextmanager
+def sweeping(drill: Drill, cpus: int) -> Iterator[tuple[RayHead, subprocess.Popen[str]]]:
+    """A head with so many cores, and the study on the way there; a test that fails says what the command said."""
     env = {"MEMSWEEP_TEST_DRILL": str(drill.folder), "PYTHONPATH": str(ROOT / "platform")}
-    with ray_head(cpus=1, env=env) as head:
-        process = start("sweep", STUDY, "--address", head.cluster, "--results", drill.results, cwd=drill.folder,
-                        env=environment())  # fmt: skip
+    with ray_head(cpus=cpus, env=env) as head:
+        place = ["--address", head.cluster, "--results", drill.results]
+        process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
         try:
-            wait_for(drill.asked, process.poll)
-            with joined(head, drill, cpus=2) as node:
-                wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 3, process.poll)
-                notice(head, "127.0.1.9")
-                wait_for(lambda: len({asked.pid for asked in drill.asked()[-40:]}) == 1, process.poll)
-                assert node.poll() is None
-            drill.quick()
-            out, said = process.communicate(timeout=300)
+            yield head, process
         except AssertionError as error:
             end(process)
             raise AssertionError(f"{error}: {process.communicate(timeout=60)}") from error
         finally:
             end(process)
+
+
+def finished(drill: Drill, process: subprocess.Popen[str], here: Path) -> str:
+    """Standard error of the command, which has all trials, equal to the bit to those of this process."""
+    out, said = process.communicate(timeout=600)
     assert process.returncode == 0, out + said
+    assert f"{len(HORIZONS)}/{len(HORIZONS)} done" in out
+    alone = Drill.make(here, study_text(HORIZONS, "model.width: [2]"))
+    ended = alone.command("sweep", STUDY, "--inline")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert Outcome.of(drill).equals(Outcome.of(alone))
+    return said
+
+
+def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
+    drill.slow()
+    with sweeping(drill, cpus=1) as (head, process):
+        wait_for(drill.asked, process.poll)
+        with joined(head, drill, cpus=2) as node:
+            wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 3, process.poll)
+            notice(head, "127.0.1.9")
+            wait_for(lambda: len({asked.pid for asked in drill.asked()[-40:]}) == 1, process.poll)
+            assert node.poll() is None
+        drill.quick()
+        said = finished(drill, process, tmp_path / "here")
     assert "the nodes have room for 3 packs at once now (1 before)" in said
     assert "the nodes have room for 1 pack at once now (3 before)" in said
-    assert f"{len(HORIZONS)}/{len(HORIZONS)} done" in out
+    asked = [(asked.horizon, asked.step) for asked in drill.asked()]
+    assert len(asked) == len(set(asked))  # nothing was computed twice
 
-    again = [
-        asked for asked, times in Counter((asked.horizon, asked.step) for asked in drill.asked()).items() if times > 1
-    ]
-    assert not again
-    here = Drill.make(tmp_path / "here", study_text(HORIZONS, "model.width: [2]"))
-    ended = here.command("sweep", STUDY, "--inline")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert Outcome.of(drill).equals(Outcome.of(here))
+
+@pytest.mark.long
+def test_the_only_node_goes_and_another_comes(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
+    drill.slow()
+    with sweeping(drill, cpus=0) as (head, process):
+        with joined(head, drill, cpus=1):
+            wait_for(lambda: len(drill.store.identities()) >= 2, process.poll)
+            before = drill.now()
+        drill.quick()
+        with joined(head, drill, cpus=1):
+            said = finished(drill, process, tmp_path / "here")
+    assert "waiting for nodes: the cluster has no room for a pack yet. Asked for: 30 times 1 CPU core." in said
+    assert "no node has room for a pack; " in said
+    assert " wait. Nobody starts nodes here. Waited 0 s" in said
+    assert "the nodes have room for 1 pack at once now (0 before)" in said
+    assert drill.cost_since(before) == (0, 0)
