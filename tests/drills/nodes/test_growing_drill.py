@@ -115,7 +115,6 @@ def test_the_only_node_goes_and_another_comes(tmp_path: Path) -> None:
         drill.quick()
         with joined(head, drill, cpus=1):
             said = finished(drill, process, tmp_path / "here")
-    assert f"the cluster has no room for a pack yet. Asked for: {len(HORIZONS)} times 1 CPU core." in said
     assert "no node has room for a pack; " in said
     assert " wait. Nobody starts nodes here. Waited 0 s" in said
     assert "the nodes have room for 1 pack at once now (0 before)" in said
