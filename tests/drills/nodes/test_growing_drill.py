@@ -1,4 +1,4 @@
-"""A node joins a running study and is used; a notice says that it leaves, and its packs end there.
+"""A node joins a running study and is used; a notice says that it leaves, and it gets no new ones.
 
 A study whose only node goes waits for another.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from ray_head import RayHead, ray_head
 
-from drill_study import STUDY, Drill, Outcome, study_text
+from drill_study import CHECKPOINT_EVERY, STUDY, Drill, Outcome, study_text
 from paths import ROOT
 from processes import wait_for
 from sweeping import end, environment, start
@@ -86,6 +86,7 @@ def finished(drill: Drill, process: subprocess.Popen[str], here: Path) -> str:
     return said
 
 
+@pytest.mark.long
 def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
     drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
     drill.slow()
@@ -101,7 +102,7 @@ def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
     assert "the nodes have room for 3 packs at once now (1 before)" in said
     assert "the nodes have room for 1 pack at once now (3 before)" in said
     asked = [(asked.horizon, asked.step) for asked in drill.asked()]
-    assert len(asked) == len(set(asked))  # nothing was computed twice
+    assert len(asked) - len(set(asked)) <= 2 * CHECKPOINT_EVERY  # what runs there at the end goes on elsewhere
 
 
 @pytest.mark.long
