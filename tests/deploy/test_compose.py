@@ -155,4 +155,4 @@ def test_only_what_the_image_needs_is_sent_to_the_engine() -> None:
 
 def test_the_image_installs_what_the_project_asks_for() -> None:
     wanted = module("requirements").requirements(ROOT / "pyproject.toml", "cluster")
-    assert {"torch>=2.11", "ray[default]>=2.60", "psycopg2-binary"} <= set(wanted)
+    assert {"torch>=2.11", "ray[default]>=2.60,<2.61", "psycopg2-binary"} <= set(wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import os
 import shlex
 import sys
@@ -194,7 +195,9 @@ def _print_tracking(uri: str, page: str, results: Location) -> None:
     if builtin.folder(builtin.TASKS).parent == Path.cwd():  # a checkout, with its Makefile
         say(f"MLflow UI: make ui{folder}\n  or:      {plain}")
     else:
-        say(f"MLflow UI: {plain}\n  (pip install 'memsweep[ui]' brings it)")
+        say(f"MLflow UI: {plain}")
+        if not any(importlib.metadata.distributions(name="mlflow")):  # its client alone has no pages
+            say("  (pip install 'memsweep[ui]' brings it)")
     say(f"  then:    http://127.0.0.1:5000{page}")
 
 

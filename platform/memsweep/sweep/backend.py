@@ -37,13 +37,18 @@ class Backend(Protocol):
     """A place where jobs run.
 
     Attributes:
-        slots: jobs that it can run at once.
+        slots: the most jobs that it could run at once so far.
+        absent: slots times seconds in which some of them were not there; 0 where they never come and go.
     """
 
-    slots: int
+    @property
+    def slots(self) -> int: ...
 
-    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
-        """Run all jobs in this order, at most ``at_once`` at a time, and report their events.
+    @property
+    def absent(self) -> float: ...
+
+    def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
+        """Run all jobs in this order, as many at once as there is room for, and report their events.
 
         Returns early when no job runs and none may be started.
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from typing import Any, ClassVar
 
+from ray.autoscaler.node_launch_exception import NodeLaunchException
 from ray.autoscaler.node_provider import NodeProvider
 
 HEAD = {"ray-node-type": "head", "ray-node-status": "up-to-date", "ray-user-node-type": "head"}
@@ -48,6 +49,8 @@ class AskedNodes(NodeProvider):
     def create_node_with_resources_and_labels(
         self, node_config: Any, tags: dict[str, str], count: int, resources: dict[str, float], labels: dict[str, str]
     ) -> None:
+        if tags["ray-user-node-type"] == "never":
+            raise NodeLaunchException("none left", "no machine of this type can be had", None)
         for _ in range(count):
             address = f"127.0.1.{next(self.numbers)}"
             words = ["start", "--block", "--disable-usage-stats", f"--address={self.provider_config['address']}"]

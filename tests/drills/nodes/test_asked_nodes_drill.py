@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
+import requests
 import yaml
 from ray_head import RayHead, ray_head
 
@@ -19,8 +23,8 @@ pytestmark = pytest.mark.drill
 HORIZONS = [*range(1000, 1800, 100)]
 
 
-def config(folder: Path, address: str) -> Path:
-    """Writes the configuration of Ray's autoscaler: up to two nodes of one core."""
+def config(folder: Path, address: str, **more: dict[str, object]) -> Path:
+    """Writes the configuration of Ray's autoscaler: up to two nodes of one core, and more types of nodes."""
     provider = {"type": "external", "module": "asked_nodes.AskedNodes", "address": address}
     provider |= {"disable_node_updaters": True, "disable_launch_config_check": True, "use_internal_ips": True}
     empty: dict[str, object] = {
@@ -33,6 +37,7 @@ def config(folder: Path, address: str) -> Path:
         "head": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
         "worker": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
     }
+    types |= more
     text = {"cluster_name": "drill", "max_workers": 2, "idle_timeout_minutes": 1, "upscaling_speed": 10}
     text |= {"provider": provider, "head_node_type": "head", "available_node_types": types, **empty}
     file = folder / "cluster.yaml"
@@ -45,12 +50,19 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
     return Drill.make(tmp_path_factory.mktemp("asked") / "drill", study_text(HORIZONS))
 
 
-@pytest.fixture(scope="module")
-def head(drill: Drill) -> Iterator[RayHead]:
+@contextlib.contextmanager
+def asked(drill: Drill, **more: dict[str, object]) -> Iterator[RayHead]:
     """A head without cores, and nodes for whoever asks."""
     named = {"RAY_NODE_TYPE_NAME": "head", "RAY_CLOUD_INSTANCE_ID": "head", "MEMSWEEP_TEST_DRILL": str(drill.folder)}
     path = {"PYTHONPATH": f"{Path(__file__).parent}:{ROOT / 'platform'}"}
-    with ray_head(cpus=0, env=named | path, autoscaling=lambda address: config(drill.folder, address)) as running:
+    write = partial(config, drill.folder, **more)
+    with ray_head(cpus=0, env=named | path, autoscaling=write) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def head(drill: Drill) -> Iterator[RayHead]:
+    with asked(drill) as running:
         yield running
 
 
@@ -100,4 +112,48 @@ def test_a_head_to_which_nobody_starts_a_worker(tmp_path: Path) -> None:
     assert code == 4, said
     assert "waiting for nodes: " in said
     assert "no node with room for a pack (1 CPU core) came within 3 s. Nothing has been started." in said
+    assert not (drill.results / STUDY / "records").exists()
+
+
+def workers(head: RayHead) -> int:
+    """Nodes that live, without the head; -1 where a busy head did not answer."""
+    try:
+        nodes = json.loads(head.get("/api/v0/nodes"))["data"]["result"]["result"]
+    except requests.RequestException:
+        return -1
+    return sum(node["state"] == "ALIVE" and not node["is_head_node"] for node in nodes)
+
+
+@pytest.mark.long
+def test_an_idle_node_leaves_while_the_last_pack_runs(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text([1000, 1100, 1200], "model.width: [2]"))
+    drill.slow()
+    words = ["training.steps=900", "training.checkpoint_every=100"]
+    with asked(drill) as head:
+        place = ["--address", head.cluster, "--results", drill.results]
+        process = start("sweep", STUDY, *words, *place, cwd=drill.folder, env=environment())
+        try:
+            wait_for(lambda: workers(head) == 2, process.poll)
+            wait_for(lambda: len(drill.store.identities()) == 2, process.poll, seconds=900)
+            wait_for(lambda: workers(head) == 1, process.poll)  # Ray lets a node go after a minute without work
+            drill.quick()
+            out, said = process.communicate(timeout=300)
+        finally:
+            end(process)
+        assert process.returncode == 0, out + said
+        assert "the nodes have room for 1 pack at once now (2 before)" in said
+    here = Drill.make(tmp_path / "here", study_text([1000, 1100, 1200], "model.width: [2]"))
+    ended = here.command("sweep", STUDY, *words, "--inline")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert Outcome.of(drill).equals(Outcome.of(here))
+
+
+@pytest.mark.long
+def test_a_type_of_node_that_never_comes_is_told(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS))
+    with asked(drill, never={"resources": {"CPU": 4}, "node_config": {}, "min_workers": 0, "max_workers": 1}) as head:
+        code, said = swept(head, drill, "resources.cpus=4", MEMSWEEP_NODE_WAIT="30")
+    assert code == 4, said
+    assert "Asked for: 1 times 4 CPU cores. Waited 0 s of at most 30 s" in said
+    assert "no node with room for a pack (4 CPU cores) came within 3" in said
     assert not (drill.results / STUDY / "records").exists()

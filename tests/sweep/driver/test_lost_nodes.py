@@ -7,6 +7,7 @@ from pathlib import Path
 
 from memsweep.sweep.backend import Events
 from memsweep.sweep.driver import scheduler
+from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import hand_out
 from memsweep.sweep.store.journal import Journal
 from memsweep.sweep.store.results import Store
@@ -19,17 +20,19 @@ LOST = {"outcome": "failed", "error": "its node was lost", "traceback": "", "cau
 
 
 class Spot:
-    """A cluster whose nodes are taken away while packs run; it notes how many packs might run at once."""
+    """A cluster whose nodes are taken away while packs run; it notes whether packs were to run one by one."""
 
-    slots = 4
+    slots, absent = 4, 0.0
 
-    def __init__(self, losses: int) -> None:
-        self.left, self.widths = losses, list[int]()
+    def __init__(self, losses: int, *, early: bool = False) -> None:
+        self.left, self.early, self.one_by_one = losses, early, list[bool]()
+        self.seen = list[Snapshot]()
 
-    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
-        self.widths.append(at_once)
+    def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
+        self.one_by_one.append(one_by_one)
         for job in jobs:
-            events.started(job)
+            if not (self.left and self.early):
+                events.started(job)
             if self.left:
                 self.left -= 1
                 events.died(job, LOST)
@@ -37,11 +40,11 @@ class Spot:
                 events.finished(job, execute_pack(job, lambda *_: None))
 
 
-def run(folder: Path, losses: int) -> tuple[scheduler.PackScheduler, Spot, Journal]:
+def run(folder: Path, losses: int, *, early: bool = False) -> tuple[scheduler.PackScheduler, Spot, Journal]:
     plan = planned([[tiny(0)], [tiny(1), tiny(1, width=3)]])
-    store, spot = Store(folder), Spot(losses)
+    store, spot = Store(folder), Spot(losses, early=early)
     journal = Journal(store.location, {})
-    ran = scheduler.PackScheduler(plan, ROOT, store, journal, lambda snapshot: None, lambda name: None)
+    ran = scheduler.PackScheduler(plan, ROOT, store, journal, spot.seen.append, lambda name: None)
     hand_out(ran, spot)
     return ran, spot, journal
 
@@ -51,7 +54,14 @@ def test_rows_whose_node_is_lost_again_and_again_go_on_side_by_side(tmp_path: Pa
     assert ran.failures == {}
     assert len(ran.results) == 3
     assert {row.failures for row in journal.trials.values()} == {0}
-    assert set(spot.widths) == {spot.slots}
+    assert set(spot.one_by_one) == {False}
+
+
+def test_a_worker_that_was_lost_before_it_started_runs_its_pack_once(tmp_path: Path) -> None:
+    ran, spot, _ = run(tmp_path, losses=1, early=True)
+    assert len(ran.results) == 3
+    assert (spot.seen[-1].finished, spot.seen[-1].total) == (3, 3)
+    assert len(spot.one_by_one) == 2
 
 
 def test_a_pack_that_takes_every_node_with_it_fails_at_last(tmp_path: Path) -> None:

@@ -209,6 +209,7 @@ def test_the_profile_adds_up_and_says_where_the_time_went() -> None:
     assert profile.work == 93.0
     assert profile.share("training") == 0.6
     assert profile.scheduling == pytest.approx(0.07)
+    assert replace(profile, absent=5.0).scheduling == pytest.approx(1 - 93 / 95)  # a slot came 5 s later
     assert console.profile_text(profile) == (
         "time: work 93 % (training 60, perturbation 30, storing 3), scheduling and idle 7 %"
     )

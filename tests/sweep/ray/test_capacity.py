@@ -42,7 +42,7 @@ def test_what_is_asked_for_is_said() -> None:
     asked = {"1 CPU core": {}, "0.5 CPU cores and 0.25 GPU": {"cpus": 0.5, "gpus": 0.25}}
     asked["2 workers of 4 CPU cores and 1 GPU each"] = {"cpus": 4.0, "workers": 2, "gpus_per_worker": 1.0}
     for words, settings in asked.items():
-        assert capacity._each(ResourcesConfig(**settings)) == words  # type: ignore[arg-type]
+        assert capacity.each(ResourcesConfig(**settings)) == words  # type: ignore[arg-type]
 
 
 def test_seconds_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

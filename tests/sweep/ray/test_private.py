@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
+from itertools import chain
 
 import pytest
 import ray
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from memsweep.errors import MemsweepError
 from memsweep.sweep.ray import private
+from paths import ROOT
+
+
+def test_the_metadata_takes_the_version_whose_private_names_were_looked_at_and_no_other() -> None:
+    """A later version: pin it in ``constraints.txt``, run this file and the drills, then raise TESTED and the caps."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *chain.from_iterable(project["optional-dependencies"].values())]
+    rays = [found for word in wanted if (found := Requirement(word)).name == "ray"]
+    major, minor = map(int, private.TESTED.split("."))
+    assert len(rays) == 2
+    for found in rays:
+        assert found.specifier == SpecifierSet(f">={private.TESTED},<{major}.{minor + 1}")
 
 
 def test_private_names_are_those_of_the_installed_ray() -> None:
@@ -29,6 +45,20 @@ def test_private_names_are_those_of_the_installed_ray() -> None:
     with private.free_agent_port():
         assert parameter.RayParams().dashboard_agent_listen_port == 0
     assert parameter.RayParams is default
+
+
+def test_what_keeps_a_worker_that_starts() -> None:
+    tune = importlib.import_module("ray.tune.tune")
+    before = tune.TuneController
+    managed = importlib.import_module("ray.air.execution._internal.actor_manager").RayActorManager
+    with private.workers_kept(frozenset):
+        assert issubclass(tune.TuneController, before)
+        # else the methods below have other names now
+        assert {"_maybe_reuse_cached_actor", "_maybe_cache_trial_actor"} <= vars(before).keys()
+    assert tune.TuneController is before
+    assert isinstance(importlib.import_module("ray.tune.experiment").Trial.node_ip, property)
+    assert callable(managed.is_actor_started)
+    assert {"_resetting_trials", "_trial_to_actor"} <= set(before.__init__.__code__.co_names)
 
 
 def test_a_ray_without_such_a_name_is_refused() -> None:

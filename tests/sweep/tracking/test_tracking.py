@@ -36,9 +36,10 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import ConfigError
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.tracking import Tracker, run_content
+from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.uri import tracking_uri
 from paths import ROOT
-from processes import no_hang
+from processes import no_hang, wait_for
 from sweeping import ready
 from tracking_server import free_port
 
@@ -246,6 +247,16 @@ def test_one_result_that_mlflow_refuses_does_not_hold_up_the_others(results: Pat
     runs = runs_of(tracking_uri(None, results), tracker)
     assert runs[identity_of(3)].info.status == "FINISHED"
     assert runs[identity_of(2)].info.status == "RUNNING"
+
+
+def test_a_verdict_that_mlflow_lacks_is_no_trial_that_it_lacks(results: Path) -> None:
+    tracker = Tracker(None, results, "s")
+    for number in (2, 3):
+        tracker.log_stored(store_trial(results, number))
+    wait_for(lambda: not tracker.waiting)
+    tracker.log_verdicts({identity_of(3): Verdicts({"a[b]": 0.1}, {}, 1)})  # no name that MLflow takes
+    assert tracker.finish().startswith("Not in MLflow yet: 1 of 2 verdicts (")
+    assert set(runs_of(tracking_uri(None, results), tracker)) == {identity_of(2), identity_of(3)}
 
 
 @pytest.mark.more

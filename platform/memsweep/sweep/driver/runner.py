@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 class InlineBackend:
     """Runs each job by a plain call, so a debugger sees every line. Imports no Ray."""
 
-    slots = 1
+    slots, absent = 1, 0.0
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
-    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
+    def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         for job in jobs:
             if not events.may_start():
                 return
@@ -166,7 +166,7 @@ def run(
             _journal(plan, store)
         return RunSummary()
     scheduler: PackScheduler | None = None
-    ended, interrupted, lost, outage, slots_there = False, False, "", "", 1
+    ended, interrupted, lost, outage = False, False, "", ""
     active = ActiveLimits(limits or Limits())
     with listen(on_result) as deliver:
         began = time.monotonic()
@@ -177,7 +177,6 @@ def run(
                 _backend(plan, workspace, work, launch or Launch()) as backend,
                 terminate_like_ctrl_c(),
             ):
-                slots_there = backend.slots
                 scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
                 with active.watch():
                     _all_plans(scheduler, backend, next_plan)
@@ -193,7 +192,7 @@ def run(
             return RunSummary(interrupted=True)
         scheduler.ended(interrupted=interrupted)
         outage = scheduler.outage.give_up() or outage
-        profile = Profile(scheduler.phases.seconds, slots_there, time.monotonic() - began)
+        profile = Profile(scheduler.phases.seconds, backend.slots, time.monotonic() - began, backend.absent)
     limit = active.reached if interrupted and not lost and not outage else ""
     return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile)
 
@@ -211,9 +210,9 @@ def hand_out(scheduler: PackScheduler, backend: Backend) -> None:
     Raises:
         KeyboardInterrupt: the run was stopped, or a limit was reached and something is left.
     """
-    for jobs, at_once in scheduler.batches(backend.slots):
+    for jobs, one_by_one in scheduler.batches(lambda: backend.slots):
         with sigint_restored():
-            backend.run(jobs, at_once, scheduler)
+            backend.run(jobs, scheduler, one_by_one=one_by_one)
 
 
 def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:

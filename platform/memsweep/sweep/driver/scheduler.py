@@ -45,8 +45,8 @@ _NO_REPORT: Failure = {
 }
 
 
-Batch = tuple[list[PackJob], int]
-"""Jobs, and how many of them may run at once."""
+Batch = tuple[list[PackJob], bool]
+"""Jobs, and whether they are to run one by one."""
 
 
 class PackScheduler:
@@ -92,7 +92,8 @@ class PackScheduler:
         self._retry: list[PackJob] = []  # packs whose worker died, members of packs that failed
         # trials that ran out of memory, or died, while others ran beside them; chains whose worker died
         self._retry_alone: list[PackJob] = []
-        self._beside_others = False
+        self._one_by_one = False
+        self._slots: Callable[[], int] = lambda: 1
         self._stopped = False  # because the storage failed for too long
         self._unstarted: dict[str, PackJob] = {}  # of the backend's present jobs, by pack
         self._postponed: list[PackJob] = []  # what their workers left out, because the storage failed
@@ -118,20 +119,21 @@ class PackScheduler:
             failed = failures[name]["outcome"] if name in ended and name in failures else State.QUEUED
             self._journal.note([name], State(outcomes.get(name, failed)))
 
-    def batches(self, slots: int) -> Iterator[Batch]:
+    def batches(self, slots: Callable[[], int]) -> Iterator[Batch]:
         """The jobs that are to run, batch by batch, with as many of the waiting trials as may get a result.
 
         Args:
-            slots: jobs that the backend can run at once.
+            slots: the most jobs that the backend could run at once so far.
 
         Raises:
             KeyboardInterrupt: a limit was reached and something is left; ``results`` and ``failures`` hold what had
                 ended.
         """
         self._show()
+        self._slots = slots
         while self._waiting:
             self._stop_if_over()
-            yield from self._tried(slots, self._take_allowed())
+            yield from self._tried(self._take_allowed())
 
     def _take_allowed(self) -> list[PackJob]:
         """Takes the jobs that may run now from those that wait; cuts the last one where a limit requires it."""
@@ -152,36 +154,35 @@ class PackScheduler:
         if self._limits.over(len(self.results), len(self.failures)):
             raise KeyboardInterrupt
 
-    def _tried(self, slots: int, jobs: list[PackJob]) -> Iterator[Batch]:
+    def _tried(self, jobs: list[PackJob]) -> Iterator[Batch]:
         """All packs; then the failed ones where another try can help; then suspects one at a time.
 
         A pack whose worker died continues from its checkpoint. Each member of a pack that failed runs alone, so that
         only the culprit fails; so does each member of a pack whose worker dies again. The missing trials of a chain
         stay together: they need one another's results, and never shared a program.
         """
-        self._beside_others = slots > 1
-        yield from self._submitted(jobs, slots)
+        yield from self._submitted(jobs)
         while self._retry:
             self._stop_if_over()
             jobs, self._retry = self._retry, []
-            yield from self._again(jobs, slots, "after a failure")
-        self._beside_others = False
+            yield from self._again(jobs, "after a failure")
         while self._retry_alone or self._retry:
             self._stop_if_over()
             jobs, self._retry_alone, self._retry = [*self._retry_alone, *self._retry], [], []
-            yield from self._again(jobs, 1, "one at a time, after a failure")
+            yield from self._again(jobs, "one at a time, after a failure", one_by_one=True)
 
-    def _again(self, jobs: list[PackJob], at_once: int, how: str) -> Iterator[Batch]:
+    def _again(self, jobs: list[PackJob], how: str, *, one_by_one: bool = False) -> Iterator[Batch]:
         count = sum(len(job.members) for job in jobs)
         self._work.note = f"{count} trial{'s' if count > 1 else ''} again, {how}"
-        yield from self._submitted(jobs, at_once)
+        yield from self._submitted(jobs, one_by_one)
         self._work.note = ""
         self._show()
 
-    def _submitted(self, jobs: list[PackJob], at_once: int) -> Iterator[Batch]:
+    def _submitted(self, jobs: list[PackJob], one_by_one: bool = False) -> Iterator[Batch]:
+        self._one_by_one = one_by_one
         while jobs:
             self._unstarted = {job.pack: job for job in jobs}
-            yield jobs, at_once
+            yield jobs, one_by_one
             self._wait_for_storage()
             jobs, self._postponed = [*self._unstarted.values(), *self._postponed], []
 
@@ -204,6 +205,11 @@ class PackScheduler:
         if self.outage.over and not self._stopped:
             self._stopped = True
             self._limits.stop()
+
+    @property
+    def _beside_others(self) -> bool:
+        """Whether more than one job may have run at once."""
+        return not self._one_by_one and self._slots() > 1
 
     def may_start(self) -> bool:
         return not self.outage.cause
@@ -264,6 +270,7 @@ class PackScheduler:
         self._lost(left, suspects, {"outcome": str(Outcome.FAILED), "error": error, "traceback": ""})
 
     def died(self, job: PackJob, failure: Failure) -> None:
+        self._unstarted.pop(job.pack, None)  # its worker may have died before it was told what to do
         try:
             self._worker_died(job, failure)
         except StorageError as error:  # what the worker had stored is unknown now

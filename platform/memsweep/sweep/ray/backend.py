@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
-from memsweep.sweep.ray.capacity import slots_of_cluster
+from memsweep.sweep.ray.capacity import wait_for_room
+from memsweep.sweep.ray.private import workers_kept
+from memsweep.sweep.ray.room import Room
 from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, ray_session
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
@@ -46,19 +48,28 @@ def ray_backend(
         MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
     with ray_session(address) as head:
-        slots_of_cluster(resources, packs)
+        wait_for_room(resources, packs)
         resources, card_bytes = fit(resources)
-        yield RayBackend(work, resources, slots_of_cluster(resources, packs), card_bytes, head)
+        wait_for_room(resources, packs)
+        yield RayBackend(work, resources, card_bytes, head, Room(resources, follows=address is not None))
 
 
 class RayBackend:
     """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
 
-    def __init__(self, work: Work, resources: ResourcesConfig, slots: int, card_bytes: int, head: Head) -> None:
-        self._work, self._resources, self.slots, self._head = work, resources, slots, head
-        self._card_bytes = card_bytes
+    def __init__(self, work: Work, resources: ResourcesConfig, card_bytes: int, head: Head, room: Room) -> None:
+        self._work, self._resources, self._card_bytes, self._head = work, resources, card_bytes, head
+        self._room = room
 
-    def run(self, jobs: Sequence[PackJob], at_once: int, events: Events) -> None:
+    @property
+    def slots(self) -> int:
+        return self._room.most
+
+    @property
+    def absent(self) -> float:
+        return self._room.absent
+
+    def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         if not jobs:
             return
         from ray import tune
@@ -66,7 +77,8 @@ class RayBackend:
         from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
         by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
-        callback = RunnerCallback(by_pack, events)
+        at_once = 1 if one_by_one else len(jobs)
+        callback = RunnerCallback(by_pack, events, lambda left: self._room.look(min(left, at_once)))
         # Not a grid: Tune copies a grid's whole list for each of its trials.
         names = iter(list(by_pack))
         trainable = tune.with_resources(
@@ -75,17 +87,17 @@ class RayBackend:
                 jobs=JobTable.of(by_pack),
                 work=self._work,
                 resources=self._resources,
-                interval=report_interval(at_once),
+                interval=report_interval(min(len(jobs), self._room.expected)),
             ),
             _requested(self._resources),
         )
         # Tune's own state is not needed afterwards: the results are in the store.
-        with scratch_folder() as scratch:
+        with self._room.followed(), workers_kept(lambda: self._room.leaving), scratch_folder() as scratch:
             tune.Tuner(
                 trainable,
                 param_space={"pack": tune.sample_from(lambda: next(names))},
                 tune_config=tune.TuneConfig(
-                    search_alg=GatedVariants(events.may_start, min(at_once, len(jobs))),
+                    search_alg=GatedVariants(events.may_start, lambda: min(at_once, self._room.now)),
                     num_samples=len(jobs),
                     reuse_actors=True,
                 ),

@@ -21,14 +21,19 @@ from memsweep.sweep.worker.limits import GIB, KernelKills
 class RunnerCallback(Callback):
     """Callback of one experiment.
 
+    Args:
+        jobs: pack -> job.
+        events: what is told of them.
+        look: called often, with the number of jobs that have not ended.
+
     Attributes:
         open: pack -> job of the jobs that have not ended; each ends exactly once.
         running: packs of those of them that have started.
     """
 
-    def __init__(self, jobs: dict[str, PackJob], events: Events) -> None:
+    def __init__(self, jobs: dict[str, PackJob], events: Events, look: Callable[[int], None]) -> None:
         self.open, self.running = dict(jobs), set[str]()
-        self._events = events
+        self._events, self._look = events, look
         self._kills = KernelKills()
         self._peaks: dict[str, int] = {}  # bytes, by pack, in the worker's last report
 
@@ -39,6 +44,9 @@ class RunnerCallback(Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves its callbacks to restore a run; our runs are restored from the store
+
+    def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._look(len(self.open) if self._events.may_start() else len(self.running))
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if (job := self._job(trial)) is not None:
@@ -77,12 +85,16 @@ class GatedVariants(BasicVariantGenerator):
 
     Args:
         may_start: whether a job may be started now.
-        at_once: trials at a time.
+        at_once: trials at a time, which may change from one trial to the next.
     """
 
-    def __init__(self, may_start: Callable[[], bool], at_once: int) -> None:
-        super().__init__(max_concurrent=at_once)
-        self._may_start = may_start
+    def __init__(self, may_start: Callable[[], bool], at_once: Callable[[], int]) -> None:
+        super().__init__()
+        self._may_start, self._at_once = may_start, at_once
+
+    def next_trial(self) -> Any:
+        self.max_concurrent = max(1, self._at_once())  # Tune takes 0 for no limit
+        return super().next_trial()
 
     def is_finished(self) -> bool:
         return not self._may_start() or bool(super().is_finished())

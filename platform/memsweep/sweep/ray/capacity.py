@@ -1,8 +1,8 @@
 """The room of a cluster: of the nodes that live, and of those that its autoscaler starts when something waits for them.
 
-Ray counts nodes that live. Where nodes come when they are asked for, the first pack waits for the first of them, and
-Tune's pending trials ask for the rest. A placement group asks: it goes with this process, whatever ends it, while a
-request of ``ray.autoscaler.sdk`` would keep the nodes running for ever.
+Ray counts nodes that live. Where nodes come when they are asked for, the first pack waits for the first of them. A
+placement group asks: it goes with this process, whatever ends it, while a request of ``ray.autoscaler.sdk`` would keep
+the nodes running for ever.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import yaml  # type: ignore[import-untyped]
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import BlockedError, ConfigError
 from memsweep.sweep.planning.resources import slots
-from memsweep.sweep.ray.private import announced_node_types, key_value
+from memsweep.sweep.ray.private import announced_node_types, draining_nodes, key_value
 from memsweep.sweep.signals import terminate_like_ctrl_c
 from memsweep.sweep.store.retry import seconds_in
 
@@ -32,11 +31,13 @@ VARIABLE = "MEMSWEEP_NODE_WAIT"
 NODE_WAIT = 1200.0
 """Its default: clouds start a machine in minutes, and pull an image onto it."""
 
-_ASKED = 100
-"""Packs that room is asked for at once where nobody knows how many nodes there may be."""
-_SETTLED = 60.0  # seconds without a new node after which no more are waited for
-_MANY = 1000  # nodes of a type without a limit
-_LOOK_INTERVAL, _SAY_INTERVAL = 1.0, 60.0  # seconds
+NOT_KNOWN = 1000
+"""Packs that may have room where nobody knows how many nodes there may be, and nodes of a type without a limit."""
+REQUESTS = 100
+"""Packs that room is asked for at once; where that many have come, the next are asked for."""
+_LOOK_INTERVAL = 1.0  # seconds
+SAY_INTERVAL = 60.0
+"""Seconds between two sentences of one that waits."""
 _MIRRORED = re.compile(r"node_[0-9a-f]{56}")
 """Ray's name for the type of a node that was joined by hand: the cluster then has a monitor that starts none."""
 
@@ -51,12 +52,16 @@ class Capacity:
     """The nodes of the session's cluster.
 
     Attributes:
-        living: those that live.
+        living: those that live and are not about to end.
         most: those that it can have; None where nobody knows.
+        grows: whether nodes may come when they are asked for.
+        leaving: addresses of those that are about to end.
     """
 
     living: list[Node]
     most: list[Node] | None
+    grows: bool
+    leaving: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -77,18 +82,21 @@ def capacity() -> Capacity:
     """The nodes of the session's cluster, as they are now and as they may become."""
     import ray
 
-    found = [node for node in ray.nodes() if node["Alive"]]
+    alive, ending = [node for node in ray.nodes() if node["Alive"]], draining_nodes()
+    found = [node for node in alive if node["NodeID"] not in ending]
+    leaving = frozenset(str(node["NodeManagerAddress"]) for node in alive if node["NodeID"] in ending)
     living = [node["Resources"] for node in found]
     if not _is_autoscaled(found):
         # a head without cores beside no worker: somebody is about to start them
-        return Capacity(living, living if any(node.get("CPU") for node in living) else None)
+        most = living if any(node.get("CPU") for node in living) else None
+        return Capacity(living, most, grows=False, leaving=leaving)
     types, limit = _node_types()
     if not types:
-        return Capacity(living, None)
+        return Capacity(living, None, grows=True, leaving=leaving)
     groups = [_group(node) for node in found]
     more = [kind.resources for kind in types for _ in range(kind.most - groups.count(kind.name))]
     workers = sum(group in {kind.name for kind in types} for group in groups)
-    return Capacity(living, living + more[: max(0, limit - workers)])
+    return Capacity(living, living + more[: max(0, limit - workers)], grows=True, leaving=leaving)
 
 
 def most_nodes() -> int:
@@ -97,11 +105,8 @@ def most_nodes() -> int:
     return len(found.living) + 1 if found.most is None else len(found.most)
 
 
-def slots_of_cluster(resources: ResourcesConfig, packs: int) -> int:
-    """Packs that the session's cluster can run at once; returns when it has room for one.
-
-    Nodes that come later add slots only where it is known that they can come, and packs have one worker: the workers
-    of a group must come together.
+def wait_for_room(resources: ResourcesConfig, packs: int) -> None:
+    """Returns when the session's cluster has room for one pack.
 
     Args:
         resources: what one pack asks for.
@@ -112,70 +117,89 @@ def slots_of_cluster(resources: ResourcesConfig, packs: int) -> int:
         MemsweepError: it got no node for one in time.
     """
     found = capacity()
-    may_come = slots(resources, found.most) if found.most is not None else _ASKED
-    if not _room(resources, found.living):
-        _wait(resources, min(packs, may_come), all_of_them=found.most is None or resources.workers > 1)
-        found = capacity()
-    follows = found.most is not None and resources.workers == 1
-    return slots(resources, found.most if follows and found.most is not None else found.living)
+    may_come = slots(resources, found.most) if found.most is not None else NOT_KNOWN
+    if not room(resources, found.living):
+        _wait(resources, min(packs, may_come, REQUESTS))
 
 
-def _room(resources: ResourcesConfig, living: list[Node]) -> int:
+def room(resources: ResourcesConfig, nodes: list[Node]) -> int:
+    """Packs that these nodes hold at once."""
     with contextlib.suppress(ConfigError):
-        return slots(resources, living)
+        return slots(resources, nodes)
     return 0
 
 
-def _wait(resources: ResourcesConfig, asked: int, *, all_of_them: bool) -> None:
-    """Asks for room for so many packs, and waits for the first, or for all that come without a long pause."""
-    limit, began, came, last = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), 0, 0.0
-    told = -_SAY_INTERVAL
-    with terminate_like_ctrl_c(), _asked(resources, asked) as has_come:
-        while not came or (all_of_them and came < asked and time.monotonic() - began - last < _SETTLED):
-            waited = time.monotonic() - began
-            if (now := has_come()) > came:
-                came, last = now, waited
-                continue
-            if not came and waited >= limit:
-                raise BlockedError(_none_came(resources, waited))
-            if waited - told >= _SAY_INTERVAL:
-                told = waited
-                _log.warning("%s", _waiting(resources, asked, came, waited, limit))
-            time.sleep(_LOOK_INTERVAL)
+class Requests:
+    """Requests for the resources of packs, which an autoscaler sees.
+
+    Args:
+        resources: what one pack asks for.
+    """
+
+    def __init__(self, resources: ResourcesConfig) -> None:
+        bundle = {"CPU": resources.cpus} | ({"GPU": resources.card} if resources.card else {})
+        self._bundles, self._groups = [bundle] * resources.workers, list[Any]()
+
+    def ask(self, packs: int) -> None:
+        """Asks for room for so many packs, at most a hundred, beside what packs hold.
+
+        A request that has been met holds its resources: it is given up, so that a pack gets them.
+        """
+        from ray.util import placement_group, remove_placement_group
+
+        packs, met = min(packs, REQUESTS), self._met()
+        kept = [group for group in self._groups if group not in met][:packs]
+        for group in self._groups:
+            if group not in kept:
+                remove_placement_group(group)
+        self._groups = kept + [placement_group(self._bundles) for _ in range(packs - len(kept))]
+
+    def met(self) -> int:
+        """How many of them there is room for now."""
+        return len(self._met())
+
+    def _met(self) -> list[Any]:
+        from ray.util import placement_group_table
+
+        return [group for group in self._groups if placement_group_table(group)["state"] == "CREATED"]
+
+
+def _wait(resources: ResourcesConfig, asked: int) -> None:
+    """Asks for room for so many packs, and waits for the first."""
+    limit, began, told = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), -SAY_INTERVAL
+    requests = Requests(resources)
+    with terminate_like_ctrl_c():
+        try:
+            requests.ask(asked)
+            while not (came := requests.met()):
+                waited = time.monotonic() - began
+                if waited >= limit:
+                    raise BlockedError(_none_came(resources, waited))
+                if waited - told >= SAY_INTERVAL:
+                    told = waited
+                    _log.warning("%s", _waiting(resources, asked, waited, limit))
+                time.sleep(_LOOK_INTERVAL)
+        finally:
+            requests.ask(0)
     _log.warning("nodes came after %.0f s: room for %d of %d packs", time.monotonic() - began, came, asked)
 
 
-@contextmanager
-def _asked(resources: ResourcesConfig, packs: int) -> Iterator[Any]:
-    """While it lasts, so many packs' resources are asked for; gives a function that says how many are there."""
-    from ray.util import placement_group, placement_group_table, remove_placement_group
-
-    bundle = {"CPU": resources.cpus} | ({"GPU": resources.card} if resources.card else {})
-    groups = [placement_group([bundle] * resources.workers) for _ in range(packs)]
-    try:
-        yield lambda: sum(placement_group_table(group)["state"] == "CREATED" for group in groups)
-    finally:
-        for group in groups:
-            remove_placement_group(group)
-
-
-def _waiting(resources: ResourcesConfig, asked: int, came: int, waited: float, limit: float) -> str:
-    room = f"room for {came} of {asked} packs" if came else "no room for a pack yet"
+def _waiting(resources: ResourcesConfig, asked: int, waited: float, limit: float) -> str:
     return (
-        f"waiting for nodes: the cluster has {room}. Asked for: {asked} times {_each(resources)}. Waited "
-        f"{waited:.0f} s" + ("." if came else f" of at most {limit:.0f} s ({VARIABLE}).")
+        f"waiting for nodes: the cluster has no room for a pack yet. Asked for: {asked} times {each(resources)}. "
+        f"Waited {waited:.0f} s of at most {limit:.0f} s ({VARIABLE})."
     )
 
 
 def _none_came(resources: ResourcesConfig, waited: float) -> str:
     return (
-        f"no node with room for a pack ({_each(resources)}) came within {waited:.0f} s. Nothing has been started. "
+        f"no node with room for a pack ({each(resources)}) came within {waited:.0f} s. Nothing has been started. "
         "Look at what ray status and the autoscaler's log say on the head, or start a worker there (ray start "
         f"--address=HEAD:PORT); {VARIABLE} sets the seconds. Then run the same command again."
     )
 
 
-def _each(resources: ResourcesConfig) -> str:
+def each(resources: ResourcesConfig) -> str:
     """``1 CPU core``, ``2 workers of 4 CPU cores and 1 GPU each``."""
     one = f"{resources.cpus:g} CPU core{'s' if resources.cpus != 1 else ''}"
     one += f" and {resources.card:g} GPU" if resources.card else ""
@@ -211,10 +235,10 @@ def _node_types() -> tuple[list[NodeType], int]:
     """
     if (announced := announced_node_types()) is not None:
         groups = [
-            NodeType(group.name, dict(group.resources), _MANY if group.max_count < 0 else group.max_count)
+            NodeType(group.name, dict(group.resources), NOT_KNOWN if group.max_count < 0 else group.max_count)
             for group in announced
         ]
-        return groups, _MANY
+        return groups, NOT_KNOWN
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
         return _configured(yaml.safe_load(_monitors_file().read_text(encoding="utf-8")))
     return [], 0

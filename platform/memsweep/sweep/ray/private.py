@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from memsweep.errors import MemsweepError
 
 TESTED = "2.60"
-"""The version of Ray whose private names these are; ``constraints.txt`` pins it, and a test compares the two."""
+"""The version of Ray whose private names these are; ``constraints.txt`` pins it, ``pyproject.toml`` allows no other."""
 
 
 def head_processes() -> dict[str, Popen[bytes]]:
@@ -63,6 +63,32 @@ def cleanup_skipped_once_dead() -> Iterator[Callable[[], None]]:
         yield lambda: stack.enter_context(_replaced(module, name, _nothing))
 
 
+@contextmanager
+def workers_kept(leaving: Callable[[], Collection[str]]) -> Iterator[None]:
+    """While it lasts, Tune gives the process of a trial that ended to no trial whose own process is starting.
+
+    Tune would end the one that starts. Where trials are shorter than a start, no node that joins would ever be used:
+    there is always a trial that ends first. And no process on a node that is about to end is kept for another trial.
+
+    Args:
+        leaving: the addresses of such nodes.
+    """
+    controller = _private("ray.tune.tune", "TuneController")
+
+    class Patient(controller):  # type: ignore[misc, valid-type]
+        def _maybe_reuse_cached_actor(self, trial: Any) -> bool:
+            own = None if trial in self._resetting_trials else self._trial_to_actor.get(trial)
+            if own is not None and self._actor_manager.is_actor_started(own):
+                return False
+            return bool(super()._maybe_reuse_cached_actor(trial))
+
+        def _maybe_cache_trial_actor(self, trial: Any) -> bool:
+            return trial.node_ip not in leaving() and bool(super()._maybe_cache_trial_actor(trial))
+
+    with _replaced("ray.tune.tune", "TuneController", Patient):
+        yield
+
+
 def keep_credentials_out_of_runtime_environments() -> None:
     """Keep Tune from copying AWS's credentials into each worker's runtime environment.
 
@@ -89,6 +115,14 @@ def announced_node_types() -> list[Any] | None:
     """
     config = _private("ray._private.state", "state").get_cluster_config()
     return None if config is None else list(config.node_group_configs)
+
+
+def draining_nodes() -> set[str]:
+    """The identities of the nodes that are about to end: a cloud takes them back, or the autoscaler lets them go.
+
+    Ray's list of nodes calls them alive until they are gone.
+    """
+    return set(_private("ray._private.state", "state").get_draining_nodes())
 
 
 def trial_error(trial: Any) -> tuple[BaseException | None, str]:

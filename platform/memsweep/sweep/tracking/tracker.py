@@ -90,6 +90,7 @@ class Tracker:
         self._jobs: dict[str, _Job] = {}  # name -> what is not written yet, in the order of the attempts
         self._running: set[str] = set()
         self._trials: set[str] = set()  # names of all jobs that write a trial
+        self._written: set[str] = set()  # those of them whose trial MLflow has; a verdict may be missing
         self._lost: dict[str, str] = {}  # name of a job that MLflow refused -> why
         self._closing = self._abandoned = False
         self._order = _ERROR
@@ -214,7 +215,8 @@ class Tracker:
         if not missing:
             return ""
         trials = self._trials.intersection(missing)
-        counted = [f"{len(trials)} of {len(self._trials)} trials"] if trials else []
+        groups = {"trials": trials - self._written, "verdicts": trials & self._written}
+        counted = [f"{len(names)} of {len(self._trials)} {kind}" for kind, names in groups.items() if names]
         what = ", ".join([*counted, *(name for name in missing if name not in trials)])
         reasons = dict.fromkeys([*self._lost.values(), *([self._obstacle] if self._jobs else [])])
         sync = typed("sync", self._study, self._store.location.parent)
@@ -246,6 +248,8 @@ class Tracker:
                 self._attempted.set()
                 self._running.discard(name)
                 self._obstacle, self._failures = why, self._failures + 1 if transient else 0
+                if not why:
+                    self._written.add(name)
                 if transient:  # to the end, so that a job that always fails does not block the others
                     self._jobs[name] = self._jobs.pop(name)
                 elif self._jobs[name] is job:

@@ -54,13 +54,15 @@ class Profile:
 
     Attributes:
         seconds: phase -> wall-clock seconds, all workers together.
-        slots: packs that could run at once.
+        slots: the most packs that could run at once.
         makespan: wall-clock seconds of the run, the start and the end of Ray included.
+        absent: slots times seconds in which some of the slots were not there.
     """
 
     seconds: Mapping[str, float] = field(default_factory=dict)
     slots: int = 1
     makespan: float = 0.0
+    absent: float = 0.0
 
     @property
     def work(self) -> float:
@@ -78,7 +80,7 @@ class Profile:
 
     @property
     def _whole(self) -> float:
-        return max(self.slots * self.makespan, self.work, 1e-9)
+        return max(self.slots * self.makespan - self.absent, self.work, 1e-9)
 
 
 def report_interval(packs: int) -> float:
