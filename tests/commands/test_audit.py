@@ -158,7 +158,7 @@ def test_trained_weights_are_looked_at(nets: Path, capsys: pytest.CaptureFixture
     [
         (["no_such_model"], "Give a module of your own by its import path"),
         (["my_nets:MinGRU"], "width"),
-        (["my_nets:MinGRU", "--width", "4", "layers"], "Write key=value"),
+        (["my_nets:MinGRU", "--width", "4", "layers"], "Write layers=VALUE"),
         (["my_nets:MinGRU", "--width", "4", "arguments.layers=2,3"], "one value is expected"),
         (["my_nets:MinGRU", "--width", "4", "layers=2"], "is written arguments.layers=..."),
         (["my_nets:MinGRU", "--width", "4", "arguments.depth=2"], "has no argument 'depth'"),

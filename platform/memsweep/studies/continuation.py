@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import MemsweepError
 from memsweep.studies.extension import extend_grid, extend_search
@@ -15,7 +13,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.typed import typed
+from memsweep.sweep.store.typed import typed, workspace_of
 from memsweep.trust.gate import Trust
 
 
@@ -94,8 +92,8 @@ def _unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
         source, words = str(plan.provenance.get("source") or plan.study), plan.provenance.get("overrides") or ()
-        workspace = plan.provenance.get("workspace")
-        again = typed("sweep", source, results, *words, workspace=Path(workspace) if workspace else None)
+        workspace = workspace_of(plan.provenance, results / folder_name(plan.study))
+        again = typed("sweep", source, results, *words, workspace=workspace)
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "

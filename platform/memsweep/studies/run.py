@@ -18,7 +18,7 @@ from memsweep.studies.locations import Place, join_cluster, refuse_lost, remembe
 from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
-from memsweep.sweep.store.typed import typed
+from memsweep.sweep.store.typed import typed, way_to
 
 if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
@@ -253,7 +253,7 @@ class Run:
             "command": without_secrets(request.command),
             "source": without_secrets(given) or before.get("source", ""),
             "overrides": overrides,
-            "workspace": without_secrets(str(self._workspace)),
+            "workspace": without_secrets(way_to(self._workspace, self._store.location)),
         }
 
     def _write_plan(self) -> None:

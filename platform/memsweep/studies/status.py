@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem, StatusTrialItem
-from memsweep.report.read.failures import failure_groups
-from memsweep.report.rows.failures import failures_item
 from memsweep.studies.ending import first_line
 from memsweep.studies.locations import stored_plan
 
@@ -59,6 +57,8 @@ def status_document(
         damaged: identity -> what is wrong with its stored files.
         search: the history of the study's search.
     """
+    from memsweep.report.read.failures import failure_groups
+    from memsweep.report.rows.failures import failures_item
     from memsweep.sweep.store.journal import State, TrialStatus
 
     of_plan = {name: statuses.get(name, TrialStatus()) for name in plan.rows}

@@ -55,7 +55,10 @@ REFUSED = [
         "search: {learning_rate: {uniform: [0.1, 1]}, training.clip: {uniform: [1, 2]}}",
         "search has no field 'learning_rate'",
     ),
-    ("search: {model.width: {uniform: [2, 4]}}", "model.width: must be a whole number, got 2.0, 4.0"),
+    (
+        "search: {model.width: {uniform: [2, 4]}}",
+        "model.width: must be a whole number, got 2.0 (write 2), 4.0 (write 4)",
+    ),
     ("search: {model.activation: {int: [2, 4]}}", "model.activation: must be text, got 2 (write it in quotes"),
     ("search: {model.parameterization: {int: [2, 4]}}", "must be the name of a parameterization"),
     ("search: {training.clip: {uniform: [-1, 1]}}", "training.clip: must be at least 0.0, got -1.0"),

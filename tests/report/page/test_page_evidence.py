@@ -79,7 +79,7 @@ def test_a_study_elsewhere_names_no_records(small: report.ReportPaths) -> None:
 def test_stable_radii_have_one_notation(tmp_path: Path) -> None:
     """Slopes of 0 in the horizon and in the width were written T^0 and m^0, by chance."""
     flat = [Condition(kernel="exponential", parameterization=name, base=0.2) for name in ("direct", "exp", "softplus")]
-    write_study(tmp_path, flat, memory=False, balls=["recurrent"], horizons=(50, 100, 200), widths=(2, 3, 5))
+    write_study(tmp_path, flat, memory=False, balls=["recurrent"], horizons=(50, 100, 200, 400), widths=(2, 3, 4, 6))
     contents = analyse(load_study(tmp_path))
     assert "width" in {finding.deciding[0] for finding in contents.verdicts}
     (grid,) = grids(contents.verdicts, contents.labels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memsweep.report.rows.failures import failures_item
 from memsweep.studies.ending import stopped
 
 if TYPE_CHECKING:
@@ -62,6 +61,7 @@ _OWN = ("verdicts", "compared")
 def report_item(paths: ReportPaths) -> ReportItem:
     """A report: its paths, and the rows of its tables as their CSV files hold them."""
     from memsweep.report.headline.answer import answer_of
+    from memsweep.report.rows.failures import failures_item
 
     contents, tables = paths.contents, paths.tables
     columns, study = contents.grouping.columns, contents.study

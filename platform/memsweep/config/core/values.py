@@ -81,7 +81,7 @@ def _advice(wanted: type, data: Any, path: str) -> str:
 
 
 def _of_text(text: str, path: str) -> str:
-    """What to write in the place of a text where a number belongs."""
+    """Says how a number, or several, would be written where a text was."""
     if not text:
         return " (nothing stands after the =)"
     if _LIST.fullmatch(text):

@@ -192,7 +192,7 @@ def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
 
 
 def _meant(key: str) -> str:
-    """What was meant by a key that is no section."""
+    """A sentence on the field or flag that a key outside of all sections may have meant."""
     if key in _FLAGS:
         return f" It is a flag: --{key} {_FLAGS[key]}".rstrip() + "."
     return nearest(key) or did_you_mean(key, TOP_LEVEL)

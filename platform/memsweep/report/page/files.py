@@ -54,5 +54,5 @@ def _is_of(name: str, one: str) -> bool:
 
 
 def headings(markup: str) -> list[Link]:
-    """Anchor and title of each section of a page that has a title."""
+    """Anchor and title of each section of a page that has a title, as markup."""
     return [(anchor, re.sub("<[^>]*>", "", title)) for anchor, title in _HEADING.findall(markup)]

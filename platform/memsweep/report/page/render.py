@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-from markupsafe import Markup
 
 from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
@@ -26,7 +25,7 @@ from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
-from memsweep.report.page.files import Files, Link, headings
+from memsweep.report.page.files import Files, headings
 from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
@@ -105,7 +104,7 @@ def render(
         data=page_data(contents, answer, trials, charts, files.records),
         charted=charts.sets,
         links=partial(files.links, tables),
-        headings=_headings,
+        headings=headings,
         placed=partial(_in_place, tables.sections, str(answer.kind), charts.sets),
         scripts=scripts,
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
@@ -261,11 +260,6 @@ def _rule(criteria: Criteria) -> dict[str, Any]:
         "validity": percent(VALID_ERROR),
         "thresholds": joined([percent(threshold) for threshold in criteria.thresholds]),
     }
-
-
-def _headings(markup: str) -> list[Link]:
-    """Titles are markup already: they are not escaped again."""
-    return [(anchor, Markup(title)) for anchor, title in headings(markup)]
 
 
 def _view(table: Table[Any]) -> Any:

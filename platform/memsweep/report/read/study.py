@@ -30,6 +30,7 @@ from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
 from memsweep.sweep.store.typed import typed as typed_command
+from memsweep.sweep.store.typed import workspace_of
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
@@ -137,7 +138,7 @@ class Study:
         rows: identity -> config of every planned trial.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
-        workspace: the folder of tasks/ that it was run with; empty where the plan does not say.
+        workspace: the folder of tasks/ that it was run with; None where it is not known or not there.
     """
 
     name: str
@@ -156,7 +157,7 @@ class Study:
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
     location: Location | None = None
-    workspace: str = ""
+    workspace: Path | None = None
     absent: Mapping[str, int] = field(default_factory=dict)
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
@@ -204,7 +205,7 @@ class Study:
     def typed(self, verb: str, study: str, *flags: str) -> str:
         """A command on this study as it works when it is typed in this folder."""
         results = Location.at(default_results()) if self.location is None else self.location.parent
-        return typed_command(verb, study, results, *flags, workspace=Path(self.workspace) if self.workspace else None)
+        return typed_command(verb, study, results, *flags, workspace=self.workspace)
 
 
 def _replaces(path: str, word: str) -> bool:
@@ -333,7 +334,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         absent=known.absent(whole),
         location=place,
-        workspace=str(plan.provenance.get("workspace") or ""),
+        workspace=workspace_of(plan.provenance, place),
         runs_page=_web_address(plan.provenance.get("runs_page")),
     )
 

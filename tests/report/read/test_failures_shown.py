@@ -13,8 +13,8 @@ from memsweep.commands.answers.run import report_item
 from memsweep.report.headline.answer import answer_of
 from report_study import Condition, write_study
 
-ONE = 'Traceback:\n  File "/home/ann/my_nets.py", line 13, in forward\n    h = h * self.scale\nAttributeError: no scale'
-OTHER = 'Traceback:\n  File "/home/ann/my_nets.py", line 28, in forward\n    raise E\nValueError: bad'
+ONE = 'Traceback:\n  File "/srv/ann/my_nets.py", line 13, in forward\n    h = h * self.scale\nAttributeError: no scale'
+OTHER = 'Traceback:\n  File "/srv/ann/my_nets.py", line 28, in forward\n    raise E\nValueError: bad'
 SAID = (
     "All 4 trials failed: 2 (task.horizon=50) ValueError at my_nets.py:13 (bad), "
     "2 (task.horizon=100) ValueError at my_nets.py:28"
@@ -38,7 +38,7 @@ def test_page_and_json_say_the_causes_first(results: Path) -> None:
     assert "No verdict yet" not in page
     assert page.index("Failures by cause") < page.index("4 planned trials without a result")
     assert page.index("task.horizon 50") < page.index(f"{0:032x}")  # no hash without its settings
-    assert "/home/ann/my_nets.py:13" in page
+    assert "/srv/ann/my_nets.py:13" in page
     item = report_item(paths)["failures"]
     assert item["words"][0].startswith(SAID)
     assert [(cause["line"], cause["settings"]) for cause in item["causes"]] == [
@@ -52,7 +52,7 @@ def test_terminal_and_status_say_the_same(results: Path, capsys: pytest.CaptureF
         assert main([verb, "dead", "--results", str(results)]) in (0, 1)
         told = " ".join(capsys.readouterr().out.split())
         assert SAID in told
-        assert "/home/ann/my_nets.py:13: h = h * self.scale" in told
+        assert "/srv/ann/my_nets.py:13: h = h * self.scale" in told
         assert f"{0:032x}" not in told
         assert "Traceback" not in told
     assert main(["status", "dead", "--results", str(results), "--json"]) == 0
