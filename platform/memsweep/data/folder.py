@@ -71,7 +71,7 @@ def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") ->
     )
     return (
         f"the folder {folder} lacks {', '.join(absent)}, of {published}. {fetch}Put the published files there{how}, or "
-        f"say with the field folder, or with the environment variable {DATA_VARIABLE}, where the folder above it is"
+        f"name the folder above it in the field folder or the environment variable {DATA_VARIABLE}"
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from memsweep.config.schema.canonical import to_dict
+from memsweep.report.values.chart import says_something
 
 if TYPE_CHECKING:
     from memsweep.report.values.section import Section
@@ -32,7 +33,7 @@ def written(sections: Iterable[Section], results: Results, folder: Path, *, name
         if one.table is not None and one.table.rows:
             assert (folder / f"{one.table.name}.csv").is_file(), f"no file {one.table.name}.csv in the report"
             assert not named or one.table.name in results.names, f"{one.table.name} is not among {results.names}"
-        if one.charts:
+        if any(map(says_something, one.charts)):
             assert one.drawn in results.figures, f"{one.drawn} is not among {[*results.figures]}"
             assert (folder / "figures" / f"{one.drawn}.png").is_file(), f"no file figures/{one.drawn}.png in the report"
 

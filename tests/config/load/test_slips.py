@@ -34,7 +34,7 @@ SLIPS = {
     "a list of names": ("model=[lru,rnn]", "write model=lru,rnn or grid.model=[lru,rnn]"),
     "a list for a field of another model": ("model.unit=[lstm,gru]", "grid.model.unit=[lstm,gru]"),
     "a field of another model": ("model.unit=lstm", "It is a field of the model residual_stack."),
-    "a bracket that is not closed": ("model.width=[8", "it has a [ without its ]. Write model.width=8."),
+    "a bracket that is not closed": ("model.width=[8", "it has a [ without its ]. Write 'model.width=[8]'."),
     "a bracket too many": ("model.width=8]", "it has a ] without its [. Write model.width=8."),
     "a quote that is not closed": ("task.kernel='exponential", "a quote is not closed"),
     "a whole number as a float": ("training.steps=1e3", "must be a whole number, got 1000.0 (write 1000)"),

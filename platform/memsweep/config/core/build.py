@@ -175,9 +175,11 @@ def _construct(cls: type, given: dict[str, Any], path: str, problems: list[Probl
 
 def _unknown_field(cls: type, known: Layout, path: str, key: object, value: Any) -> Problem:
     owner = f"the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else path or "a trial"
-    meant = elsewhere(str(key), path.partition(".")[0]) or did_you_mean(key, known.fields)
+    found = elsewhere(str(key), path.partition(".")[0])
+    meant = found or did_you_mean(key, known.fields)
+    several = values.several_values(value, join(path, key)) if found.startswith(" It is a field") else ""
     rule = f"{owner} has no field {key!r}.{meant} Fields: {one_of(known.fields)}"
-    return Problem(join(path, key), f"{rule}{values.several_values(value, join(path, key))}", kind=UNKNOWN)
+    return Problem(join(path, key), f"{rule}{several}", kind=UNKNOWN)
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

@@ -12,7 +12,7 @@ from memsweep.config.core.reflect import keys, nested_config, part_config, regis
 _SECTIONS: dict[str, type] = {}
 _FEW = 2  # parts that are named
 _OTHER_WORDS = {
-    **dict.fromkeys(("lr", "rate"), "learning_rate"),
+    "lr": "learning_rate",
     **dict.fromkeys(("epochs", "iterations", "max_steps"), "steps"),
     **dict.fromkeys(("hidden", "hidden_size", "dim", "d_model", "units"), "width"),
     **dict.fromkeys(("length", "seq_len", "sequence_length", "T"), "horizon"),
@@ -44,7 +44,10 @@ def elsewhere(key: str, section: str = "", before: str = "") -> str:
     Returns:
         A sentence with a space before it; empty where no section has such a field.
     """
-    for name in dict.fromkeys((key, _OTHER_WORDS.get(key, key))):
+    here = [path for path in _fields() if path in (f"{section}.{_OTHER_WORDS.get(key, key)}", f"{section}.{key}s")]
+    if here and here[0] != f"{section}.{key}":
+        return f" Did you mean {before}{here[0]}?"
+    for name in dict.fromkeys((_OTHER_WORDS.get(key, key), key)):
         found = {path: of for path, of in _fields().items() if path.rpartition(".")[2] == name}
         if found:
             path = max(found, key=lambda path: (path.partition(".")[0] == section, len(found[path])))

@@ -6,6 +6,7 @@ A shell breaks ``model.width=2, 4`` into two words. Neither is an override, so w
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from memsweep.config.core.problems import show
@@ -49,6 +50,8 @@ def _goes_on(before: str, word: str) -> bool:
     """Whether a word is the rest of the override before it, and no override of its own."""
     if re.match(rf"[+~]*{_PATH}=", word) or word.startswith(("~", "+")):
         return False
+    if any(before.count(opens) > before.count(closes) for opens, closes in _BRACKETS.items()):
+        return True
     if "=" not in before:  # model.width = 8, model.width 8
         return word.startswith("=") or "." in before
     if before.endswith(("=", ",")) or word.startswith(","):
@@ -61,7 +64,7 @@ def _apart(words: Sequence[str]) -> str:
     said, (key, *values) = " ".join(words), _key_and_values(words)
     meant = f'name="{" ".join(values)}"' if key == "name" else f"{key}={','.join(values)}"
     where = "around its =" if not re.match(rf"{_PATH}=[^\s,]", words[0]) else "between its values"
-    return f"the override {show(said)} has a space {where}, so that it is several words. Write {_quoted(meant)}."
+    return f"the override {show(said)} has a space {where}, so that it is several words. Write {shlex.quote(meant)}."
 
 
 def _key_and_values(words: Sequence[str]) -> list[str]:
@@ -71,21 +74,17 @@ def _key_and_values(words: Sequence[str]) -> list[str]:
     return [key.strip(), *(value for value in re.split(r"[,\s]+", rest) if value)]
 
 
-def _quoted(word: str) -> str:
-    """A word as a shell takes it in one piece."""
-    return f"'{word}'" if re.search(r"[\s(){}\[\];*?$\"]", word) else word
-
-
 def why_not_read(word: str) -> str:
     """Why a word is no override, and what to write instead: the rest of a sentence behind the word."""
     key, equal, value = word.partition("=")
     if colon := _COLON.fullmatch(word):
-        return f"has a colon where = belongs. Write {_quoted(f'{colon[1]}={colon[2]}')}"
+        return f"has a colon where = belongs. Write {shlex.quote(f'{colon[1]}={colon[2]}')}"
     if not equal:
         named = f"Write {word}=VALUE" if _KEY.fullmatch(word) else FORM
         return f"cannot be read: it has no =. {named}; to add it to a list of values, write a comma and no space"
     if value.endswith(",") or value.startswith(","):
-        return f"cannot be read: nothing stands on one side of a comma. Write {key}={value.strip(',')}"
+        left = value.strip(",")
+        return f"cannot be read: nothing stands on one side of a comma. {f'Write {key}={left}' if left else FORM}"
     if value.count("'") % 2 or value.count('"') % 2:
         return f"cannot be read: a quote is not closed. Write {key}=\"'...'\" around the whole value"
     if (open_ := _unbalanced(value)) != "":
@@ -104,5 +103,8 @@ def _unbalanced(value: str) -> str:
 
 
 def _instead(key: str, value: str) -> str:
+    opens = [sign for sign in value if sign in _BRACKETS]
+    if len(opens) == 1 and value.count(_BRACKETS[opens[0]]) == 0 and re.match(r"\w*[\[({]", value):
+        return f"Write {shlex.quote(f'{key}={value}{_BRACKETS[opens[0]]}')}"  # a list or function that is not closed
     values = [one for one in re.split(r"[,;\s\[\](){}]+", value) if one]
     return f"Write {key}={','.join(values)}" if values and not re.search(r"[:{}]", value) else FORM

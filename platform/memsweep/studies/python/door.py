@@ -91,7 +91,9 @@ def sweep(
     where = Location.at(default_results() if results is None else results)
     limits = Limits(max_hours, max_trials, max_failures)
     place = _place(where, workspace, Launch(inline, address), limits, results)
-    return _run(Request(loaded, trials_of(loaded), no_reuse=no_reuse), place, progress)
+    source = "" if isinstance(study, Mapping) else str(study)
+    request = Request(loaded, trials_of(loaded), no_reuse=no_reuse, overrides=tuple(words_of(overrides)), source=source)
+    return _run(request, place, progress)
 
 
 def extend(

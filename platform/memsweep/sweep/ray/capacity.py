@@ -161,7 +161,7 @@ class Requests:
     def _met(self) -> list[Any]:
         from ray.util import placement_group_table
 
-        return [group for group in self._groups if placement_group_table(group)["state"] == "CREATED"]
+        return [group for group in self._groups if placement_group_table(group).get("state") == "CREATED"]
 
 
 def _wait(resources: ResourcesConfig, asked: int) -> None:

@@ -46,7 +46,7 @@ class Room:
         self.now, self.leaving = room(resources, found.living), found.leaving
         self.most = max(1, self.now)
         self.expected = self.now + REQUESTS if found.most is None else room(resources, found.most)
-        self._began = self._looked = self._told = clock()
+        self._began = self._looked = self._tried = self._told = clock()
         self._area = 0.0  # packs times seconds
         self._empty_since: float | None = None
 
@@ -62,8 +62,9 @@ class Room:
         Args:
             left: packs that have not ended, running ones included.
         """
-        if not self._follows or self._clock() - self._looked < _LOOK_INTERVAL:
+        if not self._follows or self._clock() - self._tried < _LOOK_INTERVAL:
             return
+        self._tried = self._clock()  # one that does not answer is not asked at every step
         from ray.exceptions import RayError
 
         with contextlib.suppress(RayError):
@@ -96,7 +97,7 @@ class Room:
             self._empty_since = self._looked if self._empty_since is None else self._empty_since
             waited, self._told = self._looked - self._empty_since, self._looked
             request = f"Asked for: {asked} times {each(self._resources)}" if asked else "Nobody starts nodes here"
-            _log.warning("no node has room for a pack; %d wait. %s. Waited %.0f s", left, request, waited)
+            _log.warning("no node has room for a pack; %d have not ended. %s. Waited %.0f s", left, request, waited)
         elif self.now and self.now != before:
             self._empty_since = None
             _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
