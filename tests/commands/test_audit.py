@@ -12,12 +12,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from memsweep.checks.finding import not_measured, show
+from memsweep.checks.finding import Finding, Status, not_measured, show
 from memsweep.checks.run import CHECKS, Audit
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
-from memsweep.report.audit import HOLDS, headline
+from memsweep.report.audit import HOLDS, About, error_text, headline
 from paths import ROOT, TESTS
 
 PAGE = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
@@ -102,19 +102,34 @@ def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_hol
     found = {one["check"]: one["numbers"] for one in json.loads(capsys.readouterr().out)["findings"]}
     page = (nets / "page.html").read_text()
     said = html.unescape(page.split("<h1>")[1].split("</h1>")[0])
-    assert said.startswith(f"It remembers {show(found['memory']['time_scale'])} steps")
+    within, length = show(found["memory"]["time_scale"]), found["memory"]["length"]
+    assert said.startswith(f"Untrained, 63 % of its memory lies within {within} steps")
+    assert f"(of {length} looked at)" in said
     held, _, lost = said.partition("hold to 1 % in")[2].partition(", not in")
     for name in ("float32", "bfloat16"):
         error = max(regime["error"][-1] for regime in found["precision"][name].values())
-        assert f"{name} ({show(error)})" in (held if error <= HOLDS else lost)
+        assert f"{name} ({error_text(error)})" in (held if error <= HOLDS else lost)
     assert page.index("Memory function") < page.index("Error against float64") < page.index("<h2>Findings")
     assert page.count('download="audit-') == page.count("<img") == 2
 
 
 def test_what_was_not_measured_is_called_that_in_the_first_line() -> None:
     findings = tuple(not_measured(check, "a fault.") for check in ("memory", "gradient", "decay", "precision"))
-    said = headline(Audit(findings, {}))
+    said = headline(Audit(findings, {}), About("my_nets:MinGRU", {}))
     assert said == "How long it remembers was not measured. At which precision it holds was not measured."
+
+
+def test_only_a_module_with_weights_given_is_not_called_untrained() -> None:
+    numbers = {"time_scale": 2.2, "horizon_limited": False, "length": 63}
+    audit = Audit((Finding("memory", Status.PASS, "", numbers),), {})
+    untrained, trained = (headline(audit, About("net", given)) for given in ({}, {"weights": "net.safetensors"}))
+    assert untrained.startswith("Untrained, 63 % of its memory lies within 2.2 steps (of 63 looked at).")
+    assert trained.startswith("63 % of its memory lies within 2.2 steps (of 63 looked at).")
+
+
+@pytest.mark.parametrize(("error", "text"), [(2e-7, "under 0.001 %"), (0.0123, "1.2 %"), (1e-5, "0.001 %")])
+def test_errors_are_percentages_as_their_limit_is(error: float, text: str) -> None:
+    assert error_text(error) == text
 
 
 def test_a_fault_is_exit_code_1_and_stands_in_table_page_and_json(

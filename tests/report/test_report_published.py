@@ -111,3 +111,5 @@ def test_the_balls_keep_their_order_in_everything(tmp_path: Path) -> None:
         places = [shown.index(f"When {moves}") for moves in MOVES.values()]
         assert places == sorted(places)
     assert {"error-weights", "radius-weights"} <= set(drawn(paths))
+    for moves in MOVES.values():
+        assert f"When {moves}, of 1 published verdicts" in page

@@ -136,6 +136,11 @@ def test_every_kind_of_search_has_its_pictures(tmp_path: Path) -> None:
     assert titles["search-transfer"] == [
         *("best learning rate against width", "best weight decay against width", "error of the winners against width")
     ]
+    transfer = next(each for each in search_sets(study, found) if each.name == "search-transfer").first()
+    drawn = {point[0]: (point[2], point[3]) for _, points in transfer[0]["dots"] for point in points}
+    first = [winner for winner in found.winners if winner.rank == 1]
+    said = {found.cells.shade(one.cell): found.bracket(one, "training.learning_rate") for one in first}
+    assert drawn == said  # the range of the headline's exponent
     assert titles["search-curves"][0] == "width 2, direct: 2 of 4 stopped"
     assert len(titles["search-curves"]) == len(titles["search-fields"]) == 4
     assert titles["search-front"] == []

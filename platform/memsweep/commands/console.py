@@ -165,7 +165,8 @@ def _print_results(ending: Ending, paths: ReportPaths, *, verbose: bool) -> None
         say(f"{group.cause}\n{group.traceback}", file=sys.stderr)
     say(f"report:    {shown(paths.page)}{_also(paths)}")
     answer = "verdicts" if paths.contents.verdicts else "losses"
-    say(f"{f'{answer}:':<11}{shown(paths.folder / f'{answer}.csv')}")
+    if (table := paths.folder / f"{answer}.csv").exists():  # no trial has a result: nothing to tell of
+        say(f"{f'{answer}:':<11}{shown(table)}")
 
 
 def _also(paths: ReportPaths) -> str:

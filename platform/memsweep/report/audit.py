@@ -43,6 +43,8 @@ _FIRST = ("memory", "precision")
 """Panels beside the headline: what it says."""
 HOLDS = 0.01
 """Relative error of the outputs against float64 up to which a precision holds."""
+_LEAST_SHOWN = 0.001
+"""Percentage below which an error is only said to be smaller."""
 _PRECISIONS = ("float32", "bfloat16")
 _DEEPEST = 1e-12
 """Share of the largest value of a panel below which nothing is drawn."""
@@ -75,7 +77,7 @@ def audit_page(audit: Audit, about: About) -> str:
             settings=about.settings,
             findings=audit.findings,
             numbers={finding.check: json.dumps(plain(finding.numbers), indent=1) for finding in audit.findings},
-            headline=headline(audit),
+            headline=headline(audit, about),
             answer=answer(audit),
             faulty=audit.status is Status.FAULT,
             pictures=pictures,
@@ -106,7 +108,7 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
     settings = ", ".join(f"{name} {value}" for name, value in about.settings.items())
-    console.print(Text(clean(headline(audit))))
+    console.print(Text(clean(headline(audit, about))))
     console.print(Text(clean(f"{about.name}: {settings}")))
     console.print()
     console.print(grid)
@@ -138,23 +140,26 @@ def audit_document(audit: Audit, about: About) -> AuditDocument:
     }
 
 
-def headline(audit: Audit) -> str:
-    """How long the module remembers, and in which precisions its outputs hold."""
+def headline(audit: Audit, about: About) -> str:
+    """How long the module remembers, with which weights, and in which precisions its outputs hold."""
     found = {finding.check: finding for finding in audit.findings}
-    said = (_remembers(found), _while_held(found.get("decay")), _holds(found.get("precision")))
+    said = (
+        _remembers(found, trained="weights" in about.settings),
+        _while_held(found.get("decay")),
+        _holds(found.get("precision")),
+    )
     return " ".join(filter(None, said))
 
 
-def _remembers(found: Mapping[str, Finding]) -> str:
-    """By its memory function; where there is none, by its gradients."""
+def _remembers(found: Mapping[str, Finding], *, trained: bool) -> str:
+    """By its memory function; where there is none, by its gradients. Without weights given, a module is untrained."""
     for check, key in (("memory", "time_scale"), ("gradient", "time_scale_typical")):
         numbers = found[check].numbers if check in found else {}
         if key in numbers:
             more = " or more" if numbers["horizon_limited"] else ""
-            what = "memory function" if check == "memory" else "gradient by lag"
-            return (
-                f"It remembers {show(numbers[key])} steps{more}: 63 % of its {what}, measured over {numbers['length']}."
-            )
+            what = "memory" if check == "memory" else "gradient by lag"
+            within = f"63 % of its {what} lies within {show(numbers[key])} steps{more}"
+            return f"{'' if trained else 'Untrained, '}{within} (of {numbers['length']} looked at)."
     return "How long it remembers was not measured."
 
 
@@ -179,12 +184,17 @@ def _holds(found: Finding | None) -> str:
     }
     if found is None or not errors:
         return "At which precision it holds was not measured."
-    said = {name: f"{name} ({show(error)})" for name, error in errors.items()}
+    said = {name: f"{name} ({error_text(error)})" for name, error in errors.items()}
     holds = [words for name, words in said.items() if errors[name] <= HOLDS]
     not_held = [words for name, words in said.items() if not errors[name] <= HOLDS]
     steps = found.numbers["lengths"][-1]
     text = f"After {steps} steps its outputs hold to {percent(HOLDS)} in {joined(holds or ['no lower precision'])}"
     return f"{text}, not in {joined(not_held)}." if not_held else f"{text}."
+
+
+def error_text(error: float) -> str:
+    """A relative error as a percentage, as its limit is written."""
+    return f"under {_LEAST_SHOWN:g} %" if 100 * error < _LEAST_SHOWN else percent(error)
 
 
 def answer(audit: Audit) -> str:

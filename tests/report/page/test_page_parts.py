@@ -12,7 +12,7 @@ import pytest
 
 from memsweep import report
 from memsweep.report.page import data
-from memsweep.report.page.render import HERE, SCRIPTS, about
+from memsweep.report.page.render import HERE, SCRIPTS, about, templates
 from report_study import THEORY, write_study
 
 
@@ -58,3 +58,16 @@ def test_nothing_but_the_scripts_of_the_page_may_run_and_few_trials_have_room(
 def test_the_description_is_shown_without_the_counts_of_the_study_file() -> None:
     text = "Which holds?\nExpected: both.\nmemsweep sweep x: 120 trials.\n5 trials of 8 seeds; minutes."
     assert about(text) == ["Which holds?", "Expected: both."]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no faster than T^−0.2 as", "no faster than T<sup>−0.2</sup> as"),
+        ("m^(+0.31 [+0.18, +0.40]) under", "m<sup>+0.31 [+0.18, +0.40]</sup> under"),
+        ("rate ~ m^– T^(0.1)", "rate ~ m<sup>–</sup> T<sup>0.1</sup>"),
+        ("a^(<script>) & ^", "a<sup>&lt;script&gt;</sup> &amp; ^"),
+    ],
+)
+def test_exponents_are_raised_and_everything_else_is_escaped(text: str, shown: str) -> None:
+    assert templates().from_string("{{ text | powers }}").render(text=text) == shown

@@ -84,8 +84,10 @@ def test_one_cause_with_other_numbers_is_one_cause(net: Mapping[str, Any]) -> No
     plan = rows((16, 32), (2,))
     (group,) = failure_groups(plan, {name: stored(net, "too_long", n) for n, name in enumerate(plan, 90)})
     assert failure_sentence([group]) == (
-        "All 2 trials failed: RuntimeError at my_nets.py:8: no more than 31 steps, got 90."
+        "All 2 trials failed: RuntimeError at my_nets.py:8: for example, no more than 31 steps, got 90."
     )
+    (same,) = failure_groups(plan, {name: stored(net, "too_long", 90) for name in plan})
+    assert failure_sentence([same]).endswith("my_nets.py:8: no more than 31 steps, got 90.")
 
 
 def test_some_fail_by_one_setting(net: Mapping[str, Any]) -> None:

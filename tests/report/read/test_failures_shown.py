@@ -9,8 +9,12 @@ import pytest
 
 from memsweep import report
 from memsweep.cli import main
+from memsweep.commands import console
 from memsweep.commands.answers.run import report_item
 from memsweep.report.headline.answer import answer_of
+from memsweep.studies.ending import Ending
+from memsweep.sweep.driver.runner import RunSummary
+from memsweep.sweep.store.filesystem import Location
 from report_study import Condition, write_study
 
 ONE = 'Traceback:\n  File "/srv/ann/my_nets.py", line 13, in forward\n    h = h * self.scale\nAttributeError: no scale'
@@ -66,3 +70,15 @@ def test_a_few_failures_stand_above_the_answer(tmp_path: Path, capsys: pytest.Ca
     said = "1 of 4 trials failed (task.horizon=100, model.width=3): ValueError at my_nets.py:28: bad."
     assert told.index(said) < told.index("report:")
     assert said in (tmp_path / "some" / "report" / "index.html").read_text()
+
+
+def test_an_ending_names_no_file_that_was_not_written(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = report.build(results / "dead")
+    console.print_ending(
+        Ending(3, "dead", 4, 0, 0, RunSummary(), paths, 3.0, None, "", True, "memsweep resume dead"),
+        Location.at(results),
+    )
+    told = capsys.readouterr().out
+    files = [Path(line.split()[1]) for line in told.splitlines() if line.endswith((".csv", ".html"))]
+    assert files
+    assert all(file.exists() for file in files), told

@@ -14,7 +14,7 @@ from memsweep.analyses.claims.published_tables import published_export, publishe
 from memsweep.analyses.claims.tables import claim_table, counted
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.numbers import MOST_NAMED, joined
-from memsweep.report.rows.verdicts import SHORT_KEY
+from memsweep.report.rows.verdicts import SHORT_KEY, moving
 from memsweep.report.values.section import FILES, Place, Rank, Section
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 from memsweep.stability.comparison.paired import Support
@@ -63,10 +63,11 @@ def _published(contents: Contents) -> Section:
 
 
 def _agreements(contents: Contents, rows: Sequence[ClaimedVerdict]) -> Iterator[str]:
-    """How many of the published verdicts agree with ours, in the smallest ball that was measured."""
-    ball = next((ball for ball in BALLS if any(finding.ball == ball for finding in contents.findings)), "")
-    own = [one for one in rows if one.finding is not None and one.finding.ball == ball]
-    if own:
+    """How many of the published verdicts agree with ours, in each ball that was measured."""
+    for ball in BALLS:
+        own = [one for one in rows if one.finding is not None and one.finding.ball == ball]
+        if not own:
+            continue
         counts = {kind: sum(one.agreement is kind for one in own) for kind in Agreement}
         parts = [
             f"{counts[kind]} {word}"
@@ -79,7 +80,7 @@ def _agreements(contents: Contents, rows: Sequence[ClaimedVerdict]) -> Iterator[
         ]
         against = dict.fromkeys(f"`{one.claim.name}`" for one in own if one.agreement is Agreement.DISAGREES)
         named = f" (disagreeing: {joined([*against])})" if 0 < len(against) <= MOST_NAMED else ""
-        yield f"Of {len(own)} published verdicts, {joined(parts)}{named}."
+        yield f"{moving(ball)}, of {len(own)} published verdicts {joined(parts)}{named}."
 
 
 def _compared(compared: pd.DataFrame) -> Iterator[Section]:

@@ -14,6 +14,7 @@ from memsweep.report.naming.conditions import RATE, Labels
 from memsweep.report.naming.numbers import interval, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.losses import criterion_word
 from memsweep.report.values.table import EXPORTED, Cell, Column, Table, condition_columns
+from memsweep.stability.verdict.trend import Slope
 
 RULES_MEAN = (
     "The best learning rate as a power of the width m and the horizon T, fitted for each seed to all sizes but the "
@@ -44,7 +45,7 @@ def rule_table(rules: Sequence[RateRule], names: Sequence[str], labels: Labels) 
     def heading(line: tuple[RateRule, HeldOut]) -> str:
         rule = line[0]
         signs = [
-            f"{letter}^({slope_text(rule.exponents[name])})" for name, letter in _LETTERS if name in rule.exponents
+            f"{letter}^{_exponent_text(rule.exponents[name])}" for name, letter in _LETTERS if name in rule.exponents
         ]
         ends = [f"{name} {show(values[0])} to {show(values[-1])}" for name, values in rule.fitted.items()]
         sides = f"{labels.memory(rule.condition)}, {labels.machine(rule.condition)}"
@@ -74,6 +75,11 @@ def rule_table(rules: Sequence[RateRule], names: Sequence[str], labels: Labels) 
 
 
 _LETTERS = (("width", "m"), ("horizon", "T"))
+
+
+def _exponent_text(exponent: Slope) -> str:
+    """In brackets with its interval; a dash where the seeds have none."""
+    return "–" if math.isnan(exponent.estimate) else f"({slope_text(exponent)})"
 
 
 def _at_end_cell(line: tuple[RateRule, HeldOut]) -> Cell:

@@ -38,8 +38,9 @@ _LINES = "A line for each suggestion that was trained to the end: the darker, th
 _LOG = ("log_uniform", "log_int")
 _FRESH = "Marks with bars: on fresh seeds, with their 95 % interval."
 _BASIN = (
-    "The winner of each cell; a bar reaches over the suggestions that are as good, within the 95 % interval of the "
-    "winner on fresh seeds. Where a line is flat, or its bars overlap, the best value transfers."
+    "The winner of each cell; a bar reaches to the nearest suggestions on either side that are worse, beyond the 95 % "
+    "interval of the winner on fresh seeds, or to the end of what was searched. The best value lies between. Bars that "
+    "overlap do not show that it stays."
 )
 
 
@@ -95,7 +96,7 @@ def _transfer(searched: Searched) -> Iterator[Chart]:
 
 def _best(searched: Searched, winner: Winner, field: str) -> list[Any]:
     value = float(winner.member.suggestion.values.get(field, math.nan))
-    ends = searched.basin(winner, field) if math.isfinite(value) else (value, value)
+    ends = searched.bracket(winner, field) if math.isfinite(value) else (value, value)
     said = [settings_text(winner.member.suggestion.values)]
     said += [
         f"{name} {worth.values.search:.3g} in the search, {worth.values.confirmed:.3g} on fresh seeds"

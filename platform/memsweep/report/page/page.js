@@ -33,6 +33,9 @@
   const distinct = (values) => [...new Set(values)];
   const numbers = (values) => distinct(values).sort((a, b) => a - b);
 
+  /** The parts of a text, its exponents raised, as the page writes them. */
+  const powers = (text) => text.split(/(?<=\S)\^(\([^()]*\)|[−–+-]?[\w.]*)/).map((part, i) => (i % 2 ? make("sup", {}, part.replace(/^\((.*)\)$/, "$1")) : part));
+
   /** An element; children are elements or text, and text is never markup. */
   function make(tag, attributes = {}, ...children) {
     const element = document.createElement(tag);
@@ -165,13 +168,14 @@
     const symbol = (p) => (chart.tones ? MARKS[chart.tones[p.name]] : "circle");
     const last = names.map((name) => [...lines, ...dots].filter((p) => p.name === name).reduce((a, b) => (b.x >= a.x ? b : a)));
     const beside = named && names.length > 0 && names.length <= 8;
+    const most = small ? 14 : 24, room = 20 + 7.2 * d3.max([0, ...names.map((name) => short(name, most).length)]);
     // Marks with bars of few places stand beside each other; what they stand for is at the same place.
     const aside = (i, n) => (chart.ticks && n > 1 ? 3 * (i - (n - 1) / 2) : 0);
     const barred = dots.filter((p) => p.high > p.low), plain = dots.filter((p) => !(p.high > p.low)), sorts = distinct(barred.map((p) => p.name));
     const all = [...lines, ...dots, ...rings];
     const far = beyond.map((p) => ({ ...p, up: p.low === "above" }));
     const svg = show(target, {
-      width, height, marginLeft: 56, marginTop: 26, marginRight: beside ? (small ? 76 : 110) : 16, marginBottom: 40, clip: false,
+      width, height, marginLeft: 56, marginTop: 26, marginRight: beside ? Math.max(small ? 76 : 110, room) : 16, marginBottom: 40, clip: false,
       x: axisOf(chart, "x", `${chart.x} →`), y: axisOf(chart, "y", `↑ ${chart.y}`), symbol: { type: "identity" },
       marks: [
         ...placesOf(chart, small ? 4 : 6),
@@ -194,7 +198,7 @@
         ...[true, false].map((up) => Plot.text(far.filter((p) => p.up === up), { x: "x", y: "y", text: () => (up ? "↑" : "↓"), dy: up ? -13 : 13, fill: hue })),
         Plot.dot(lost, { x: "x", y: top, symbol: "times", stroke: hue, r: 4.5 }),
         Plot.text(lost, { x: "x", y: top, text: "words", dx: 8, textAnchor: "start", fontSize: 10, fill: hue }),
-        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, small ? 9 : 16), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
+        ...(beside ? [Plot.text(apart(last, chart.limits.y, height - 70, log), { x: "x", y: "label", text: (p) => short(p.name, most), dx: 9, textAnchor: "start", fontWeight: 600, fill: hue, fillOpacity: strong })] : []),
         Plot.tip(all, Plot.pointer({ x: "x", y: (p) => clip(p.y), title: (p) => [p.name && (chart.tones ? `${p.name}: ${SIGNS[chart.tones[p.name]]} ${chart.tones[p.name]}` : p.name),
           `${chart.x} ${num(p.x)}`, `${chart.y} ${num(p.y)}${within(p)}`, chart.keys?.[p.name] && `${chart.keys_title} ${chart.keys[p.name]}`, p.words].filter(Boolean).join("\n") })),
       ],
@@ -304,6 +308,8 @@
       }) : null;
     }).filter(Boolean);
   }
+  /** Whether lines have a band: a line of winners has one value at each place. */
+  const overSeeds = (chart) => (chart.lines ?? []).some(([, points]) => points.some(([, , low]) => low !== undefined && low !== null));
   function figure() {
     if (!choices().length) {
       if (byId("figure")) byId("figure").remove();
@@ -318,7 +324,7 @@
     drawAll(byId("chart"), shown, { width: one, height: rows > 1 ? 300 : one < 500 ? 330 : 420, ends: true, chosen: radii ? findings[state.chosen]?.machine : null },
       (point, chart) => (radii ? openFinding(findings.findIndex((f) => f.ball === chart.ball && f.memory === chart.memory && f.machine === point.name), point.trial) : openPoint(point)));
     if (abreast > 1) [...byId("chart").children].forEach((each) => { each.style.width = `${one}px`; });
-    byId("caption").replaceChildren(radii ? "Medians over seeds, with a band from the smallest to the largest; small marks are seeds, hollow where the fit is not valid. Dashed: the limit slope of each line. Click a mark, or a verdict, for the evidence." : `${shown[0].lines?.length ? "Medians over seeds; a band reaches from the smallest to the largest. " : ""}${leads ? "Click a mark for its trial." : ""}`,
+    byId("caption").replaceChildren(radii ? "Medians over seeds, with a band from the smallest to the largest; small marks are seeds, hollow where the fit is not valid. Dashed: the limit slope of each line. Click a mark, or a verdict, for the evidence." : `${shown.some(overSeeds) ? "Medians over seeds; a band reaches from the smallest to the largest. " : ""}${leads ? "Click a mark for its trial." : ""}`,
       data.unshown ? ` The evidence of ${data.unshown} verdicts is left out here to keep the page small: it is in radii.csv.` : "");
   }
 
@@ -350,7 +356,7 @@
     evidence(
       make("h2", {}, make("span", { class: finding.verdict }, `${SIGNS[finding.verdict]} ${finding.verdict}${finding.marked ? "†" : ""}`),
         `: ${finding.memory}, ${finding.machine}, when ${data.balls[finding.ball]}`),
-      make("details", { open: finding.verdict === "inconclusive" }, make("summary", {}, "why"), make("ul", {}, finding.reasons.map((r) => make("li", {}, r)))),
+      make("details", { open: finding.verdict === "inconclusive" }, make("summary", {}, "why"), make("ul", {}, finding.reasons.map((r) => make("li", {}, powers(r))))),
       make("h3", {}, "The verdict under every threshold and range"), strip,
       make("details", { open: true }, make("summary", {}, `Its ${finding.points.length} points: radius, median over seeds [smallest, largest]`), points), detail);
     if (finding.slopes.length) drawAll(strip, finding.slopes, { width: 330 }, null);

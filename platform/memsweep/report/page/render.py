@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from jinja2.filters import do_mark_safe
 
 from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
@@ -54,6 +56,8 @@ NO_FILES = Files()
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 """In the order in which they run; the first two are others' (``vendor/versions.json``)."""
+_POWER = re.compile(r"(?<=\S)\^(?:\(([^()]*)\)|([−–+-]?[\w.]*))")
+"""``T^−0.2`` or ``m^(+0.31 [+0.18, +0.40])``, as texts without markup write an exponent."""
 _COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
 
 
@@ -235,8 +239,15 @@ def templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["powers"] = _powers
     environment.globals["style"] = (folder / "style.css").read_text(encoding="utf-8").rstrip("\n")
     return environment
+
+
+def _powers(text: str) -> str:
+    """Foreign text as markup: all of it is escaped, and its exponents are raised."""
+    raised = _POWER.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", html.escape(gated(text)))
+    return do_mark_safe(raised)
 
 
 def _rules(contents: Contents) -> dict[str, str]:

@@ -30,6 +30,7 @@ class FailureGroup:
     Attributes:
         kind: type of the exception; without one, the outcome in words (``out of memory``).
         text: the first line of what it says, of the first of the trials.
+        alike: all of the trials say that; otherwise their texts differ in numbers.
         outcome: of the trials, as ``Outcome``.
         file, line: the innermost line of the user's own code; empty and 0 where the traceback has none.
         code: that line of code; may be empty.
@@ -41,6 +42,7 @@ class FailureGroup:
 
     kind: str
     text: str
+    alike: bool
     outcome: str
     file: str
     line: int
@@ -74,7 +76,12 @@ class FailureGroup:
     def cause(self) -> str:
         """``RuntimeError at my_nets.py:13: no more than 31 steps``."""
         place = f" at {self.place}" if self.place else ""
-        return f"{self.kind}{place}: {self.text}" if self.text else f"{self.kind}{place}"
+        return f"{self.kind}{place}: {self.said}" if self.text else f"{self.kind}{place}"
+
+    @property
+    def said(self) -> str:
+        """The text, as an example where the trials do not all say it."""
+        return self.text if self.alike or not self.text else f"for example, {self.text}"
 
 
 def failure_groups(
@@ -95,7 +102,7 @@ def failure_groups(
             groups.setdefault(_cause(failures[identity]), []).append(identity)
     fields = varied_fields(rows) if groups else {}
     alive = [fields[identity] for identity in rows if identity not in failures] if groups else []
-    made = [_group(names, failures[names[0]], fields, alive) for names in groups.values()]
+    made = [_group(names, [failures[name] for name in names], fields, alive) for names in groups.values()]
     return tuple(sorted(made, key=lambda group: -group.count))
 
 
@@ -126,7 +133,7 @@ def failure_lines(groups: Sequence[FailureGroup]) -> list[str]:
 
 
 def _brief(group: FailureGroup) -> str:
-    place, text = f" at {group.place}" if group.place else "", group.text.rstrip(".")
+    place, text = f" at {group.place}" if group.place else "", group.said.rstrip(".")
     return f"{group.kind}{place}{f' ({text})' if text else ''}"
 
 
@@ -139,16 +146,18 @@ def _cause(failure: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _group(
     names: Sequence[str],
-    failure: Mapping[str, Any],
+    failures: Sequence[Mapping[str, Any]],
     fields: Mapping[str, Mapping[str, Any]],
     alive: Sequence[Mapping[str, Any]],
 ) -> FailureGroup:
+    failure = failures[0]
     kind, text = _kind_and_text(failure)
     traceback = str(failure.get("traceback") or "")
     file, line, code = _place(traceback)
     return FailureGroup(
         kind=kind,
         text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text),
+        alike=len({_IDENTITY.sub("#", _kind_and_text(each)[1]) for each in failures}) == 1,
         outcome=str(failure["outcome"]),
         file=file,
         line=line,

@@ -35,7 +35,7 @@ ACROSS = "●: the best of its task, or its seeds overlap with those of the best
 LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
-    f"step, when its loss is by more than {percent(1 - BELOW)} smaller."
+    f"step, when its loss is more than {percent(1 - BELOW)} smaller."
 )
 
 
