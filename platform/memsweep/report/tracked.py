@@ -60,9 +60,9 @@ def study_run_of(contents: Contents) -> Verdicts:
     Returns:
         Tags ``memsweep.headline``, ``memsweep.answers`` (what else the study answers, and lacks) and
         ``memsweep.decide`` (the command that decides what is open). Metrics ``trials``, ``without_result`` and, of a
-        study with verdicts, ``verdicts/stable``, ``verdicts/unstable`` and ``verdicts/inconclusive``. For each condition, by its name,
-        ``<condition>/ball_recurrent/verdict`` as a tag, and slope and smallest radius as metrics; of a condition
-        without a verdict the median loss at its largest size.
+        study with verdicts, ``verdicts/stable``, ``verdicts/unstable`` and ``verdicts/inconclusive``. For each
+        condition, by its name, ``<condition>/ball_recurrent/verdict`` as a tag, and slope and smallest radius as
+        metrics; of a condition without a verdict the median loss at its largest size.
     """
     study, answer = contents.study, answer_of(contents)
     said = {HEADLINE: answer.headline, ANSWERS: " ".join(answer.following), DECIDE: answer.decide}

@@ -20,14 +20,18 @@ from memsweep.config.schema.search import LOG_UNIFORM, Domain
 from memsweep.report.analysis.contents import Contents, analyse, judge
 from memsweep.report.export import write_csv
 from memsweep.report.headline.answer import answer_of
+from memsweep.report.headline.search import first_winners, search_sentence
 from memsweep.report.naming.numbers import number, percent, slope_text
 from memsweep.report.read.study import load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
+from memsweep.report.tracked import study_run_of
+from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import Slope
 from memsweep.studies.python.results import Results
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.tracking.run_content import ANSWERS
 from report_study import SEEDS, THEORY, ZERO_LOSS, Condition, write_study
 
 Numbers = Mapping[str, str]
@@ -278,3 +282,36 @@ def test_the_headline_is_the_sentence_of_a_careful_statistician(
     assert " ".join(text.split()).startswith(answer.sentences[0])
     lines = [line for line in text.splitlines() if not line.startswith("To decide")]
     assert max(map(len, lines)) <= 80
+
+
+def test_a_line_of_a_search_with_too_few_sizes_gets_no_exponent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = search(tmp_path / "study", monkeypatch, widths=(2, 16, 128), suggestions=4)
+    assert contents.searched is not None
+    searched = contents.searched
+    kept = [w for w in first_winners(searched) if searched.cells.picture(w.cell) == "exp"]
+    others = [w for w in first_winners(searched) if searched.cells.picture(w.cell) == "direct"]
+    monkeypatch.setattr("memsweep.report.headline.search.first_winners", lambda searched: [*kept, others[0]])
+    said = search_sentence(searched)
+    assert "`direct` has winners at 1 width: a trend needs 3" in said
+    assert "under `direct`" not in said
+
+
+def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow(tmp_path: Path) -> None:
+    contents = stability(tmp_path / "study", [DIRECT], seeds=2, skip=range(4))
+    answer = answer_of(contents)
+    assert answer.missing == "4 of 16 planned trials have no result, so verdicts may change."
+    assert answer.missing in answer.sentences
+    assert answer.missing in " ".join(report_text(contents, tables_of(contents), width=80, colour=False).split())
+    assert answer.missing in study_run_of(contents).tags[ANSWERS]
+    few = losses(tmp_path / "losses", {"direct": (0.7, 0.71), "exp": (0.9, 0.92)})
+    assert answer_of(few).decide.startswith("memsweep extend synthetic training.seeds=4")
+
+
+def test_an_undecided_memory_says_what_is_lost_when_more_weights_move(tmp_path: Path) -> None:
+    contents = stability(tmp_path / "study", [DIRECT], balls=["recurrent", "all"])
+    verdicts = {"recurrent": Verdict.INCONCLUSIVE, "all": Verdict.UNSTABLE}
+    findings = [replace(f, judgement=replace(f.judgement, verdict=verdicts[f.ball])) for f in contents.findings]
+    said = answer_of(replace(contents, findings=findings)).headline
+    assert said.endswith("while the other weights stay put; not held stably under `direct` when more weights move.")
