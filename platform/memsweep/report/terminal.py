@@ -129,7 +129,7 @@ def _answer(answer: StudyAnswer) -> Iterator[_Part]:
     yield Text(clean(headline), style="bold")
     yield from more
     if answer.decide:
-        yield Text(f"To decide: {clean(answer.decide)}", no_wrap=True)
+        yield Text(f"To decide{f' {answer.decides}' if answer.decides else ''}: {clean(answer.decide)}", no_wrap=True)
     yield ""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from memsweep.report.analysis.contents import Contents, Finding
-from memsweep.report.analysis.losses import LossRow
+from memsweep.report.analysis.losses import LossRow, largest
 from memsweep.report.charts.radius import medians
 from memsweep.report.headline.answer import answer_of
 from memsweep.report.values.section import sections_of, slope_metrics
@@ -57,14 +58,14 @@ def study_run_of(contents: Contents) -> Verdicts:
     """What the study's own run says: the headline, the verdicts, and the numbers behind them.
 
     Returns:
-        Tags ``memsweep.headline``, ``memsweep.answers`` (what else the study answers) and ``memsweep.decide`` (the
-        command that decides what is open). Metrics ``trials``, ``without_result`` and, of a study with verdicts,
-        ``verdicts/stable``, ``verdicts/unstable`` and ``verdicts/inconclusive``. For each condition, by its name,
-        ``<condition>/ball_recurrent/verdict`` as a tag, and slope and smallest radius as metrics; of a condition
-        without a verdict the median loss at its largest size.
+        Tags ``memsweep.headline``, ``memsweep.answers`` (what else the study answers, and lacks) and
+        ``memsweep.decide`` (the command that decides what is open). Metrics ``trials``, ``without_result`` and, of a
+        study with verdicts, ``verdicts/stable``, ``verdicts/unstable`` and ``verdicts/inconclusive``. For each
+        condition, by its name, ``<condition>/ball_recurrent/verdict`` as a tag, and slope and smallest radius as
+        metrics; of a condition without a verdict the median loss at its largest size.
     """
     study, answer = contents.study, answer_of(contents)
-    said = {HEADLINE: answer.headline, ANSWERS: " ".join(answer.more), DECIDE: answer.decide}
+    said = {HEADLINE: answer.headline, ANSWERS: " ".join(answer.following), DECIDE: answer.decide}
     tags = {name: text.replace("`", "") or "none" for name, text in said.items()}  # an earlier text goes
     metrics = {"trials": float(study.planned), "without_result": float(len(study.missing))}
     if contents.verdicts:
@@ -98,19 +99,10 @@ def _smallest_radius(finding: Finding) -> Iterator[float]:
 
 
 def _losses(contents: Contents) -> Iterator[tuple[str, float]]:
-    """Of each condition without a verdict, the median error over seeds at its largest size."""
-    largest: dict[str, LossRow] = {}
-    for row in contents.losses:
-        name = _name(contents, row)
-        before = largest.get(name)
-        if before is None or _size(row) >= _size(before):
-            largest[name] = row
-    for name, row in largest.items():
-        yield name, float(row.column("error").median())
-
-
-def _size(row: LossRow) -> tuple[float, float]:
-    return row.horizon or 0.0, row.width or 0.0
+    """Of each condition without a verdict, the median loss over seeds at its largest size, where it is finite."""
+    for row in largest(contents.losses):
+        if math.isfinite(row.loss.middle):
+            yield _name(contents, row), row.loss.middle
 
 
 def _of_all(finding: Finding, about: str) -> tuple[dict[str, float], dict[str, str]]:

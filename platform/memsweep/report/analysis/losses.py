@@ -250,18 +250,26 @@ def quantities(rows: Sequence[LossRow]) -> list[Quantity]:
 
 
 def ranked(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
-    """The best first; what is not finite comes last."""
+    """The best first; what is not finite comes last, and so does the accuracy of few survivors."""
 
     def key(row: LossRow) -> float:
         middle = by.spread(row).middle
-        return math.inf if math.isnan(middle) else -middle if by.is_share(row) else middle
+        return math.inf if not is_ranked(row, by) else -middle if by.is_share(row) else middle
 
     return sorted(rows, key=key)
 
 
+def is_ranked(row: LossRow, by: Quantity = RANKING) -> bool:
+    """Whether the median seed ended with a finite loss, and was measured so."""
+    return math.isfinite(by.spread(row).middle) and not math.isinf(row.loss.middle)
+
+
 def level(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
-    """Of one task the best, first, and those that cannot be told from it: their seeds overlap with its."""
-    best, *others = ranked(rows, by)
+    """Of one task the best, first, and those whose seeds' range overlaps with its; empty where no median is finite."""
+    known = [row for row in ranked(rows, by) if is_ranked(row, by)]
+    if not known:
+        return []
+    best, *others = known
     ends = by.spread(best)
     if by.is_share(best):
         return [best, *(row for row in others if by.spread(row).high >= ends.low)]

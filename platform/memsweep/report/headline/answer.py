@@ -6,11 +6,13 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.headline.ranking import ranking_sentence
+from memsweep.report.headline.ranking import RANKING_SEEDS, is_resolvable, ranking_sentence
 from memsweep.report.headline.stability import stability_sentence
 from memsweep.report.read.failures import failure_sentence
 from memsweep.report.values.section import Rank, Section, sections_of
+from memsweep.stability.verdict.judgement import Verdict
 
 
 class Kind(enum.StrEnum):
@@ -33,6 +35,8 @@ class StudyAnswer:
         decide: the command that would decide what is undecided; empty where nothing is, or nothing is known to.
         rank: of the section that is the answer; None where none is.
         failures: how many trials failed and why; empty where none did, and where that is the headline.
+        missing: how many planned trials have no result; empty where all have, or the failures tell of them all.
+        decides: how much of what is open the command decides: empty for all of it, else ``most`` or ``a part``.
     """
 
     kind: Kind | str
@@ -41,19 +45,51 @@ class StudyAnswer:
     decide: str = ""
     rank: Rank | None = None
     failures: str = ""
+    missing: str = ""
+    decides: str = ""
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The headline, the failures and what follows as plain text, without backticks."""
-        return tuple(sentence.replace("`", "") for sentence in (self.headline, self.failures, *self.more) if sentence)
+        """The headline and what follows as plain text, without backticks."""
+        return tuple(sentence.replace("`", "") for sentence in (self.headline, *self.following))
+
+    @property
+    def following(self) -> tuple[str, ...]:
+        """What stands below the headline: the failures, what is missing, and further answers."""
+        return tuple(filter(None, (self.failures, self.missing, *self.more)))
 
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it; trials that failed are counted with it."""
     answer, failures = _of_results(contents), failure_sentence(contents.study.failures)
-    if failures and answer.kind is Kind.NOTHING:
-        return replace(answer, headline=failures)
-    return replace(answer, failures=failures)
+    if answer.kind is Kind.NOTHING:
+        known = failures or contents.study.damaged
+        return replace(answer, headline=failures or answer.headline, missing=_missing(contents) if known else "")
+    decides = _decides(contents) if answer.decide else ""
+    return replace(answer, failures=failures, missing=_missing(contents), decides=decides)
+
+
+def _missing(contents: Contents) -> str:
+    """``4 of 6 planned trials have no result, so verdicts may change.``"""
+    study, may = contents.study, ""
+    missing = len(study.missing)
+    if missing <= sum(group.count for group in study.failures):
+        return ""
+    if contents.searched is None:
+        may = f", so {'verdicts' if contents.verdicts else 'the answer'} may change"
+    return f"{missing} of {counted(study.planned, 'planned trial')} {'has' if missing == 1 else 'have'} no result{may}."
+
+
+def _decides(contents: Contents) -> str:
+    """How many of the undecided verdicts the most frequent advice decides."""
+    advised = [
+        finding.judgement.extend for finding in contents.verdicts if finding.judgement.verdict is Verdict.INCONCLUSIVE
+    ]
+    if contents.searched is not None or not advised:
+        return ""
+    advice = [override for overrides in advised for override in overrides]
+    count = max(map(advice.count, advice), default=0)
+    return "" if count == len(advised) else "most" if 2 * count > len(advised) else "a part"
 
 
 def _of_results(contents: Contents) -> StudyAnswer:
@@ -74,7 +110,7 @@ def _of_results(contents: Contents) -> StudyAnswer:
     if contents.losses:
         said = [*_said(contents, Rank.BEFORE), ranking_sentence(contents), *_said(contents, Rank.AFTER)]
         first, *more = said
-        return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims))
+        return StudyAnswer(Kind.LOSSES, first, (*more, *gaps, *claims), _more_seeds(contents))
     if tested:
         return StudyAnswer(tested.kind, claims[0], claims[1:], rank=Rank.TESTED)
     return StudyAnswer(Kind.NOTHING, _nothing(contents))
@@ -110,6 +146,12 @@ def _of_search(contents: Contents) -> tuple[str, Sequence[str]]:
     losses = not contents.verdicts and contents.losses
     found = "" if losses and tunes_many(searched) else search_sentence(searched)
     return found, sentences(searched)[3:]
+
+
+def _more_seeds(contents: Contents) -> str:
+    """The command that gives models the seeds of a ranking; empty where they have them, or there is one model."""
+    few = contents.searched is None and not is_resolvable(contents)
+    return contents.study.extended_by(f"training.seeds={RANKING_SEEDS}") if few else ""
 
 
 def _decide(contents: Contents) -> str:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
+
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Finding
-from memsweep.report.naming.numbers import figure, joined, limit, percent, slope_text
+from memsweep.report.naming.numbers import figure, joined, limit, percent, show, slope_text
 from memsweep.report.rows.verdicts import LETTERS
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
@@ -59,7 +61,19 @@ def slope_words(finding: Finding) -> str:
     if math.isfinite(end := facing(finding)):
         distance = abs(end - edge)
     near = f", {figure(distance, 1)} from the limit {limit(edge)}" if distance < NEAR else ""
-    return f"{power(*finding.deciding)}{near}"
+    return f"{power(*finding.deciding)}{_over(finding)}{near}"
+
+
+def _over(finding: Finding) -> str:
+    """`` over T = 100 to 400``: the sizes of the slope, where they are not all that were trained."""
+    axis, _ = finding.deciding
+    trends = finding.judgement.by_threshold[finding.judgement.threshold]
+    trend: Trend = trends.horizon if axis == "horizon" else trends.width
+    fitted = trend.fitted if trend.limit.available else trend.x
+    trained = finding.radii[axis]
+    if not fitted or (fitted[0], fitted[-1]) == (trained.min(), trained.max()):
+        return ""
+    return f" over {'T =' if axis == 'horizon' else 'widths'} {show(fitted[0])} to {show(fitted[-1])}"
 
 
 def errors_of(finding: Finding) -> str:
@@ -77,11 +91,17 @@ def gap_of(finding: Finding) -> Gap:
 
 def _unasked(finding: Finding) -> Gap | None:
     radii = finding.radii
-    if (seeds := radii["seed"].nunique()) < SMALLEST_SEEDS:
-        return _alike(f"{counted(seeds, 'seed')}: a verdict needs {SMALLEST_SEEDS}")
-    counts = {axis: radii[axis].nunique() for axis in ("width", "horizon")}
-    few = [counted(count, axis) for axis, count in counts.items() if count < SMALLEST_GRID]
-    return _alike(f"{joined(few)}: stable needs {SMALLEST_GRID}{' of each' * (len(few) > 1)}") if few else None
+    needs = (
+        ("seed", "a verdict", SMALLEST_SEEDS),
+        ("horizon", "a slope in the horizon", SMALLEST_GRID),
+        ("width", "stable", SMALLEST_GRID),
+    )
+    few = [
+        f"{counted(count, axis)}: {what} needs {least}"
+        for axis, what, least in needs
+        if (count := radii[axis].nunique()) < least
+    ]
+    return _alike("; ".join(few)) if few else None
 
 
 def _unfitted(finding: Finding) -> Gap | None:
@@ -93,9 +113,20 @@ def _unfitted(finding: Finding) -> Gap | None:
     trends = next(iter(finding.judgement.by_threshold.values()))
     for axis, trend in (("width", trends.width), ("horizon", trends.horizon)):
         if len(trend.x) < SMALLEST_GRID:
-            text = f"too few valid fits: fewer than {SMALLEST_GRID} of {radii[axis].nunique()} {axis}s"
-            return _alike(text)
+            return _alike(_few_fits(radii, axis))
     return None
+
+
+def _few_fits(radii: pd.DataFrame, axis: str) -> str:
+    """``2 of 4 widths fit at T = 768: a slope needs 4``."""
+    of, top = radii[axis].nunique(), radii["horizon"].max()
+    rows = radii[radii["horizon"] == top] if axis == "width" else radii
+    seeds = rows[rows["valid"].astype(bool)].groupby(["width", "horizon"])["seed"].nunique()
+    fit = seeds[seeds >= SMALLEST_SEEDS].index.get_level_values(axis).nunique()
+    if fit >= SMALLEST_GRID:  # each of them fits, and not with the same seeds
+        return f"too few valid fits: fewer than {SMALLEST_GRID} of {of} {axis}s with the same seeds"
+    at = f" at T = {show(float(top))}" if axis == "width" else ""
+    return f"{fit} of {counted(of, axis)} fit{at}: a slope needs {SMALLEST_GRID}"
 
 
 def _too_short(finding: Finding) -> Gap | None:
@@ -117,13 +148,15 @@ def _open(finding: Finding) -> Gap:
     (axis, slope), edge = finding.deciding, finding.judgement.criteria.slope_limit
     if alike(slope) and not math.isfinite(slope.low):
         return _alike("the seeds do not differ: no interval")
-    several = f"slopes too near to the limit {limit(edge)}"
+    near = abs(slope.estimate - edge) < NEAR
+    several = f"slopes too near to the limit {limit(edge)}" if near else f"the intervals hold the limit {limit(edge)}"
     if slope.low <= edge <= slope.high:
         steeper = sum(high < edge for _, high in slope.by_seed.values())
         seeds = f"{steeper} of {counted(len(slope.by_seed), 'seed')} {'is' if steeper == 1 else 'are'} steeper"
         return Gap(f"{power(axis, slope)} holds the limit {limit(edge)}; {seeds}", several)
     if slope.least <= edge <= slope.most:
-        return Gap(f"{power(axis, slope)} is too near to the limit {limit(edge)}", several)
+        said = "is too near to the limit" if near else "has a deciding interval (99.8 %) that holds the limit"
+        return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
     inside = [trends for trends in finding.judgement.by_threshold.values() if trends.inside]
     if not inside:
         return _alike("every radius lies beyond the search")

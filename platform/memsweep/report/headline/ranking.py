@@ -1,4 +1,4 @@
-"""Trained models in order: the best of each task, and those that cannot be told from it."""
+"""Trained models in order: the best of each task, and those whose seeds overlap with its."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, largest, level, quantities, ranked
+from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, is_ranked, largest, level, quantities, ranked
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 
@@ -46,20 +46,31 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     return _of_one_task(rows, labels, few, by)
 
 
+def is_resolvable(contents: Contents) -> bool:
+    """Whether no task compares models of fewer seeds than a ranking needs."""
+    by_memory: dict[str, list[int]] = {}
+    for row in largest(contents.losses):
+        by_memory.setdefault(contents.labels.memory(row.condition), []).append(row.seeds)
+    return all(len(seeds) < 2 or min(seeds) >= RANKING_SEEDS for seeds in by_memory.values())
+
+
 def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity) -> str:
     """The best, those level with it, and how far the others are behind; ``few``: why nothing is resolved, or empty."""
     best, *others = ranked(rows, by)
     measure, said = _measured(best, by)
+    if not is_ranked(best, by):
+        return f"No model is best by {measure}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
     if not others:
         return f"The {measure} is {said}, the median over {counted(best.seeds, 'seed')}."
     if few:
         leads = f"The best median is that of {_machines([best], labels)} ({said})."
         return f"Not resolved: which is best by {measure}. {few} {leads}"
-    text = f"By {measure}, {_machines([best], labels)} is best ({said})"
     beside = level(rows, by)[1:]
     behind = [row for row in others if row not in beside][:4]
+    text = f"By {measure}, {_named(best, labels)} {'has the best median' if beside else 'is best'} ({said})"
     if beside:
-        text += f" and {_machines(beside, labels)} cannot be told from it (their seeds overlap)"
+        those = "those" if len(beside) > 1 else "that"
+        text += f", and the range of its seeds overlaps with {those} of {_all_named(beside, labels)}"
     if behind:
         gaps = [f"{_machines([row], labels)} {_behind(best, row, by)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
@@ -68,13 +79,15 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
     """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
-    best, *others = level(rows, by)
-    beside = f", whose seeds overlap with those of {_machines(others, labels)}" if others else ""
-    return f"{_machines([best], labels)} ({_measured(best, by)[1]}){beside}"
+    if not (known := level(rows, by)):
+        return f"none: {_all_named(rows, labels)}"
+    best, *others = known
+    beside = f", whose seeds overlap with those of {_all_named(others, labels)}" if others else ""
+    return f"{_named(best, labels)} ({_measured(best, by)[1]}){beside}"
 
 
 def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity) -> str:
-    """``lstm is best, or cannot be told from the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
+    """``lstm is best, or its seeds overlap with the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
 
     A task that no model learns has no best one; it is named.
     """
@@ -85,7 +98,7 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
     if not first[1]:
         return unlearned[0].upper() + unlearned[1:]
-    text = f"`{first[0]}` is best, or cannot be told from the best, on {first[1]} of {len(by_memory)} tasks"
+    text = f"`{first[0]}` is best, or its seeds overlap with the best, on {first[1]} of {len(by_memory)} tasks"
     text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
     return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
@@ -103,7 +116,20 @@ def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
     return quoted([labels.machine(row.condition).removeprefix("rule ") for row in rows])
 
 
+def _named(row: LossRow, labels: Labels) -> str:
+    """The name, with the seeds that its median hides: ``gru (2 of 5 seeds diverged)``."""
+    said = f" ({row.diverged} of {counted(row.seeds, 'seed')} diverged)" if row.diverged else ""
+    return f"{_machines([row], labels)}{said}"
+
+
+def _all_named(rows: Sequence[LossRow], labels: Labels) -> str:
+    few = len(rows) <= MOST_NAMED
+    return joined([_named(row, labels) for row in rows]) if few else _machines(rows, labels)
+
+
 def _behind(best: LossRow, row: LossRow, by: Quantity) -> str:
+    if row.diverged:
+        return f"({row.diverged} of {counted(row.seeds, 'seed')} diverged)"
     first, second = by.spread(best).middle, by.spread(row).middle
     if by.is_share(best):
         return f"({100 * (first - second):.1f} points)"

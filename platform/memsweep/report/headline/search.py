@@ -10,7 +10,7 @@ from memsweep.errors import counted
 from memsweep.report.analysis.search.searched import Searched
 from memsweep.report.analysis.search.winners import Winner
 from memsweep.report.naming.cells import last, settings_text
-from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, show, slope_text, with_interval
+from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, number, show, with_interval
 from memsweep.stability.verdict.trend import Slope, slope_weights
 
 SMALLEST_SIZES = 3
@@ -107,7 +107,7 @@ def _only_winner(searched: Searched, winner: Winner) -> str:
 
 
 def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
-    """``From width 4 to 16 the best learning rate falls under `direct` (m^−1.1 [−1.5, −0.6]).``"""
+    """``From width 4 to 16 the best learning rate falls under `direct` (m^−1.10, possible: −1.50 to −0.60).``"""
     lines: dict[str, list[Winner]] = {}
     for winner in sorted(first, key=lambda winner: float(searched.cells.shade(winner.cell))):
         lines.setdefault(searched.cells.picture(winner.cell), []).append(winner)
@@ -121,22 +121,32 @@ def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
     between = f"from {size} {show(sizes[0])} to {show(sizes[-1])}"
     if not _is_confirmed(first):
         return f"Not resolved: whether the best {name} moves {between}. {_lacks(searched, first)}."
-    moving, staying = [], []
+    moving, staying, short = [], [], []
     for line, winners in lines.items():
+        count = len({searched.cells.shade(winner.cell) for winner in winners})
+        if count < SMALLEST_SIZES:
+            short.append(f"`{line}` has winners at {counted(count, size)}: a trend needs {SMALLEST_SIZES}")
+            continue
         found = exponent(searched, winners, field)
-        text = f"({_LETTERS.get(size, size)}^{slope_text(found)})"
+        text = f"({_LETTERS.get(size, size)}^{_possible(found)})"
         under = f" under `{line}`" if len(lines) > 1 else ""
         if found.high < 0.0 or found.low > 0.0:
             moving.append(f"{'falls' if found.high < 0.0 else 'rises'}{under} {text}")
         else:
             staying.append((under, text))
     if not moving:
-        found_so = ", ".join(f"{text.strip('()')}{under}" for under, text in staying)
-        return f"Not resolved: whether the best {name} moves {between} ({found_so}). {_lacks(searched, first)}."
+        found_so = "; ".join([*(f"{text.strip('()')}{under}" for under, text in staying), *short])
+        open_ = f"{_lacks(searched, first)}{' leave it open' if staying else ''}"
+        return f"Not resolved: whether the best {name} moves {between} ({found_so}). {open_}."
     parts = [f"{between[:1].upper()}{between[1:]} the best {name} {joined(moving)}"]
     if staying:
         parts.append(f"no trend is resolved{joined([f'{under} {text}' for under, text in staying])}")
-    return f"{'; '.join(parts)}."
+    return f"{'; '.join([*parts, *short])}."
+
+
+def _possible(found: Slope) -> str:
+    """``−1.10, possible: −1.50 to −0.60``: the range of what was suggested, which is no confidence interval."""
+    return f"{number(found.estimate)}, possible: {number(found.low)} to {number(found.high)}"
 
 
 def _lacks(searched: Searched, first: Sequence[Winner]) -> str:

@@ -10,6 +10,11 @@ from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, joined, limit, quoted, show
 from memsweep.stability.verdict.judgement import Criteria, Verdict
 
+_MOVE = {
+    "recurrent": "the recurrent weights move",
+    "weights": "all weights but the biases move",
+    "all": "all weights move",
+}
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 
 
@@ -29,17 +34,21 @@ def stable_means(criteria: Criteria) -> str:
 
 
 def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
-    """A sentence for each memory; sizes are said once where those of the next memory are the same."""
-    ball = first_ball(findings)
+    """A sentence for each memory; sizes are said once where those of the next memory are the same.
+
+    It speaks of the smallest ball of each memory, and says which one where that is not the smallest of the study.
+    """
     noun = _noun(findings, labels)
     clauses: dict[tuple[str, str], list[str]] = {}
     for memory in dict.fromkeys(labels.memory(finding.condition) for finding in findings):
         of_memory = [finding for finding in findings if labels.memory(finding.condition) == memory]
+        ball = first_ball(of_memory)
         own = {labels.machine(f.condition): f for f in of_memory if f.ball == ball}
         others = [{labels.machine(f.condition): f for f in of_memory if f.ball == other} for other in BALLS]
         wider = [verdicts for verdicts in others if verdicts and verdicts != own]
         kernel = any(finding.condition.get(KERNEL) is not None for finding in own.values())
-        clause = sizes_of(own.values()), _clause(own, wider, noun, _STAY.get(ball, ""))
+        moves = "" if ball == first_ball(findings) else f" when {_MOVE[ball]}"
+        clause = f"{sizes_of(own.values())}{moves}", _clause(own, wider, noun, _STAY.get(ball, ""))
         clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
     return " ".join(_sentences(clauses))
 
@@ -78,6 +87,7 @@ def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: 
         for wanted in (Verdict.STABLE, Verdict.UNSTABLE, Verdict.INCONCLUSIVE)
     )
     open_ = _undecided(undecided, len(own), noun)
+    open_ = f"{open_}{_lost_wider(undecided, wider, stay)}"
     if len(undecided) == len(own):
         return f"is {open_}"
     behind = f"{_while(stable, wider, stay)}{f'; {open_}' if open_ else ''}"
@@ -92,18 +102,25 @@ def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: 
     return f"{lost}; {named} {verb} it ({_worst(stable, 'at worst')}){behind}"
 
 
+def _turned(own: Iterable[str], wider: Sequence[dict[str, Finding]], verdict: Verdict) -> list[str]:
+    """Those that have this verdict when more weights move."""
+    return [name for name in own if any(w[name].judgement.verdict is verdict for w in wider if name in w)]
+
+
+def _lost_wider(undecided: Iterable[str], wider: Sequence[dict[str, Finding]], stay: str) -> str:
+    """What is known of the undecided ones when more weights move: an instability shows there first."""
+    lost = _turned(undecided, wider, Verdict.UNSTABLE)
+    return f" while {stay} put; not held stably under {quoted(lost)} when more weights move" if lost else ""
+
+
 def _while(stable: dict[str, Finding], wider: Sequence[dict[str, Finding]], stay: str) -> str:
     """What becomes of the stable ones when more weights move."""
-
-    def turned(verdict: Verdict) -> list[str]:
-        return [name for name in stable if any(w[name].judgement.verdict is verdict for w in wider if name in w)]
-
-    lost = turned(Verdict.UNSTABLE)
-    doubt = [name for name in turned(Verdict.INCONCLUSIVE) if name not in lost]
+    lost = _turned(stable, wider, Verdict.UNSTABLE)
+    doubt = [name for name in _turned(stable, wider, Verdict.INCONCLUSIVE) if name not in lost]
     only = f", but only while {stay} put" if lost else ""
     if lost and len(lost) < len(stable):
         only = f"; {quoted(lost)} only while {stay} put"
-    return only + (f"; undecided under {quoted(doubt)} once more weights move" if doubt else "")
+    return only + (f"; undecided under {quoted(doubt)} when more weights move" if doubt else "")
 
 
 def _unstable(findings: dict[str, Finding], of: int, noun: str) -> str:
