@@ -180,7 +180,8 @@ def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
         (lambda: ms.measure(net()), "the task is missing"),
         (lambda: ms.measure(net(), "linear_functionl"), "Did you mean 'linear_functional'"),
         (lambda: ms.measure(net(), TASK, "training.steps=3"), "trains nothing"),
-        (lambda: ms.measure(net(), TASK, {"model.width": 3, "perturbation.ball": 1}), "perturbation.ball"),
+        (lambda: ms.measure(net(), TASK, {"perturbation.ball": 1}), "perturbation.ball"),
+        (lambda: ms.measure(net(), TASK, {"model.width": 3}), "got model.width, allowed are"),
         (lambda: ms.measure(nn.Linear(1, 2), TASK), "outputs of shape"),
     ],
 )

@@ -48,7 +48,7 @@ def weights(args: argparse.Namespace) -> Answer:
     lines = [f"{files[0]}: {len(written['tensors'])} tensors, {written['weights']} weights"]
     lines += [f"  {each['name']}  {each['shape']}  {each['dtype']}" for each in written["tensors"]]
     lines.append(f"trial {found.identity}, seed {found.seed}")
-    return Answer({"study": store.location.name, "trials": [], "written": written}, text="\n".join(lines))
+    return Answer({"study": study_of(store.location.name), "trials": [], "written": written}, text="\n".join(lines))
 
 
 def _list(store: Store, words: list[str]) -> Answer:
@@ -80,7 +80,8 @@ def _list(store: Store, words: list[str]) -> Answer:
     command = typed("weights", study, store.location.parent, first, "--seed", seed, f"out{_SUFFIX}")
     more = f"{command} writes the first of them."
     return Answer(
-        {"study": store.location.name, "trials": trials, "written": None}, text="\n".join([*map(_line, trials), more])
+        {"study": study, "trials": trials, "written": None},
+        text="\n".join([*map(_line, trials), more]),
     )
 
 

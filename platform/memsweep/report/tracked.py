@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from memsweep.report.values.section import sections_of, slope_metrics
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.sweep.tracking.run_content import ANSWERS, DECIDE, HEADLINE, Verdicts, milliseconds
 
+_LONGEST = 200  # letters of a condition: MLflow allows 250 of a whole name
 _MOST = 200
 """Conditions of which the study's own run has numbers: MLflow's page of a run shows no more in one view."""
 _REFUSED = re.compile(r"[^\w\-. /]", re.ASCII)  # in a name of MLflow's
@@ -83,9 +85,12 @@ def study_run_of(contents: Contents) -> Verdicts:
 
 
 def _name(contents: Contents, of: Finding | LossRow) -> str:
-    """The name of a condition, in letters that MLflow allows."""
-    words = [word for word in contents.labels.names(of.condition) if word]
-    return _REFUSED.sub("_", " ".join(words)).strip() or "all"
+    """The name of a condition, in letters and of a length that MLflow allows; a cut one ends in a hash of the whole."""
+    whole = " ".join(word for word in contents.labels.names(of.condition) if word)
+    name = _REFUSED.sub("_", whole).strip() or "all"
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[: _LONGEST - 9]} {hashlib.sha256(whole.encode()).hexdigest()[:8]}"
 
 
 def _smallest_radius(finding: Finding) -> Iterator[float]:

@@ -30,6 +30,9 @@ from memsweep.sweep.worker.provenance import collect
 from memsweep.trial import run_trial
 
 _SOURCE = "the measurement"
+_SECTIONS = ("task.", "perturbation.", "model.roles.")
+_FIELDS = ("training.dtype", "training.first_seed", "model.tokens", "model.roles", "model.causal")
+"""Settings of a measurement; any other would be one of a model that is trained."""
 
 
 def measured(module: nn.Module, task: Any, words: Sequence[str], workspace: Path, folder: Path) -> Contents:
@@ -69,15 +72,16 @@ def _study(
     name: str, model: Mapping[str, Any], weights: str, task: Any, words: Sequence[str], workspace: Path
 ) -> SweepConfig:
     """A study that trains nothing. Nothing may change the weights: no step, and no merging of modes."""
+    paths = [word.partition("=")[0].lstrip("+~").removeprefix("grid.") for word in words]
+    refused = [path for path in paths if not path.startswith(_SECTIONS) and path not in _FIELDS]
+    if refused:
+        allowed = f"{', '.join(f'{section}*' for section in _SECTIONS)}, {', '.join(_FIELDS)}"
+        rule = f"this measures one model and trains nothing: got {', '.join(refused)}, allowed are {allowed}."
+        raise ConfigError([f"{rule} To train models like it, run memsweep.sweep."], _SOURCE)
     training = {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": weights}
     section = plain(task) if isinstance(task, Mapping) else {"name": str(task)}
     written = {"name": name, "task": section, "model": dict(model), "training": training}
-    sweep = study_of(written, words, workspace, f"{name} with its weights, as they are.", _SOURCE)
-    trains = any(row.training.steps for row in sweep.rows) or sweep.search is not None
-    if trains or any(row.training.seeds != 1 for row in sweep.rows):
-        rule = "this measures one model and trains nothing: leave out training.steps, training.seeds and search."
-        raise ConfigError([f"{rule} To train models like it, run memsweep.sweep."], _SOURCE)
-    return sweep
+    return study_of(written, words, workspace, f"{name} with its weights, as they are.", _SOURCE)
 
 
 def _measured(sweep: SweepConfig, store: Store) -> Study:
