@@ -87,10 +87,10 @@ def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: 
         for wanted in (Verdict.STABLE, Verdict.UNSTABLE, Verdict.INCONCLUSIVE)
     )
     open_ = _undecided(undecided, len(own), noun)
-    open_ = f"{open_}{_lost_wider(undecided, wider, stay)}"
+    open_ = f"{open_}{_lost_wider(undecided, len(own), wider, stay)}"
     if len(undecided) == len(own):
         return f"is {open_}"
-    behind = f"{_while(stable, wider, stay)}{f'; {open_}' if open_ else ''}"
+    behind = f"{_while(stable, len(own), wider, stay)}{f'; {open_}' if open_ else ''}"
     if not unstable:
         every = _every(stable, "every", noun) if not undecided else _of(stable, len(own))
         return f"is held stably under {every} ({_worst(stable, 'at worst')}){behind}"
@@ -107,20 +107,20 @@ def _turned(own: Iterable[str], wider: Sequence[dict[str, Finding]], verdict: Ve
     return [name for name in own if any(w[name].judgement.verdict is verdict for w in wider if name in w)]
 
 
-def _lost_wider(undecided: Iterable[str], wider: Sequence[dict[str, Finding]], stay: str) -> str:
+def _lost_wider(undecided: Iterable[str], of: int, wider: Sequence[dict[str, Finding]], stay: str) -> str:
     """What is known of the undecided ones when more weights move: an instability shows there first."""
     lost = _turned(undecided, wider, Verdict.UNSTABLE)
-    return f" while {stay} put; not held stably under {quoted(lost)} when more weights move" if lost else ""
+    return f" while {stay} put; not held stably under {_of(lost, of)} when more weights move" if lost else ""
 
 
-def _while(stable: dict[str, Finding], wider: Sequence[dict[str, Finding]], stay: str) -> str:
+def _while(stable: dict[str, Finding], of: int, wider: Sequence[dict[str, Finding]], stay: str) -> str:
     """What becomes of the stable ones when more weights move."""
     lost = _turned(stable, wider, Verdict.UNSTABLE)
     doubt = [name for name in _turned(stable, wider, Verdict.INCONCLUSIVE) if name not in lost]
     only = f", but only while {stay} put" if lost else ""
     if lost and len(lost) < len(stable):
-        only = f"; {quoted(lost)} only while {stay} put"
-    return only + (f"; undecided under {quoted(doubt)} when more weights move" if doubt else "")
+        only = f"; {_of(lost, of)} only while {stay} put"
+    return only + (f"; undecided under {_of(doubt, of)} when more weights move" if doubt else "")
 
 
 def _unstable(findings: dict[str, Finding], of: int, noun: str) -> str:
@@ -162,9 +162,10 @@ def _undecided(findings: dict[str, Finding], of: int, noun: str) -> str:
 
 
 def _of(names: Iterable[str], of: int) -> str:
-    """The names; of many, how many of how many."""
+    """The names; in a study of many, how many of how many."""
     listed = [*names]
-    return quoted(listed) if len(listed) <= MOST_NAMED else f"{len(listed)} of {of} settings"
+    named = len(listed) == 1 or max(of, len(listed)) <= MOST_NAMED
+    return quoted(listed) if named else f"{len(listed)} of {of} settings"
 
 
 def _every(names: Iterable[str], word: str, noun: str) -> str:
