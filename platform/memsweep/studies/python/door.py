@@ -225,8 +225,8 @@ def measure(
         subject: the name of a study, the folder or ``s3://`` address of its results; or an ``nn.Module``.
         overrides: of a study, ``perturbation.*`` and ``name``. Of a module, first the task (its name, or a dict with
             ``name`` and its fields), then any of ``task.*``, ``perturbation.*``, ``training.dtype`` and
-            ``training.first_seed``; of a user's
-            module also ``model.tokens``, ``model.roles.*`` and ``model.causal``. Others as of ``sweep``.
+            ``training.first_seed``; of a user's module also ``model.tokens``, ``model.roles.*`` and ``model.causal``.
+            Others as of ``sweep``.
         results, inline, address, progress: as of ``sweep``; for a study alone.
         workspace: as of ``sweep``.
         trust: what the stored plan names may be called, though another user planned it.
