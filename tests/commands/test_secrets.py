@@ -132,7 +132,7 @@ def test_tune_is_kept_from_writing_credentials_into_runtime_environments() -> No
 
     from memsweep.sweep.ray.callbacks import RunnerCallback
 
-    RunnerCallback({}, None).setup()  # type: ignore[arg-type]
+    RunnerCallback({}, None, lambda left: None).setup()  # type: ignore[arg-type]
     assert class_cache.ENV_VARS_TO_PROPAGATE
     assert not [name for name in class_cache.ENV_VARS_TO_PROPAGATE if is_secret_name(name)]
 

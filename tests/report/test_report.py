@@ -65,7 +65,7 @@ def test_the_verdict_table_holds_the_constructed_slopes(theory: report.ReportPat
 def test_the_answer_is_a_sentence_made_from_the_verdicts(theory: report.ReportPaths) -> None:
     answer = answer_of(theory.contents)
     assert answer.headline.startswith("For T = 50 to 400 and widths 2 to 8, exponential memory is held stably under")
-    assert "is not held stably under <code>direct</code> (T^−0.59 [" in theory.page.read_text()
+    assert "is not held stably under <code>direct</code> (T<sup>−0.59</sup> [" in theory.page.read_text()
     assert report_item(theory)["answers"] == list(answer.sentences)
     assert " ".join(theory.text(colour=False).split()).startswith(answer.sentences[0])
 

@@ -49,7 +49,7 @@ def test_a_report_by_other_criteria_leaves_the_studys_own_as_it_is(tmp_path: Pat
         assert "at thresholds of 2 % and 20 % and a slope limit of −0.3" in text
         assert "chosen after the results were seen" in text
     for report_of, power in ((own, "−0.2"), (other, "−0.3")):  # what the page says that stable means
-        assert f"shrinks no faster than T^{power} as the sequence" in report_of.page.read_text()
+        assert f"shrinks no faster than T<sup>{power}</sup> as the sequence" in report_of.page.read_text()
 
 
 @pytest.mark.parametrize("whole", ["", "y"])
