@@ -17,6 +17,7 @@ from memsweep.errors import MemsweepError, filled
 from memsweep.gate import display
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.typed import workspace_of
 
 if TYPE_CHECKING:
     from memsweep.sweep.planning.plan_file import StoredPlan
@@ -76,8 +77,7 @@ def status(args: argparse.Namespace) -> Answer:
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
     shown, store = "", find_study(args.study, Location.at(args.results))
-    ran_in = stored_plan(store).provenance.get("workspace")
-    workspace = Path(ran_in) if ran_in else None
+    workspace = workspace_of(stored_plan(store).provenance, store.location)
     while True:
         document = read_status(store)
         if not args.json:
