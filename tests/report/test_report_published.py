@@ -89,13 +89,17 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     shown = f"{interval[0]} [{interval[1]}, {interval[2]}]"
     assert shown in section
     text = paths.text(colour=False)
-    assert max(map(len, text.splitlines())) <= 110
+    assert _longest(text) <= 110
     published = text[text.index("Published table. When the recurrent weights move (ball: recurrent): 2 agree,") :]
     for claimed, agreement in (("stable", "✗ disagrees"), ("unstable", "✓ agrees")):
         assert re.search(rf" {claimed} +direct +▲ T {re.escape(shown)} +{agreement}", published)
     for narrow in (60, 40):
-        lines = paths.text(width=narrow, colour=False).splitlines()  # a command stays whole, to be copied
-        assert max(len(line) for line in lines if not line.startswith("To decide")) <= narrow
+        assert _longest(paths.text(width=narrow, colour=False)) <= narrow
+
+
+def _longest(text: str) -> int:
+    """Letters of its longest line, but for a command: it stays whole, to be copied."""
+    return max(len(line) for line in text.splitlines() if not line.startswith("To decide"))
 
 
 @pytest.mark.more
