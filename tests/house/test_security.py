@@ -58,7 +58,7 @@ SENTENCES = {
     "Remaining risks: to look": ADVICE,
     "A class of a package gets": ADVICE,
     "The hash of a file outside": ADVICE,
-    "A stored model is built by": f"{DOORS}::test_python_refuses_like_the_command_line",
+    "Only `results.model` builds": f"{DOORS}::test_python_refuses_like_the_command_line",
 }
 ROWS = {
     "`plan`, `sweep`": REFUSED,

@@ -18,6 +18,7 @@ from arena_files import write_aan, write_imdb, write_pathfinder
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.cli import main
+from memsweep.data.folder import FETCHED
 from memsweep.project import published
 from memsweep.project.fetch import RECORD
 from paths import ROOT
@@ -250,3 +251,7 @@ def test_an_address_that_refuses_and_an_archive_without_the_files_are_named(
     )
     assert fetch("ptb") == 4
     assert "its folder simple-examples/data lacks x.txt" in capsys.readouterr().err
+
+
+def test_the_advice_to_fetch_names_the_data_sets_that_there_are() -> None:
+    assert {each.folder: name for name, each in published.DATA_SETS.items()} == FETCHED

@@ -119,8 +119,6 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         say_sentence(
             f"memory: {made.memory / mib:.0f} MiB for the largest pack beyond its bare process{together} (measured)"
         )
-    else:
-        say_sentence("memory: not measured")
     disk, weights = stored if stored[0] else (made.disk, made.weights)
     how = "as its stored trials" if stored[0] else "measured on trials of full size"
     if disk:
@@ -128,8 +126,9 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         size = f"{total / gib:.2f} GiB" if total >= gib else f"{total / mib:.1f} MiB"
         each = f"{disk / kib:.0f} KiB a trial, {weights / kib:.1f} KiB of them weights"
         say_sentence(f"disk: {size}, {each} ({how}); MLflow's copy and the report not counted")
-    else:
-        say_sentence("disk: not measured")
+    lacks = [f"{what}: not measured" for what, size in (("memory", made.memory), ("disk", disk)) if not size]
+    if lacks:
+        say_sentence(", ".join(lacks))
 
 
 def print_ending(ending: Ending, results: Location, *, verbose: bool = False) -> None:

@@ -12,7 +12,7 @@ from memsweep.config.core.fields import setting
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
 _SAME = ("mnist", "fashion_mnist", "cifar10", "ptb", "listops", *(f"pathfinder{size}" for size in (32, 64, 128, 256)))
-_FETCHED = {**{name: name for name in _SAME}, "aclImdb": "imdb", "aan": "retrieval"}
+FETCHED = {**{name: name for name in _SAME}, "aclImdb": "imdb", "aan": "retrieval"}
 """Folder in the data folder -> the data set that ``memsweep data fetch`` puts there."""
 
 
@@ -63,12 +63,12 @@ def lacks(folder: Path, absent: Sequence[str], published: str, how: str = "") ->
         published: name and format of the data set.
         how: a note about the form of the files, from the comma on.
     """
-    place = next((each for each in (folder, *folder.parents) if each.name in _FETCHED), None)
-    fetch = (
-        f"memsweep data fetch {_FETCHED[place.name]} --folder {shlex.quote(str(place.parent))} brings them. "
-        if place
-        else ""
-    )
+    place = next((each for each in (folder, *folder.parents) if each.name in FETCHED), None)
+    fetch = ""
+    if place:
+        usual = place.parent == Path(data_folder()).absolute()
+        into = "" if usual else f" --folder {shlex.quote(str(place.parent))}"
+        fetch = f"memsweep data fetch {FETCHED[place.name]}{into} brings them. "
     return (
         f"the folder {folder} lacks {', '.join(absent)}, of {published}. {fetch}Put the published files there{how}, or "
         f"name the folder above it in the field folder or the environment variable {DATA_VARIABLE}"

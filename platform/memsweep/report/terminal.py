@@ -200,7 +200,7 @@ def _grids(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
             yield from (f"{table.title}:", *table_parts(table, width), "")
         yield SHORT_KEY
     else:
-        yield from table_parts(tables.verdicts, width)
+        yield from table_parts(tables.verdicts, width, throughout=False)  # what is fixed in the study says it all
 
 
 def _undecided(contents: Contents) -> Iterator[str]:
@@ -229,8 +229,11 @@ def fits(table: Table[Any], width: int) -> bool:
     return _needed(_widths(table.view(TERMINAL), 0, broken=False)) <= width
 
 
-def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
-    """A table of at most 60 lines, its groups under their headings, in the longest form that fits the width."""
+def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> Iterator[_Part]:
+    """A table of at most 60 lines, its groups under their headings, in the longest form that fits the width.
+
+    ``throughout``: what all lines have in common stands below.
+    """
     view = table.view(TERMINAL)
     fitting = (form for form in _FORMS if _needed(_widths(view, form[0], broken=form[1])) <= width)
     level, broken = next(fitting, _FORMS[-1])
@@ -251,7 +254,7 @@ def table_parts(table: Table[Any], width: int) -> Iterator[_Part]:
         yield f"{more} more are in {table.name}.csv of the report."
     if left_out:
         yield from ("", f"No room here for {', '.join(left_out)}: {table.name}.csv of the report has it all.")
-    if view.throughout:
+    if throughout and view.throughout:
         yield from ("", _throughout(view.throughout))
 
 

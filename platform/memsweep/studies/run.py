@@ -284,7 +284,7 @@ class Run:
         if self._sweep.search is None and plan.packs:
             rows = {trial.identity: to_dict(trial.config) for trial in plan.trials}
             self._early = EarlyVerdicts(store, rows, frozenset(plan.done))
-        starting = ("starting" if self._place.launch.inline else "starting Ray") if plan.packs else ""
+        starting = "starting Ray" if plan.packs and not self._place.launch.inline else ""
         with open_view(self._sweep.name, self._stream, starting) as self._view:
             summary = run(
                 plan,

@@ -45,7 +45,7 @@ def test_a_careless_command_line_is_refused_in_short(tmp_path, words, said):
     text = "\n".join(found)
     assert said in text
     assert len(text) < 20_000
-    assert all(len(line) <= 800 for line in found)
+    assert all(len(line) <= 600 for line in found)
 
 
 def test_many_mistakes_are_counted(tmp_path):

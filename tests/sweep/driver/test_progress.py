@@ -258,13 +258,12 @@ def test_a_log_says_what_is_done_before_the_first_work(monkeypatch: pytest.Monke
         view.update(ledger.snapshot())
         ledger.advanced("pack", 0.1)
         view.update(ledger.snapshot())
-    assert stream.getvalue().splitlines()[:4] == [
+    assert stream.getvalue().splitlines()[:3] == [
         "demo: starting Ray",
-        "demo: 0/2 trials, 0 packs running",
         "demo: 0/2 trials, 1 pack running, starting",
         "demo: 0/2 trials, 1 pack running",
     ]
     monkeypatch.setattr(progress, "SILENT", 0.0)
     with phase("planning", stream):
         time.sleep(0.05)
-    assert stream.getvalue().splitlines()[5] == "planning …"
+    assert stream.getvalue().splitlines()[4] == "planning …"

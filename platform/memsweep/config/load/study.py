@@ -29,7 +29,7 @@ from memsweep.config.search.settings import confirm_problems, search_problems
 from memsweep.errors import ConfigError, did_you_mean
 from memsweep.trust.gate import NONE, Trust, admit_study
 
-_MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 800
+_MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
 _RESOURCES, _KEEP = "resources", "keep"
 _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 """A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""

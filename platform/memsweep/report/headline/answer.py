@@ -141,11 +141,11 @@ def _of_search(contents: Contents) -> tuple[str, Sequence[str]]:
     if searched is None:
         return "", ()
     from memsweep.report.headline.search import search_sentence, tunes_many
-    from memsweep.report.rows.search import sentences
+    from memsweep.report.rows.search import caveats
 
     losses = not contents.verdicts and contents.losses
     found = "" if losses and tunes_many(searched) else search_sentence(searched)
-    return found, sentences(searched)[3:]
+    return found, caveats(searched)
 
 
 def _more_seeds(contents: Contents) -> str:

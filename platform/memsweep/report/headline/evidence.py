@@ -20,7 +20,7 @@ from memsweep.stability.verdict.judgement import (
     Verdict,
 )
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, alike
+from memsweep.stability.verdict.trend import DECISION, LONG_RANGE, Slope, Trend, alike
 
 NEAR = 0.05
 """An interval whose end is nearer to the limit than this is said to be near it."""
@@ -45,7 +45,7 @@ def power(axis: str, slope: Slope) -> str:
 
 
 def facing(finding: Finding) -> float:
-    """The end of the deciding interval that faces the limit."""
+    """The end of the 95 % interval that faces the limit, of the slope that decides."""
     _, slope = finding.deciding
     return slope.high if finding.judgement.verdict is Verdict.UNSTABLE else slope.low
 
@@ -155,7 +155,8 @@ def _open(finding: Finding) -> Gap:
         seeds = f"{steeper} of {counted(len(slope.by_seed), 'seed')} {'is' if steeper == 1 else 'are'} steeper"
         return Gap(f"{power(axis, slope)} holds the limit {limit(edge)}; {seeds}", several)
     if slope.least <= edge <= slope.most:
-        said = "is too near to the limit" if near else "has a deciding interval (99.8 %) that holds the limit"
+        wide = f"has a deciding interval ({100 * DECISION:g} %) that holds the limit"
+        said = "is too near to the limit" if near else wide
         return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
     inside = [trends for trends in finding.judgement.by_threshold.values() if trends.inside]
     if not inside:

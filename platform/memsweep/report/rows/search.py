@@ -19,7 +19,12 @@ from memsweep.stability.comparison.selection_bias import search_bias
 
 def sentences(searched: Searched) -> list[str]:
     """The search and its cost, the states of its suggestions, its winners on fresh seeds, and those at an end."""
-    return [_what(searched), _cost(searched), _endings(searched), *_gaps(searched), *map(_at_end, searched.at_ends())]
+    return [_what(searched), _cost(searched), _endings(searched), *caveats(searched)]
+
+
+def caveats(searched: Searched) -> list[str]:
+    """How its winners do on fresh seeds, or that they have none, and those whose values lie at an end of the search."""
+    return [*_gaps(searched), *map(_at_end, searched.at_ends())]
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:

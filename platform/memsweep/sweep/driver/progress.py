@@ -333,7 +333,7 @@ def duration(seconds: float) -> str:
 
 
 class PlainView:
-    """Lines at the start, at the start of the first pack and at its first work, then at most one every 30 seconds.
+    """Lines at the start of the first pack and at its first work, then at most one every 30 seconds.
 
     Args:
         title: the study's name.
@@ -364,7 +364,7 @@ class PlainView:
 
     def update(self, snapshot: Snapshot) -> None:
         self._latest = snapshot
-        stage = "work" if snapshot.fraction > 0 else "packs" if snapshot.running else "plan"
+        stage = "work" if snapshot.fraction > 0 else "packs" if snapshot.running else ""
         if stage != self._shown or self._clock() - self._last >= PLAIN_INTERVAL:
             self._shown, self._last = stage, self._clock()
             self.say(f"{self._title}: {describe(snapshot)}")
