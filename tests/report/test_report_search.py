@@ -202,7 +202,11 @@ def test_the_page_says_what_was_searched_and_what_it_is_worth(paths: report.Repo
     assert "trials ended unusually" not in page  # neither stopped nor diverged suggestions are
     assert any("stopped" in chart["title"] for chart in charts(paths, "search-curves"))
     assert page.index('id="search"') < page.index('id="claims"')
-    assert [name for name in drawn(paths) if name.startswith("search")] == ["search-curves", "search-fields"]
+    assert [name for name in drawn(paths) if name.startswith("search")] == [
+        "search-curves",
+        "search-fields",
+        "search-parallel",
+    ]
 
 
 def test_the_files_beside_the_page_hold_every_suggestion_and_winner(paths: report.ReportPaths) -> None:

@@ -70,6 +70,19 @@ def test_a_verdict_opens_its_points_and_a_point_its_trial(theory: Path, chromium
 
 
 @pytest.mark.browser
+def test_paper_has_no_controls(theory: Path, chromium: str) -> None:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser, page, _ = open_page(playwright, chromium, theory)
+        controls = page.locator("nav ul, .filter, .copy, .selectors")
+        assert any(each.is_visible() for each in controls.all())
+        page.emulate_media(media="print")
+        assert not any(each.is_visible() for each in controls.all())
+        browser.close()
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.more)])
 def test_axe_finds_no_violation(theory: Path, chromium: str, scheme: str) -> None:
     from playwright.sync_api import sync_playwright

@@ -118,7 +118,7 @@
     target.replaceChildren(chart);
     return chart;
   }
-  const wide = () => Math.max(280, Math.min(byId("chart")?.clientWidth || 760, 860));
+  const wide = () => Math.max(300, Math.min(byId("chart")?.clientWidth || 760, 860));
 
   // --- charts: every one is a value that says its data, axes, guide lines and words (memsweep.report.values.chart)
 
@@ -316,7 +316,7 @@
       return;
     }
     const same = (chart) => Object.entries(state.choice).every(([key, word]) => chart.choice[key] === word);
-    const shown = choices().filter(same), radii = shown[0].look === "verdicts", leads = shown.some((chart) => chart.kind !== "rows" || chart.rows.some((row) => row.trial !== null)), abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 265)));
+    const shown = choices().filter(same), radii = shown[0].look === "verdicts", leads = shown.some((chart) => chart.kind !== "rows" || chart.rows.some((row) => row.trial !== null)), abreast = Math.max(1, Math.min(shown.length, Math.floor(wide() / 312)));
     const one = Math.floor(wide() / abreast) - (abreast > 1 ? 12 : 0), rows = Math.ceil(shown.length / abreast);
     byId("selectors").replaceChildren(...selectors());
     if (state.choice.by) compareBy(state.choice.by);
