@@ -1,0 +1,95 @@
+"""Room for packs, look by look: what is there, what is asked for, and what was not there (drills run it on Ray)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from ray.exceptions import RaySystemError
+
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.sweep.ray import room
+from memsweep.sweep.ray.capacity import Capacity, Node
+
+ONE_CORE: Node = {"CPU": 1.0}
+
+
+class Cluster:
+    """A cluster whose nodes a test sets, and the time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.looks, self.answers = 0.0, 0, True
+        self.found = Capacity([ONE_CORE], [ONE_CORE] * 4, grows=True)
+        self.asked: list[int] = []
+        monkeypatch.setattr(room, "capacity", self.capacity)
+        monkeypatch.setattr(room, "Requests", lambda resources: self)
+
+    def capacity(self) -> Capacity:
+        self.looks += 1
+        if not self.answers:
+            raise RaySystemError("no answer")
+        return self.found
+
+    def ask(self, packs: int) -> None:
+        self.asked.append(packs)
+
+    def room(self, *, follows: bool = True) -> room.Room:
+        return room.Room(ResourcesConfig(), follows=follows, clock=lambda: self.now)
+
+    def grow(self, nodes: int) -> None:
+        self.found = Capacity([ONE_CORE] * nodes, self.found.most, grows=self.found.grows)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(monkeypatch)
+
+
+def test_slots_follow_the_nodes_and_what_waits_is_asked_for(cluster: Cluster) -> None:
+    found = cluster.room()
+    assert (found.now, found.most, found.expected) == (1, 1, 4)
+    for seconds, nodes, left, asked in ((2.0, 1, 10, 3), (4.0, 3, 10, 1), (6.0, 4, 10, 0), (8.0, 2, 1, 0)):
+        cluster.now = seconds
+        cluster.grow(nodes)
+        found.look(left)
+        assert (found.now, cluster.asked[-1]) == (nodes, asked)
+    assert found.most == 4
+    # 4 slots for 8 s, of which there were 1, 1, 3 and 4 for two seconds each
+    assert found.absent == 4 * 8 - 2 * (1 + 1 + 3 + 4)
+    with found.followed():
+        pass
+    assert cluster.asked[-1] == 0
+
+
+def test_a_cluster_is_looked_at_every_two_seconds_whether_it_answers_or_not(cluster: Cluster) -> None:
+    found = cluster.room()
+    cluster.answers = False
+    for cluster.now in (0.5, 1.9, 2.0, 2.5, 3.9, 4.0):
+        found.look(5)
+    assert cluster.looks == 1 + 2  # at the start, after 2 and after 4 seconds
+    assert found.now == 1
+
+
+def test_a_ray_of_ones_own_is_not_looked_at(cluster: Cluster) -> None:
+    found = cluster.room(follows=False)
+    cluster.now = 10.0
+    found.look(5)
+    assert (cluster.looks, cluster.asked) == (1, [])
+
+
+def test_a_study_without_nodes_says_so_at_once_and_every_minute(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = cluster.room()
+    cluster.grow(0)
+    with caplog.at_level(logging.WARNING, "memsweep"):
+        for cluster.now in (2.0, 4.0, 63.0):
+            found.look(3)
+        cluster.grow(2)
+        cluster.now = 66.0
+        found.look(3)
+    assert caplog.messages == [
+        "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 0 s",
+        "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 61 s",
+        "the nodes have room for 2 packs at once now (0 before)",
+    ]
