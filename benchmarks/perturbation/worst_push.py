@@ -76,7 +76,7 @@ def _config(model: dict[str, Any], quick: bool, **training: Any) -> TrialConfig:
         study["training"] |= {"batch_size": 32, "validation_size": 256}
         study["perturbation"] = {"radii": {"from": 0.001, "to": 1, "count": 9}}
     if quick:
-        study["perturbation"] = {"radii": {"count": 3}, "starts": 0, "ascent_steps": 1, "test_size": 8}
+        study["perturbation"] = {"radii": {"count": 3}, "starts": 1, "ascent_steps": 1, "test_size": 8}
     (config,) = study_of(study, (), ROOT, "").rows
     return config
 

@@ -58,14 +58,18 @@ class AnalysisSuite:
         return _swept(json.dumps(self.study))[0]
 
     def sections(self, contents: Contents) -> list[Section]:
-        """Its sections of a study; of the study beside itself where it compares studies."""
+        """Its sections of a study, and of the study beside itself where it compares studies."""
+        return [*self._within(contents), *self._across(contents)]
+
+    def _within(self, contents: Contents) -> list[Section]:
         from memsweep.report.values.section import made_by
 
-        part = self.part()
-        if part.section:
-            return [*made_by(part, self.analysis, contents)]
-        found = loaded(part.studies)({"one": contents, "other": contents}, {"one": "A", "other": "B"})
-        return [*found.sections]
+        return [*made_by(self.part(), self.analysis, contents)] if self.part().section else []
+
+    def _across(self, contents: Contents) -> list[Section]:
+        if not (across := self.part().studies):
+            return []
+        return [*loaded(across)({"one": contents, "other": contents}, {"one": "A", "other": "B"}).sections]
 
     def test_config_is_documented_and_plain(self) -> None:
         config = self.part().Config()
@@ -103,9 +107,12 @@ class AnalysisSuite:
         equal("sections without a title", untitled, [])
         for said in (said for section in shown for said in (section.words, *section.answer)):
             assert said.endswith(".") or (not said and part.studies), f"{said!r} is no sentence"
-        names = _names_of_the_report(part, contents)
-        for own in [*_titles(shown), *(section.table.name for section in shown if section.table is not None)]:
-            equal(f"sections or tables that are {own}", names.count(own), 1)
+        every = ((self._within(contents), _names_of_the_report), (self._across(contents), _names_side_by_side))
+        for sections, names_of in every:
+            own = [section for section in sections if section.is_shown]
+            names = names_of(contents) if own else []
+            for name in [*_titles(own), *(section.table.name for section in own if section.table is not None)]:
+                equal(f"sections or tables that are {name}", names.count(name), 1)
 
     def test_a_report_says_it_everywhere(self, tmp_path: Path) -> None:
         """Page, terminal, files and metrics, all from one section."""
@@ -137,12 +144,15 @@ class AnalysisSuite:
             assert not unsaid, f"metrics that no run has: {unsaid}"
 
 
-def _names_of_the_report(part: type[Analysis], contents: Contents) -> list[str]:
-    """The names of all sections and tables of a report, or of studies side by side where the analysis is of these."""
+def _names_side_by_side(contents: Contents) -> list[str]:
+    """The names of all sections and tables of a comparison of studies."""
+    return [*_titles(_beside(contents).sections), *_beside(contents).tables]
+
+
+def _names_of_the_report(contents: Contents) -> list[str]:
+    """The names of all sections and tables of a report."""
     from memsweep.report.rows.report import tables_of
 
-    if not part.section:
-        return [*_titles(_beside(contents).sections), *_beside(contents).tables]
     every = tables_of(contents)
     return [*_titles(every.sections), *(one.name for one in every.exported)]
 

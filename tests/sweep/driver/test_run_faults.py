@@ -111,15 +111,18 @@ def test_trials_that_raise_fail_alone_and_one_traceback_is_printed_once(tmp_path
     grid = "grid: {task.mood: [12, 13, 14, 15]}\n"
     study = f"task: {{name: moody}}\nmodel: {{name: diagonal_rnn, width: 2}}\n{FAST}\n{grid}"
     (tmp_path / "search_spaces" / "moods.yaml").write_text(study)
-    ended = memsweep("sweep", "moods", "--inline", cwd=tmp_path)
+    ended = memsweep("sweep", "moods", "--inline", "--verbose", cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     store = Store(tmp_path / "results" / "moods")
     assert sorted(record["config"]["task"]["mood"] for record in store.records()) == [12, 14]
     assert len(store.failures()) == 2
     assert "2/4 done" in ended.stdout
-    for identity, failure in store.failures().items():
+    for failure in store.failures().values():
         assert failure["error"] == "ZeroDivisionError: a bad mood <b>"
-        assert f"failed: {identity}: ZeroDivisionError: a bad mood <b>" in ended.stderr
+    told = " ".join(ended.stdout.split())
+    assert "2 of 4 trials failed (task.mood=13,15): ZeroDivisionError at moody.py:" in told
+    assert "a bad mood <b>" in told
+    assert not [identity for identity in store.failures() if identity in told]
     assert ended.stderr.count("Traceback (most recent call last)") == 1
     assert "moody.py" in ended.stderr
     page = (store.folder / "report" / "index.html").read_text()
