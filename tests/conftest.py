@@ -162,6 +162,21 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     return s3_server
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _parts_of_workspaces_end_with_their_tests() -> Iterator[None]:
+    """A sweep inside a test imports its workspace's tasks: they stay registered in the process, for tests of others."""
+    from memsweep import registry
+
+    before = {kind: dict(parts) for kind, parts in registry._parts.items()}
+    yield
+    for kind, parts in registry._parts.items():
+        for name in {name for found in registry._of_files.values() for of, name, _ in found if of == kind}:
+            if name in before[kind]:
+                parts[name] = before[kind][name]
+            elif name in parts and not registry.is_own(parts[name]):
+                del parts[name]
+
+
 @pytest.fixture
 def chromium() -> str:
     """The path of the browser."""
