@@ -98,7 +98,9 @@ def server(contents: dict[str, dict[str, bytes]], tmp_path: Path, monkeypatch: p
                 algorithm = file.digest.partition(":")[0]
                 digest = f"{algorithm}:{hashlib.new(algorithm, content).hexdigest()}" if algorithm else ""
                 files.append(dataclasses.replace(file, addresses=(running.base + path,), digest=digest))
-            monkeypatch.setitem(published.DATA_SETS, name, dataclasses.replace(data_set, files=tuple(files)))
+            monkeypatch.setitem(
+                published.DATA_SETS, name, dataclasses.replace(data_set, files=tuple(files), package=None)
+            )
         yield running
         running.shutdown()
 

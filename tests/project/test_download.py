@@ -64,7 +64,7 @@ def fetched(
 
     def run(*addresses: str, digest: str = DIGEST, size: int = len(CONTENT)) -> tuple[int, str]:
         file = PublishedFile(addresses, digest, size)
-        monkeypatch.setitem(published.DATA_SETS, "mine", DataSet("a file", "mine", (file,)))
+        monkeypatch.setitem(published.DATA_SETS, "mine", DataSet("a file", (), "mine", (file,)))
         code = main(["data", "fetch", "mine", "--folder", str(tmp_path / "data")])
         told = "".join(capsys.readouterr())
         assert "Traceback" not in told

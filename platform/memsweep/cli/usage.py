@@ -313,7 +313,8 @@ examples:
 examples:
   memsweep data list
   memsweep data fetch mnist ptb
-  memsweep data fetch cifar10 --folder /data/sets""",
+  memsweep data fetch cifar10 --folder /data/sets
+  memsweep data fetch mnist --from ~/downloads""",
     ),
     "list": Text(
         "list tasks, models, parameterizations, units, rules, measures or studies",

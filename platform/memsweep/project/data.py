@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+from memsweep import builtin
+from memsweep.config.load.bounded import read_yaml
 from memsweep.data.folder import data_folder
 from memsweep.documents import Answer
 from memsweep.documents.keys.files import DataDocument
@@ -15,7 +19,7 @@ from memsweep.errors import ConfigError, did_you_mean, one_of, unwritable
 from memsweep.gate import display, gated
 from memsweep.project.download import FetchError, Progress
 from memsweep.project.fetch import DOWNLOADS, fetch, forget_downloads
-from memsweep.project.published import DATA_SETS, GROUPS, PublishedFile
+from memsweep.project.published import DATA_SETS, GROUPS, DataSet, PublishedFile
 
 
 def data(args: argparse.Namespace) -> Answer:
@@ -33,7 +37,7 @@ def data(args: argparse.Namespace) -> Answer:
     try:
         with _alone(folder / DOWNLOADS):
             for name in names:
-                told[name] = fetch(name, DATA_SETS[name], folder, force=args.force, watch=_shown)
+                told[name] = fetch(name, DATA_SETS[name], folder, force=args.force, watch=_shown, source=args.source)
                 sys.stdout.write(f"{told[name]}\n")
                 sys.stdout.flush()
             forget_downloads(folder)
@@ -46,7 +50,9 @@ def data(args: argparse.Namespace) -> Answer:
 
 
 def listing(folder: Path) -> DataDocument:
-    """Each data set: whether it is in the data folder, what it is, and how much is downloaded."""
+    """Each data set: whether it is in the data folder, who reads it, where it is from, and how much is downloaded."""
+    own = sorted(builtin.folder(builtin.STUDIES).glob("*/*.yaml"))
+    studies = {path.stem: _task(path) for path in own}
     return {
         "folder": str(folder),
         "sets": [
@@ -55,6 +61,9 @@ def listing(folder: Path) -> DataDocument:
                 "title": each.title,
                 "there": (folder / each.folder).is_dir(),
                 "bytes": sum(file.size for file in each.files),
+                "tasks": list(each.tasks),
+                "studies": [study for study, task in studies.items() if _reads(task, name, each)],
+                "places": _places(each),
             }
             for name, each in DATA_SETS.items()
         ],
@@ -64,14 +73,34 @@ def listing(folder: Path) -> DataDocument:
     }
 
 
+def _task(study: Path) -> Mapping[str, Any]:
+    """The fields of a study's task, as its file has them."""
+    task = read_yaml(study.read_text("utf-8")).get("task")
+    return task if isinstance(task, Mapping) else {}
+
+
+def _reads(task: Mapping[str, Any], name: str, data_set: DataSet) -> bool:
+    """Whether a task with these fields reads a data set; ``images`` reads the one that its field ``data`` names."""
+    if task.get("name") not in data_set.tasks or task.get("source", "files") != "files":
+        return False
+    return task["name"] != "images" or task.get("data", "mnist") == name
+
+
+def _places(data_set: DataSet) -> list[str]:
+    servers = dict.fromkeys(urlsplit(address).netloc for file in data_set.files for address in file.addresses)
+    package = data_set.package
+    return [*servers, *([f"{package.name} ({package.manager}; licence: {package.licence})"] if package else [])]
+
+
 def _text(document: DataDocument) -> str:
-    lines = [
-        f"{each['name']:<14} {'there' if each['there'] else '-':<6} {_size(each['bytes']):>9}  {each['title']}"
-        for each in document["sets"]
-    ]
-    groups = [f"{name:<14} all of {', '.join(parts)}" for name, parts in document["groups"].items()]
-    head = f"in {document['folder']} (MEMSWEEP_DATA or --folder names another):"
-    return "\n".join([head, *lines, *groups, *document["notes"]])
+    lines = [f"in {document['folder']} (MEMSWEEP_DATA or --folder names another):"]
+    for each in document["sets"]:
+        there = "there" if each["there"] else "-"
+        lines.append(f"{each['name']:<14} {there:<6} {_size(each['bytes']):>9}  {each['title']}")
+        read = ", ".join(each["tasks"]) + (f"; by {', '.join(each['studies'])}" if each["studies"] else "")
+        lines += [f"{'':<14} tasks: {read}", *(f"{'':<14} from {place}" for place in each["places"])]
+    lines += [f"{name:<14} all of {', '.join(parts)}" for name, parts in document["groups"].items()]
+    return "\n".join([*lines, *document["notes"]])
 
 
 def _wanted(words: list[str]) -> list[str]:

@@ -33,6 +33,10 @@ class FetchError(BlockedError):
     """Published data that could not be fetched; what is on disk is as it was."""
 
 
+class UnreachableError(FetchError):
+    """No address of a file gives it."""
+
+
 class _BadAnswerError(Exception):
     """A server's answer that is not taken; the message is the end of a line.
 
@@ -96,13 +100,13 @@ def _from_any_address(file: PublishedFile, target: Path, progress: Progress) -> 
             failures.append(f"  - {address}: {error}")
         except (requests.RequestException, urllib3.exceptions.HTTPError, ValueError) as error:
             failures.append(f"  - {address}: {_reason(error)}")
-    raise FetchError(
+    raise UnreachableError(
         "\n".join(
             [
                 f"{file.name} could not be fetched:",
                 *failures,
-                "Run the command again: it goes on where it stopped. Or get the file by other means, put it at "
-                f"{target}, and run the command: the file is then checked and unpacked.",
+                "Run the command again: it goes on where it stopped. Or get the file by other means, and name its "
+                "folder with --from: the file is then checked and unpacked.",
             ]
         )
     )

