@@ -165,7 +165,7 @@ class Question:
 
     def aims(self) -> Iterator[list[Obstacle]]:
         """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable."""
-        kept = [_kept(HORIZON, each.horizon.limit, self) for each in self.inside]
+        kept: list[Obstacle | None] = [_kept(HORIZON, each.horizon.limit, self) for each in self.inside]
         kept += [_kept(WIDTH, each.along_width, self) for each in self.inside]
         kept += [_step(each.step, self) for each in self.inside]
         stable = [each for each in (*kept, _grown(self.growth, self)) if each is not None]
