@@ -136,7 +136,7 @@ _NO_REUSE: Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, what
 _SUBMIT: tuple[Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
     _OVERRIDES,
-    ("--do", {"metavar": "|".join(JOBS), "choices": JOBS, "default": "sweep", "help": "what to run (sweep)"}),
+    ("--do", {"metavar": "COMMAND", "choices": JOBS, "default": "sweep", "help": f"{', '.join(JOBS)} (sweep)"}),
     (
         "--address",
         {"metavar": "URL", "help": "the cluster's dashboard (RAY_API_SERVER_ADDRESS, else http://127.0.0.1:8265)"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def decide(args: argparse.Namespace) -> Answer:
     ending = execute(request, args, results)
     decisions = questions.decisions(at_limit=bool(ending.summary.limit))
     _print(decisions)
-    document = _document(ending.study, decisions, questions.rounds) | {"run": run_document(ending)}
+    document = {**_document(ending.study, decisions, questions.rounds), "run": run_document(ending)}
     at_limit = any(one.state == LIMIT for one in decisions)
     return Answer(document, ending.code or (Exit.LIMIT if at_limit else Exit.DONE))
 
@@ -76,5 +75,5 @@ def _item(one: Decision) -> DecisionItem:
         "verdict": one.verdict,  # type: ignore[typeddict-item]
         "core_seconds": one.seconds,
         "why": one.why,
-        "needed_core_hours": one.needed if math.isfinite(one.needed) else math.nan,
+        "needed_core_hours": one.needed,
     }

@@ -164,7 +164,7 @@ class DecideDocument(TypedDict):
     hopeless: Annotated[list[str], "names of the questions that would need more than this command may do"]
     rounds: Annotated[int, "of the study so far"]
     next_round: Annotated[list[RoundItem], "of --plan; else empty"]
-    run: Annotated[RunDocument | None, "how the run ended, as of memsweep sweep; null with --plan"]
+    run: Annotated[dict[str, Any] | None, "how the run ended: the keys of memsweep sweep; null with --plan"]
 
 
 class CriteriaItem(TypedDict):

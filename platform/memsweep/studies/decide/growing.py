@@ -97,7 +97,19 @@ class GrowingTrials(GridTrials):
 
     def settled(self) -> list[Decision]:
         """How the questions stand by the results that there are; nothing is added."""
-        return [found for _, found in self._look().every]
+        if self.complete:
+            return self.decisions
+        under_way = {step.key for one in self._rounds if self._unfinished(one) for step in one.steps}
+        every = self._look().every
+        return [
+            replace(found, state=OPEN, why="", needed=math.nan)
+            if subject.is_open and subject.key in under_way
+            else found
+            for subject, found in every
+        ]
+
+    def _unfinished(self, one: Round) -> bool:
+        return any(trial.config in one.added and not self._store.has(trial.identity) for trial in self.plan.trials)
 
     def preview(self) -> tuple[list[Decision], list[Step]]:
         """How the questions stand, and the next round with measured core seconds; nothing is written."""

@@ -152,7 +152,9 @@ def _ends(radii: Radii, *, below: bool) -> bool:
     """
     ends = radii.low == 0.0 if below else np.isposinf(radii.high)
     known = radii.valid[..., None] & ~np.isnan(radii.low)
-    parts = [(part & here, here) for part, here in zip(np.moveaxis(ends, -1, 0), np.moveaxis(known, -1, 0), strict=True)]
+    parts = [
+        (part & here, here) for part, here in zip(np.moveaxis(ends, -1, 0), np.moveaxis(known, -1, 0), strict=True)
+    ]
     return any(bool(part.any()) and (below or bool((part != here).any())) for part, here in parts)
 
 
