@@ -172,6 +172,14 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     "decide": (
         *_STUDY_FILE,
         _TRUST,
+        (
+            "--kernel",
+            {
+                "metavar": "NAME",
+                "default": "exponential",
+                "help": "where STUDY is a module (my_nets:MinGRU): the memory (exponential)",
+            },
+        ),
         ("--plan", _FLAG | {"help": "show the next round and what it would cost; run and write nothing"}),
         *_LAUNCH,
     ),

@@ -109,6 +109,9 @@ condition has a verdict: more seeds, a longer or a middle horizon, another width
 search, a longer training. A round adds to each open condition what is expected to decide it at the least cost in core
 seconds, and to no other. It is written down before it runs: stopped in the middle, the same command goes on with it.
 
+STUDY may be a module of yours: its study is then made of the module and --kernel alone, with horizons from two time
+scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.
+
 A condition is hopeless where no seed learns the memory after a longer training, or where more would be needed than the
 limit of core hours: then the command says how much. That is an answer (exit code 0). At most 10 rounds are made, for
 which the error rates of docs/decide.md hold. memsweep status, report, resume and extend know the trials of the rounds.
@@ -117,6 +120,7 @@ Exit code: as of memsweep sweep; 3 where a question stayed open because of a lim
 examples:
   memsweep decide quickstart --max-core-hours 2
   memsweep decide quickstart --plan
+  memsweep decide my_nets:MinGRU --kernel polynomial --max-hours 0.3
   memsweep decide quickstart --max-hours 0.5 --json
 
 {OVERRIDES}""",

@@ -6,6 +6,7 @@ import argparse
 import os
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.commands import console
@@ -19,6 +20,7 @@ from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.documents.keys.runs import DecideDocument, DecisionItem
     from memsweep.studies.decide.round_log import Step
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 def decide(args: argparse.Namespace) -> Answer:
     """Goes on with a study until its questions are decided, hopeless, or a limit is reached."""
     store = stored(args) if os.path.isdir(args.study) else None
-    study = read(args) if store is None else None
+    study = None if store is not None else _smallest(args) if _names_module(args.study) else read(args)
     results = Location.at(args.results) if store is None else store.location.parent
     request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits_of(args))
     if args.plan:
@@ -41,12 +43,24 @@ def decide(args: argparse.Namespace) -> Answer:
     return Answer(document, ending.code or (Exit.LIMIT if at_limit else Exit.DONE))
 
 
+def _names_module(word: str) -> bool:
+    """Whether the study is a module: ``my_nets:MinGRU``."""
+    return ":" in word and "://" not in word and not os.path.exists(word)
+
+
+def _smallest(args: argparse.Namespace) -> SweepConfig:
+    from memsweep.studies.decide.smallest import smallest
+
+    args.discover(Path(args.workspace))
+    return smallest(args.study, args.kernel, args.overrides, Path(args.workspace))
+
+
 def _print(decisions: Sequence[Decision], steps: Sequence[Step] = ()) -> None:
-    if not decisions:
-        console.say_sentence("nothing to decide yet: no condition has results over several widths or horizons")
-        return
-    states = Counter(one.state for one in decisions)
-    console.say_sentence(f"{counted(len(decisions), 'question')}: {', '.join(f'{n} {s}' for s, n in states.items())}")
+    if not decisions and not steps:
+        console.say_sentence("nothing to decide: no condition has results over several widths or horizons")
+    if decisions:
+        states = ", ".join(f"{count} {state}" for state, count in Counter(one.state for one in decisions).items())
+        console.say_sentence(f"{counted(len(decisions), 'question')}: {states}")
     for one in decisions:
         said = one.verdict if one.state == DECIDED else one.state
         why = f": {one.why}" if one.why else ""

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, counted
 from memsweep.studies.continuation import unchanged
+from memsweep.studies.decide.choice import ROUNDS
 from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
 from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.round_log import RoundLog, Step
@@ -15,7 +16,7 @@ from memsweep.studies.extension import not_covered
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import Limits
-from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
@@ -43,9 +44,15 @@ class Deciding:
         return self._trials.rounds if self._trials is not None else 0
 
     def preview(self, request: Request, results: Location) -> tuple[list[Decision], list[Step]]:
-        """How the questions of what is stored stand, and the next round; nothing is run or written."""
-        store = store_of(results, request.sweep.name)
-        return self(request, store, results, frozenset()).preview() if request.plan is not None else ([], [])
+        """How the questions of what is stored stand, and the next round; nothing is run or written.
+
+        Where nothing is stored, the first round is the study's own plan.
+        """
+        if request.plan is not None:
+            return self(request, store_of(results, request.sweep.name), results, frozenset()).preview()
+        cost = sum(pack.cost for pack in make_packs(request.trials))
+        own = f"its own plan, {counted(len(request.trials), 'trial')}; then at most {ROUNDS} rounds, by their results"
+        return [], [Step("", request.sweep.name, own, (), cost)]
 
     def decisions(self, *, at_limit: bool) -> list[Decision]:
         """How the questions stand after the run.
