@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
 
 def question_of(evidence: Evidence, design: Design) -> Question:
-    """What is open in a simulated study."""
+    """The question of a simulated study."""
     return Question(
         key="",
         name="",

@@ -62,7 +62,11 @@ def test_a_study_that_lacks_everything_is_decided_and_every_command_knows_its_tr
     assert found["hopeless"] == []
     plan = read_plan(folder / "results/small")
     assert plan is not None
-    asked = [config for one in RoundLog(Location.at(folder / "results/small")).read() for config in one.added]
+    asked = [
+        config
+        for one in RoundLog(Location.at(folder / "results/small"), plan.sweep().rows).read()
+        for config in one.added
+    ]
     assert {json.dumps(to_dict(each), sort_keys=True) for each in asked} <= {
         json.dumps(each, sort_keys=True) for each in plan.rows.values()
     }
@@ -129,11 +133,13 @@ def test_a_round_is_read_as_it_was_written_and_a_damaged_one_is_chosen_again(tmp
     text = {"name": "small", "task": {"name": "linear_functional"}, "model": {"name": "diagonal_rnn"}}
     (row,) = study_of(text, (), tmp_path, "", "a test").rows
     made = Round(10, (Step("key", "name", "seeds 3 to 5", (), 1.5),), (row,), ("abc",))
-    log = RoundLog(Location.at(tmp_path))
+    log = RoundLog(Location.at(tmp_path), [row])
     log.write(0, made)
     log.write(1, made)
     assert log.read() == [made, made]
     assert trial_from_dict(to_dict(row)) == row
+    others = study_of({**text, "model": {"name": "vanilla_rnn"}}, (), tmp_path, "", "a test").rows
+    assert RoundLog(Location.at(tmp_path), others).read() == []  # it names a model that the study has not
     (tmp_path / "decide/000001.json").write_bytes(b"{")
     assert log.read() == [made]
     path = tmp_path / "decide/000000.json"

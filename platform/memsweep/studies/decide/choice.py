@@ -28,7 +28,7 @@ FAR_SEEDS = (60, 80, 120, 200, 400, 1000)
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is to be done for one question.
+    """The addition for one question.
 
     Attributes:
         question: that is open.
@@ -46,7 +46,7 @@ class Chosen:
 
 
 def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
-    """What is to be done for a question.
+    """The addition for a question, or that there is none.
 
     Args:
         question: that is open.

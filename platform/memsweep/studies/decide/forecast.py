@@ -1,4 +1,4 @@
-"""What an option is expected to do to the intervals of a question."""
+"""The expected effect of an option on the intervals of a question."""
 
 from __future__ import annotations
 

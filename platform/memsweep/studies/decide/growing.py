@@ -74,7 +74,8 @@ class GrowingTrials(GridTrials):
         core_hours: float | None = None,
     ) -> None:
         self._request, self._results, self._known = request, results, Known()
-        self._log, self._limit = RoundLog(store.location), 3600.0 * core_hours if core_hours else math.inf
+        self._log = RoundLog(store.location, request.sweep.rows)
+        self._limit = 3600.0 * core_hours if core_hours else math.inf
         self._rounds, self._lines = self._log.read(), list[str]()
         self.decisions: list[Decision] = []
         super().__init__(request, store, results, failed_often)
@@ -119,7 +120,7 @@ class GrowingTrials(GridTrials):
         return [found for _, found in look.every], steps
 
     def news(self) -> list[str]:
-        """What is open, what the round does, and what it costs."""
+        """Lines on what is open, what the round does, and what it costs."""
         return self._lines
 
     def _grow(self, new: Round, failed: Collection[str]) -> None:

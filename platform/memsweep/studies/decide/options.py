@@ -1,4 +1,4 @@
-"""What could be added to a condition: more seeds, other horizons or widths, and repairs of what is there."""
+"""Additions to a condition: more seeds, other horizons or widths, and repairs of what is there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BELOW, ABOVE, EFFORT, STEPS = "below", "above", "effort", "steps"
 
 @dataclass(frozen=True)
 class Option:
-    """What a round may do for one condition.
+    """One thing that a round may do for a condition.
 
     Attributes:
         design: that the condition has then.
@@ -35,7 +35,7 @@ class Option:
     repairs: tuple[str, ...] = ()
 
     def words(self, before: Design) -> str:
-        """What is added: ``seeds 5 to 8, horizons 48 and 96``."""
+        """The additions in words: ``seeds 5 to 8, horizons 48 and 96``."""
         parts = [_REPAIRS[repair] for repair in self.repairs]
         if self.design.seeds != before.seeds:
             parts.append(f"seeds {before.seeds} to {self.design.seeds}")

@@ -20,7 +20,7 @@ from memsweep.stability.verdict.judgement import (
 from memsweep.stability.verdict.trend import CONFIDENCE, DECISION, LONG_RANGE, Slope
 
 HORIZON, WIDTH, STEP, GROWTH = "horizon", "width", "step", "growth"
-"""What an interval is of: the axis of a slope, one more width, the change at a small radius."""
+"""The subjects of intervals: the axis of a slope, one more width, the change at a small radius."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Obstacle:
         return self.left(seeds, axis) < self.distance + hope * self.error
 
     def left(self, seeds: float, axis: float) -> float:
-        """What would remain of the interval on the side of the limit; arguments as of ``passes``."""
+        """The part that would remain of the interval on the side of the limit; arguments as of ``passes``."""
         return max(self.reach * seeds, self.between) * axis
 
 
@@ -97,7 +97,7 @@ def student(seeds: int, level: float) -> float:
 
 @dataclass(frozen=True)
 class Question:
-    """What is known of one condition in one ball that has no verdict.
+    """All that is known of one condition in one ball that has no verdict.
 
     Attributes:
         key: of the condition, the same in every round.
@@ -135,7 +135,7 @@ class Question:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What the rule lacks for a slope, before any interval: ``seeds``, HORIZON, WIDTH."""
+        """The things that the rule lacks for a slope, before any interval: ``seeds``, HORIZON, WIDTH."""
         return tuple(self.lacks(self.design, GOOD_GRID if not self._has_limit else SMALLEST_GRID))
 
     @property
@@ -143,7 +143,7 @@ class Question:
         return all(each.horizon.limit.available for each in self.inside)
 
     def lacks(self, design: Design, horizons: int = SMALLEST_GRID) -> Iterator[str]:
-        """What a design lacks for a slope, if its new cells approximate the target as those that there are."""
+        """The things that a design lacks for a slope, if its new cells fit the target as those that there are."""
         usable = design.usable(self.since)
         if design.seeds * self.share < SMALLEST_SEEDS:
             yield "seeds"

@@ -70,7 +70,7 @@ def _key(condition: Mapping[str, Any]) -> str:
 
 
 def question_of(subject: Subject) -> Question:
-    """What is open of a condition without a verdict."""
+    """The question of a condition without a verdict."""
     finding = subject.finding
     judgement, radii = finding.judgement, Radii.of(finding.radii, _no_change)
     design = design_of(subject, judgement.width)

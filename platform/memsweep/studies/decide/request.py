@@ -93,7 +93,7 @@ def deciding(
     plan = plan_to_run(own, trust, study.rows if study is not None else ())
     before = unchanged(plan, own.location.parent)
     _refuse_search(before)
-    rounds = RoundLog(own.location).read()
+    rounds = RoundLog(own.location, before.rows).read()
     rows: tuple[TrialConfig, ...] = before.rows
     if study is not None:
         gone = {name for one in rounds for name in one.removed}

@@ -6,7 +6,7 @@ A command that takes over repeats them, and chooses the next one from the same r
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ _FORM = Form[dict[str, Any]](1)
 
 @dataclass(frozen=True)
 class Step:
-    """What a round does for one question.
+    """The part of a round for one question.
 
     Attributes:
         key, name: of the question.
@@ -68,10 +68,11 @@ class RoundLog:
 
     Args:
         place: the study's folder.
+        rows: trials of the study. A round that names another model is not read: nobody has trusted its code.
     """
 
-    def __init__(self, place: Location) -> None:
-        self._place = place
+    def __init__(self, place: Location, rows: Iterable[TrialConfig]) -> None:
+        self._place, self._models = place, {_model(to_dict(row)) for row in rows}
 
     def read(self) -> list[Round]:
         """The rounds from the first, up to one that is missing or damaged.
@@ -88,7 +89,7 @@ class RoundLog:
         where = f"{self._place}/{_name(number)}"
         try:
             with storage_errors("read", where):
-                return _round(self._place.read(_name(number)), number, where)
+                return _round(self._place.read(_name(number)), number, where, self._models)
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
@@ -120,9 +121,16 @@ def _name(number: int) -> str:
     return f"{FOLDER}/{number:06d}.json"
 
 
-def _round(data: bytes, number: int, where: str) -> Round:
+def _model(config: Mapping[str, Any]) -> str:
+    """The model of a trial, without its width."""
+    return json.dumps({**config["model"], "width": 0}, sort_keys=True, default=str)
+
+
+def _round(data: bytes, number: int, where: str, models: Collection[str]) -> Round:
     content = of_form(_FORM, from_json(data, where), where)
     try:
+        if not {_model(config) for config in content["added"]} <= {*models}:
+            raise ValueError("it names a model that the study has not")
         if content["round"] != number:
             raise ValueError(f"it is round {content['round']}")
         found = Round(
