@@ -15,7 +15,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.planning.plan import PlannedTrial
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.form import Form, require
+from memsweep.sweep.store.form import Form, OtherSchemaError, require
 from memsweep.sweep.store.record import MEND, from_json, of_form, sealed, to_json
 from memsweep.sweep.store.retry import through_outages
 
@@ -90,6 +90,8 @@ class RoundLog:
         try:
             with storage_errors("read", where):
                 return _round(self._place.read(_name(number)), number, where, self._models)
+        except OtherSchemaError:
+            raise
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
