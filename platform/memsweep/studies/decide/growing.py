@@ -22,8 +22,9 @@ from memsweep.studies.decide.decisions import (
     hopeless,
     seconds_of,
 )
+from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import Question
-from memsweep.studies.decide.reading import Cell, Subject, question_of, subjects
+from memsweep.studies.decide.reading import Cell, Subject, kind_of, question_of, subjects
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Addition, Cells
 from memsweep.studies.trials import GridTrials, Request
@@ -159,8 +160,8 @@ class GrowingTrials(GridTrials):
         question, cells = question_of(subject), Cells(subject, self._failed(subject))
         tried = [name for one in self._rounds for step in one.steps if step.key == subject.key for name in step.repairs]
 
-        def price(asked: Question, option: object) -> float:
-            made = cells.addition(asked, option)  # type: ignore[arg-type]
+        def price(asked: Question, option: Option) -> float:
+            made = cells.addition(asked, option)
             return math.inf if made is None else made.cost
 
         chosen = choose(question, price, tried)
@@ -186,8 +187,10 @@ class GrowingTrials(GridTrials):
     def _failed(self, subject: Subject) -> frozenset[Cell]:
         """The cells of the condition with a trial that has ended without a result."""
         asked = {config for one in self._rounds for config in one.added}
-        missing = [trial for trial in self.plan.trials if trial.config in asked and not self._store.has(trial.identity)]
-        return frozenset((trial.config.model.width, trial.config.task.horizon) for trial in missing)  # type: ignore[attr-defined]
+        missing = [trial.config for trial in self.plan.trials if not self._store.has(trial.identity)]
+        kinds = {*map(kind_of, subject.trials.values())}
+        lost = [each for each in missing if each in asked and kind_of(each) in kinds]
+        return frozenset((getattr(each.model, "width", 0), getattr(each.task, "horizon", 0)) for each in lost)
 
     def _spent(self, study: Stored) -> float:
         """Core seconds of this run so far."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.report.analysis.contents import Contents, Finding
 from memsweep.stability.verdict.cells import Cells, Radii
@@ -67,6 +68,13 @@ def subjects(contents: Contents, trials: Mapping[str, TrialConfig]) -> Iterator[
 def _key(condition: Mapping[str, Any]) -> str:
     kept = {name: value for name, value in condition.items() if not name.startswith(REPAIRED_FIELDS)}
     return json.dumps(kept, sort_keys=True, default=str)
+
+
+def kind_of(config: TrialConfig) -> str:
+    """A text that trials share which differ in size, training and measurement alone."""
+    data = to_dict(config)
+    sizeless = [{**data["task"], "horizon": 0}, {**data["model"], "width": 0}]
+    return json.dumps(sizeless, sort_keys=True, default=str)
 
 
 def question_of(subject: Subject) -> Question:
