@@ -41,11 +41,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(
-        ("compare", "describe", "extend", "measure", "plan", "results", "retry", "status", "sweep"),
+        ("compare", "decide", "describe", "extend", "measure", "plan", "results", "retry", "status", "sweep"),
         "memsweep.studies.python.door",
     ),
     **dict.fromkeys(("Audit", "audit"), "memsweep.studies.python.audit"),
     **dict.fromkeys(("Description", "Status"), "memsweep.studies.python.words"),
+    "Decided": "memsweep.studies.python.decided",
     "Measurement": "memsweep.studies.python.measurement",
     "Page": "memsweep.studies.python.page",
     "Comparison": "memsweep.studies.python.comparison",
@@ -62,6 +63,7 @@ __all__ = [
     "Audit",
     "Comparison",
     "ConfigError",
+    "Decided",
     "Description",
     "Measurement",
     "MemsweepError",
@@ -72,6 +74,7 @@ __all__ = [
     "StoreError",
     "audit",
     "compare",
+    "decide",
     "describe",
     "extend",
     "measure",

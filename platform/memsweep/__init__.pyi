@@ -5,7 +5,9 @@ from memsweep.studies.preview import Preview as Preview
 from memsweep.studies.python.audit import Audit as Audit
 from memsweep.studies.python.audit import audit as audit
 from memsweep.studies.python.comparison import Comparison as Comparison
+from memsweep.studies.python.decided import Decided as Decided
 from memsweep.studies.python.door import compare as compare
+from memsweep.studies.python.door import decide as decide
 from memsweep.studies.python.door import describe as describe
 from memsweep.studies.python.door import extend as extend
 from memsweep.studies.python.door import measure as measure

@@ -54,6 +54,7 @@ RUN = {
     "plan": ["{study}", "--no-probe"],
     "sweep": ["{study}", "--inline"],
     "extend": ["{study}", "--inline"],
+    "decide": ["{study}", "--inline"],
     "resume": ["foreign", "--inline"],
     "retry": ["foreign", "--inline"],
     "measure": ["foreign", "perturbation.starts=1", "--inline"],
@@ -138,7 +139,7 @@ def test_no_command_that_reads_imports_it(place: Path, capsys: pytest.CaptureFix
     assert not (place / "work" / "tasks" / "RAN").exists()
 
 
-PYTHON = {"plan", "sweep", "extend", "measure", "retry"}
+PYTHON = {"plan", "sweep", "decide", "extend", "measure", "retry"}
 """Functions that would call what the documents name; the others read, or are given a module."""
 
 
@@ -149,7 +150,7 @@ def test_every_function_of_python_is_looked_at() -> None:
 
 def test_python_refuses_like_the_command_line(place: Path) -> None:
     theirs = place / "other" / "study.yaml"
-    for call in (ms.plan, ms.sweep, ms.extend):
+    for call in (ms.plan, ms.sweep, ms.decide, ms.extend):
         with pytest.raises(TrustError):
             call(theirs)
     with pytest.raises(TrustError):

@@ -18,8 +18,8 @@ from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError, did_you_mean, filled
 
 STUDY_VERBS = (
-    *("plan", "sweep", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights", "measure"),
-    "upgrade",
+    *("plan", "sweep", "decide", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights"),
+    *("measure", "upgrade"),
 )
 
 Command = Callable[[argparse.Namespace], Answer]

@@ -13,7 +13,7 @@ from memsweep.documents.keys import DOCUMENTS
 from memsweep.report.formats import FIGURES, TABLES, TRIALS
 from memsweep.sweep.store.layout import default_results
 
-JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
+JOBS = ("sweep", "decide", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
 _LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "measures", "studies")
@@ -106,6 +106,8 @@ _STORED: tuple[Option, ...] = (
 )
 _LIMITS: tuple[Option, ...] = (
     ("--max-hours", {"metavar": "H", "type": _hours, "help": "stop after so many hours; exit code 3"}),
+    ("--max-core-hours", {"metavar": "H", "type": _hours, "help": "stop after so much work of cores; exit code 3"}),
+    ("--max-gpu-hours", {"metavar": "H", "type": _hours, "help": "stop after so much work of GPUs; exit code 3"}),
     ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),
     ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
 )
@@ -134,7 +136,7 @@ _NO_REUSE: Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, what
 _SUBMIT: tuple[Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
     _OVERRIDES,
-    ("--do", {"metavar": "|".join(JOBS), "choices": JOBS, "default": "sweep", "help": "what to run (sweep)"}),
+    ("--do", {"metavar": "COMMAND", "choices": JOBS, "default": "sweep", "help": f"{', '.join(JOBS)} (sweep)"}),
     (
         "--address",
         {"metavar": "URL", "help": "the cluster's dashboard (RAY_API_SERVER_ADDRESS, else http://127.0.0.1:8265)"},
@@ -165,6 +167,20 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _TRUST,
         _NO_REUSE,
         ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
+        *_LAUNCH,
+    ),
+    "decide": (
+        *_STUDY_FILE,
+        _TRUST,
+        (
+            "--kernel",
+            {
+                "metavar": "NAME",
+                "default": "exponential",
+                "help": "where STUDY is a module (my_nets:MinGRU): the memory (exponential)",
+            },
+        ),
+        ("--plan", _FLAG | {"help": "show the next round and what it would cost; run and write nothing"}),
         *_LAUNCH,
     ),
     "resume": (*_STORED, _TRUST, *_LAUNCH),

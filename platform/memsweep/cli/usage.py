@@ -21,6 +21,7 @@ examples:
   memsweep plan quickstart                      what would run, and how long; writes nothing
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
+  memsweep decide quickstart --max-core-hours 2 go on until every condition has a verdict
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
   memsweep status quickstart                    the state of every trial
   memsweep resume quickstart                    finish what a crash or Ctrl-C left
@@ -86,7 +87,8 @@ examples:
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
         "A short study of memsweep's own code runs in this process, any other on Ray (see plan, --ray, --inline).\n"
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
-        "--max-hours, --max-trials and --max-failures stop this run as Ctrl-C does; they change no result.\n"
+        "--max-hours, --max-core-hours, --max-gpu-hours, --max-trials and --max-failures stop this run as Ctrl-C\n"
+        "does; they change no result.\n"
         "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
         "limit with work left, 4 a disk, a cluster or another process is in the way, 130 stopped.",
         f"""\
@@ -96,6 +98,30 @@ examples:
   memsweep sweep quickstart --inline model.width=4 task.horizon=50
   memsweep sweep quickstart --max-hours 2 --max-failures 5
   memsweep sweep quickstart --address auto --results /shared/results
+
+{OVERRIDES}""",
+    ),
+    "decide": Text(
+        "go on with a study, round by round, until it is decided",
+        """\
+Begin with what is stored of a study (with its own plan, where nothing is), and add trials round by round until every
+condition has a verdict: more seeds, a longer or a middle horizon, another width, smaller or larger radii, a stronger
+search, a longer training. A round adds to each open condition what is expected to decide it at the least cost in core
+seconds, and to no other. It is written down before it runs: stopped in the middle, the same command goes on with it.
+
+STUDY may be a module of yours: its study is then made of the module and --kernel alone, with horizons from two time
+scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.
+
+A condition is hopeless where no seed learns the memory after a longer training, or where more would be needed than the
+limit of core hours: then the command says how much. That is an answer (exit code 0). At most 10 rounds are made, for
+which the error rates of docs/decide.md hold. memsweep status, report, resume and extend know the trials of the rounds.
+Exit code: as of memsweep sweep; 3 where a question stayed open because of a limit.""",
+        f"""\
+examples:
+  memsweep decide quickstart --max-core-hours 2
+  memsweep decide quickstart --plan
+  memsweep decide my_nets:MinGRU --kernel polynomial --max-hours 0.3
+  memsweep decide quickstart --max-hours 0.5 --json
 
 {OVERRIDES}""",
     ),

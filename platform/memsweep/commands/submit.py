@@ -16,6 +16,7 @@ from memsweep import builtin
 from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import Exit, MemsweepError, TrustError
+from memsweep.sweep.driver.launch import LIMITS
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.submit.client import JobDetails
 
-_WITH_STUDY_FILE = ("sweep", "extend")
+_WITH_STUDY_FILE = ("sweep", "extend", "decide")
 """Commands that read a study file; the others read the stored plan."""
 
 
@@ -90,9 +91,9 @@ def _words(args: argparse.Namespace) -> list[str]:
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
     words += [flag for flag, on in flags if on]
-    for name in ("hours", "trials", "failures"):
+    for name in LIMITS:
         if (limit := getattr(args, f"max_{name}")) is not None:
-            words += [f"--max-{name}", str(limit)]
+            words += [f"--max-{name.replace('_', '-')}", str(limit)]
     return words
 
 

@@ -16,18 +16,19 @@ from memsweep.studies.continuation import extended, resumed, retried, trials_of
 from memsweep.studies.locations import Place, find_study, names_folder, shown_page
 from memsweep.studies.run import Run
 from memsweep.studies.trials import Request
-from memsweep.sweep.driver.launch import Launch, Limits
+from memsweep.sweep.driver.launch import LIMITS, Launch, Limits
 from memsweep.sweep.driver.progress import phase
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
+    from memsweep.studies.ending import Ending
     from memsweep.sweep.store.results import Store
 
 
 def sweep(args: argparse.Namespace) -> Answer:
     """Runs a study: plan, train, measure, judge, report."""
-    study = _read(args)
+    study = read(args)
     request = Request(
         study,
         trials_of(study),
@@ -41,19 +42,19 @@ def sweep(args: argparse.Namespace) -> Answer:
 
 def resume(args: argparse.Namespace) -> Answer:
     """Finishes the stored plan of a study; needs no study file."""
-    store = _stored(args)
+    store = stored(args)
     return run(resumed(store, console.trust_of(args)), args, store.location.parent)
 
 
 def retry(args: argparse.Namespace) -> Answer:
     """Runs the trials of a study that failed, and no others."""
-    store = _stored(args)
+    store = stored(args)
     return run(retried(store, console.trust_of(args), force=args.force), args, store.location.parent)
 
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
-    wider = _read(args)
+    wider = read(args)
     results = Location.at(args.results)
     request, note = extended(wider, results, console.trust_of(args), args.study)
     if note:
@@ -61,7 +62,8 @@ def extend(args: argparse.Namespace) -> Answer:
     return run(request, args, results)
 
 
-def _read(args: argparse.Namespace) -> SweepConfig:
+def read(args: argparse.Namespace) -> SweepConfig:
+    """The study of the command line."""
     with phase("reading the study", sys.stdout):
         return load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
 
@@ -70,18 +72,30 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     """Runs a study where the command line says, and prints how it ended."""
     from memsweep.commands.answers.run import run_document
 
-    launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
-    named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
-    request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
-    page = shown_page(results, wanted=not args.no_page and not args.json)
-    ending = Run(request, Place(results, Path(args.workspace), launch, limits, named, page)).execute()
-    if ending.report is not None:
-        print(f"\n{ending.report.text()}")
-    console.print_ending(ending, results, verbose=args.verbose)
+    ending = execute(request, args, results)
     return Answer(run_document(ending), ending.code)
 
 
-def _stored(args: argparse.Namespace) -> Store:
+def execute(request: Request, args: argparse.Namespace, results: Location) -> Ending:
+    """Runs a study where the command line says, and prints its report and how it ended."""
+    launch = Launch(args.inline, args.address)
+    named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
+    request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
+    page = shown_page(results, wanted=not args.no_page and not args.json)
+    ending = Run(request, Place(results, Path(args.workspace), launch, limits_of(args), named, page)).execute()
+    if ending.report is not None:
+        print(f"\n{ending.report.text()}")
+    console.print_ending(ending, results, verbose=args.verbose)
+    return ending
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    """The limits of the command line."""
+    return Limits(**{name: getattr(args, f"max_{name}") for name in LIMITS})
+
+
+def stored(args: argparse.Namespace) -> Store:
+    """The stored results of the study of the command line."""
     store = find_study(args.study, Location.at(args.results))
     args.discover(Path(args.workspace))
     return store

@@ -35,7 +35,7 @@ def resumed(store: Store, trust: Trust) -> Request:
             f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "
             "was copied or renamed. Give the folder that name (in another results folder, where there is one already)."
         )
-    study = _unchanged(plan, store.location.parent)
+    study = unchanged(plan, store.location.parent)
     return Request(study, trials_of(study), tracking=plan.tracking, plan=plan)
 
 
@@ -69,7 +69,7 @@ def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -
         MemsweepError: nothing is added, or it cannot be; others as of ``resumed``.
     """
     plan = plan_to_run(find_study(wider.name, results), trust, wider.rows)
-    before = _unchanged(plan, results)
+    before = unchanged(plan, results)
     if before.search or wider.search:
         study = extend_search(before, wider, extended=bool(plan.extended))
     else:
@@ -80,7 +80,7 @@ def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -
     return Request(study, trials, plan=plan, extended=added(plan, trials), source=source), note
 
 
-def _unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
+def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
     """The study of a stored plan.
 
     Raises:

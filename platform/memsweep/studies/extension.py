@@ -29,8 +29,7 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
     Raises:
         MemsweepError: nothing is added, or an added trial asks for seeds on both sides of stored ones.
     """
-    covered = _covered(stored.rows)
-    added = [new for row in wider.rows if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
+    added = not_covered(stored.rows, wider.rows)
     own = _covered(before)
     again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in wider.rows)
     if not added and not again:
@@ -80,6 +79,16 @@ def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = F
         )
     rows = (*stored.rows, *added)
     return dataclasses.replace(wider, rows=rows, grid=_wider_grid(stored, wider), search=_with_trials(after, trials))
+
+
+def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig]) -> list[TrialConfig]:
+    """The trials that stored ones lack, each with the seeds that are missing.
+
+    Raises:
+        MemsweepError: a trial asks for seeds on both sides of stored ones.
+    """
+    covered = _covered(stored)
+    return [new for row in wider if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
 
 
 def _with_trials(search: Search, trials: int) -> Search:

@@ -173,7 +173,7 @@ class Run:
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
         if before is not None and _goes_on_anew(request, before):
             self._request = request = replace(request, no_reuse=True, begun=True)
-        kind: type[Trials] = GridTrials if self._sweep.search is None else SearchTrials
+        kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
         with phase("planning the trials", self._stream):
             self._trials = kind(request, store, self._results, failed_often)
         for line in differences(self._trials, statuses, self._place):
@@ -343,6 +343,7 @@ class Run:
         before, rounds = {trial.identity for trial in self._trials.all}, self._trials.rounds
         plan = self._trials.next_plan(summary.failed)
         if self._trials.rounds != rounds:
+            self._extended = tuple(dict.fromkeys([*self._extended, *self._trials.grown]))
             self._write_plan()
             self._tracker.log_stored(self._trials.plan.done - before)
             for line in self._trials.news():

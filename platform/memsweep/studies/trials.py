@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -164,6 +164,7 @@ class Request:
         command: as it was typed, for the report; empty where none was.
         overrides: in which the study differs from its file.
         source: the study as the command named it, by its name or its file; empty where none did.
+        grow: makes the trials of the run, where rounds add to those of the grid; None: they stay as they are.
     """
 
     sweep: SweepConfig
@@ -180,6 +181,7 @@ class Request:
     command: str = ""
     overrides: tuple[str, ...] = ()
     source: str = ""
+    grow: MakeTrials | None = None
 
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""
@@ -203,10 +205,12 @@ class GridTrials:
         postponed: number of trials without a result that the command does not run.
         rounds: rounds of the search so far.
         complete: no trials will be added.
+        grown: identities that rounds of this run have added.
     """
 
     rounds = 0
     complete = True
+    grown: tuple[str, ...] = ()
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
         self._store, self._anew = store, request.no_reuse and not request.begun
@@ -217,19 +221,22 @@ class GridTrials:
         self.gave_up = failed_often & missing
         postponed = request.postponed(request.trials)
         self.postponed = len(postponed & missing)
-        trials = request.trials
-        if not request.no_reuse:
-            trials = with_stored_training(trials, self.reuse.all, results)
-            trials = with_kept_states(trials, self.reuse.all, store)
-        self.plan = make_plan(
-            request.sweep, trials, self.reuse.all, self.gave_up | postponed, measures=request.measures
-        )
+        self._results = None if request.no_reuse else results
+        self.plan = self._planned(request, self.reuse.all, self.gave_up | postponed)
         self.stored = self.plan.done
 
     @property
     def all(self) -> tuple[PlannedTrial, ...]:
         """Every trial so far."""
         return self.plan.trials
+
+    def _planned(self, request: Request, done: frozenset[str], apart: frozenset[str]) -> Plan:
+        """The plan of a request; ``done`` needs no work, ``apart`` is not run now."""
+        trials = request.trials
+        if self._results is not None:
+            trials = with_stored_training(trials, done, self._results)
+            trials = with_kept_states(trials, done, self._store)
+        return make_plan(request.sweep, trials, done, apart, measures=request.measures)
 
     def restart(self) -> None:
         """Sets aside what is recomputed, before the plan says that this has begun."""
@@ -269,6 +276,8 @@ class SearchTrials:
             continues a stored plan.
         StoreError: the storage cannot be read or written.
     """
+
+    grown: tuple[str, ...] = ()
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
         from memsweep.search.study_search import StudySearch
@@ -343,6 +352,8 @@ class SearchTrials:
 
 
 Trials = GridTrials | SearchTrials
+MakeTrials = Callable[["Request", "Store", Location, frozenset[str]], GridTrials]
+"""From a request, the study's results, the folder of all studies, and the identities that failed too often."""
 
 
 def _restart_search(store: Store) -> None:

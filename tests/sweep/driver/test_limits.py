@@ -13,7 +13,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import Exit
-from memsweep.sweep.driver.launch import Launch, Limits
+from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.planning.plan import Plan
@@ -250,3 +250,26 @@ def test_the_command_says_what_is_left_and_goes_on(tmp_path: Path, capsys: pytes
     ]
     assert main(words) == 0  # reached, and nothing was left
     assert "4/4 done, 3 of them reused" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("limits", "said"), [({"core_hours": 1e-6}, "core"), ({"gpu_hours": 1e-6}, "gpu")])
+def test_so_much_work_stops_a_run_and_is_counted_while_packs_run(limits: dict[str, float], said: str) -> None:
+    now = [0.0]
+    active = ActiveLimits(Limits(**limits), lambda: now[0], cores=2.0, gpus=0.5)
+    assert not active.over(0, 0)
+    active.started("a")
+    now[0] = 1e-6 * 3600.0 * 0.4
+    assert not active.over(0, 0)
+    active.ended("a")
+    active.started("b")
+    now[0] *= 10.0
+    assert active.worked_out()
+    assert active.over(0, 0)
+    assert active.reached == f"--max-{said}-hours 1e-06: so much was used in this run"
+
+
+def test_core_hours_that_are_used_up_stop_what_waits(tmp_path: Path) -> None:
+    plan = planned([[tiny(0)], [tiny(1)], [tiny(2)]])
+    summary = run(plan, workspace=ROOT, results=tmp_path, launch=INLINE, limits=Limits(core_hours=1e-9))
+    assert summary.limit.startswith("--max-core-hours 1e-09")
+    assert len(summary.finished) < 3

@@ -137,6 +137,36 @@ class RunDocument(TypedDict):
     measured: Annotated[list[MeasuredItem], "of memsweep measure with a file of weights: one for each trial"]
 
 
+class DecisionItem(TypedDict):
+    """How one question stands: a condition in one ball."""
+
+    name: Annotated[str, "condition and ball, in words"]
+    state: Annotated[Literal["decided", "hopeless", "limit", "open"], "open: the run was stopped"]
+    verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
+    core_seconds: Annotated[float, "of the condition's trials; several balls share them"]
+    why: Annotated[str, "of a hopeless one; else empty"]
+    needed_core_hours: Annotated[float, "that would decide it by forecast; null where none is known"]
+
+
+class RoundItem(TypedDict):
+    """A round: what is added to each open condition."""
+
+    name: Annotated[str, "condition and ball, in words"]
+    does: Annotated[str, "what is added"]
+    core_seconds: Annotated[float, "by forecast"]
+
+
+class DecideDocument(TypedDict):
+    """``memsweep decide``."""
+
+    study: Annotated[str, "its name"]
+    decisions: Annotated[list[DecisionItem], "every condition and ball that needs a verdict"]
+    hopeless: Annotated[list[str], "names of the questions that would need more than this command may do"]
+    rounds: Annotated[int, "of the study so far"]
+    next_round: Annotated[list[RoundItem], "of --plan; else empty"]
+    run: Annotated[dict[str, Any] | None, "how the run ended: the keys of memsweep sweep; null with --plan"]
+
+
 class CriteriaItem(TypedDict):
     """The thresholds by which verdicts were judged."""
 

@@ -22,12 +22,14 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies.continuation import extended, retried, trials_of
+from memsweep.studies.decide.request import deciding
 from memsweep.studies.ending import stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
 from memsweep.studies.python.comparison import Comparison, compared
+from memsweep.studies.python.decided import Decided
 from memsweep.studies.python.measurement import Measurement
 from memsweep.studies.python.module import measured
 from memsweep.studies.python.results import Results
@@ -125,6 +127,42 @@ def extend(
     if note:
         warnings.warn(note, stacklevel=2)
     return _run(request, _place(where, workspace, Launch(inline, address), Limits(), results), progress)
+
+
+def decide(
+    study: Study,
+    *overrides: Overrides,
+    results: str | Path | None = None,
+    workspace: str | Path = ".",
+    inline: bool | None = None,
+    address: str | None = None,
+    max_hours: float | None = None,
+    max_core_hours: float | None = None,
+    max_gpu_hours: float | None = None,
+    max_trials: int | None = None,
+    progress: bool = True,
+    trust: bool = False,
+) -> Decided:
+    """Go on with a study, round by round, until its questions are decided, as ``memsweep decide`` does.
+
+    Args:
+        study, overrides, results, workspace, inline, address, progress, trust: as of ``sweep``.
+        max_hours, max_core_hours, max_gpu_hours, max_trials: of this run; at a limit what is finished is kept and
+            returned, with a warning.
+
+    Returns:
+        The results of the whole study; ``.decisions`` says how each question stands, and what it has cost.
+
+    Raises:
+        ConfigError: the study searches settings; others as of ``sweep``.
+    """
+    loaded = _load(study, overrides, workspace, trust)
+    where = Location.at(default_results() if results is None else results)
+    limits = Limits(max_hours, max_trials, None, max_core_hours, max_gpu_hours)
+    source = "" if isinstance(study, Mapping) else str(study)
+    request, questions = deciding(loaded, None, where, Trust(trust), source, limits)
+    found = _run(request, _place(where, workspace, Launch(inline, address), limits, results), progress)
+    return Decided(find_study(loaded.name, where).location, found.contents, questions.decisions(at_limit=False))
 
 
 def retry(

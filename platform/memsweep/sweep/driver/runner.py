@@ -167,7 +167,8 @@ def run(
         return RunSummary()
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage = False, False, "", ""
-    active = ActiveLimits(limits or Limits())
+    asked = plan.sweep.resources
+    active = ActiveLimits(limits or Limits(), cores=asked.cpus * asked.workers, gpus=asked.card * asked.workers)
     with listen(on_result) as deliver:
         began = time.monotonic()
         try:

@@ -216,6 +216,7 @@ class PackScheduler:
 
     def started(self, job: PackJob) -> None:
         self._unstarted.pop(job.pack, None)
+        self._limits.started(job.pack)
         self._work.started(job.pack, sum(self._cost[name] for name, _ in job.members))
         try:
             take_report(self._store, job.pack)  # of an earlier driver's worker
@@ -229,9 +230,11 @@ class PackScheduler:
         self._work.advanced(job.pack, fraction, doing)
         self._journal.flush_if_due()
         self._offer()
+        self._stop_if_worked_out()
         self._show()
 
     def finished(self, job: PackJob, report: PackReport) -> None:
+        self._limits.ended(job.pack)
         self._work.ended(job.pack)
         self.phases.add(report.seconds)
         self._settle(report.finished)
@@ -249,7 +252,14 @@ class PackScheduler:
         else:
             for name in left:
                 self._failed(job, name, _NO_REPORT, culprit=True)
+        self._stop_if_worked_out()
         self._show()
+
+    def _stop_if_worked_out(self) -> None:
+        """Stops the run where its packs have used what they may, and something is left."""
+        left = len(self._cost) > len(self.results) + len(self.failures)
+        if left and not self._limits.reached and self._limits.worked_out():
+            self._limits.stop()
 
     def _left_out(self, job: PackJob, names: list[str], report: PackReport) -> None:
         """A worker left these trials out, because the storage failed: they wait until it works again.
@@ -270,6 +280,7 @@ class PackScheduler:
         self._lost(left, suspects, {"outcome": str(Outcome.FAILED), "error": error, "traceback": ""})
 
     def died(self, job: PackJob, failure: Failure) -> None:
+        self._limits.ended(job.pack)
         self._unstarted.pop(job.pack, None)  # its worker may have died before it was told what to do
         try:
             self._worker_died(job, failure)

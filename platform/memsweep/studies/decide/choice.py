@@ -1,0 +1,100 @@
+"""The next round: for each open question the addition that is expected to decide it at the least cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from memsweep.report.analysis.bounds import MARKED
+from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
+from memsweep.studies.decide.forecast import decides, narrowing
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, STEPS, Option, designs
+from memsweep.studies.decide.question import Question
+
+Cost = Callable[[Question, Option], float]
+"""Core seconds of what an option adds; infinite where it cannot be added."""
+ROUNDS = 10
+"""Most rounds of a study: the rule's interval spends a part of its error at each look, and no more than so many."""
+HOPE = 1.0
+"""Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
+NEAR = 4.0
+"""Seeds that miss the allowed error by at most this factor are trained twice as long."""
+REPAIRED = {BELOW: 2, ABOVE: 2, EFFORT: 1, STEPS: 2}
+"""How often each repair is tried on a condition."""
+FAR_SEEDS = (60, 80, 120, 200, 400, 1000)
+"""Numbers of seeds that a forecast names, and that no round trains."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The addition for one question.
+
+    Attributes:
+        question: that is open.
+        option: what is added; None where nothing that a round may do is expected to decide it.
+        cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
+        needed: what would be needed beyond what a round may do; None where nothing is known to.
+        sure: a verdict is expected of the option, and not only hoped for.
+    """
+
+    question: Question
+    option: Option | None
+    cost: float = 0.0
+    needed: Option | None = None
+    sure: bool = False
+
+
+def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
+    """The addition for a question, or that there is none.
+
+    Args:
+        question: that is open.
+        cost: of an option.
+        tried: the repairs of earlier rounds.
+    """
+    wrong = _repairs(question, tried, cost)
+    if wrong and wrong[0][1].repairs != (EFFORT,):
+        return Chosen(question, wrong[0][1], wrong[0][0])
+    if _unfit(question):
+        return Chosen(question, None)
+    every = list(designs(question))
+    found = _cheapest(question, cost, [each for each in every if decides(question, each)])
+    if wrong and (found is None or wrong[0][0] < found[0]):
+        return Chosen(question, wrong[0][1], wrong[0][0])
+    if found is not None:
+        return Chosen(question, found[1], found[0], sure=True)
+    if (step := _step(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
+        return Chosen(question, step[1], step[0])
+    needed = _cheapest(question, cost, [each for each in designs(question, FAR_SEEDS) if decides(question, each, HOPE)])
+    return Chosen(question, None, needed[0] if needed else math.inf, needed[1] if needed else None)
+
+
+def _step(question: Question, cost: Cost, hoped: Sequence[Option]) -> tuple[float, Option] | None:
+    """Where an option could decide if its question turns out well: the one that narrows most per core second."""
+    priced = [(price, each) for each in hoped if 0.0 < (price := cost(question, each)) < math.inf]
+    if not priced:
+        return None
+    most = min(price for price, _ in priced)
+    small = [(price, each) for each in designs(question) if 0.0 < (price := cost(question, each)) <= most]
+    return max(small, key=lambda one: (narrowing(question, one[1], HOPE) / one[0], -one[0]))
+
+
+def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:
+    priced = [(price, each) for each in options if 0.0 < (price := cost(question, each)) < math.inf]
+    return min(priced, key=lambda one: one[0], default=None)
+
+
+def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple[float, Option]]:
+    """Repairs of the trials that there are, worst first, with their cost."""
+    near = bool(question.misfit) and max(question.misfit.values()) <= NEAR
+    wrong = ((STEPS, near), (BELOW, question.below), (ABOVE, question.above), (EFFORT, question.found < MARKED))
+    named = [name for name, is_wrong in wrong if is_wrong and tried.count(name) < REPAIRED[name]]
+    options = [Option(question.design, (name,)) for name in named]
+    return [(price, each) for each in options if math.isfinite(price := cost(question, each))]
+
+
+def _unfit(question: Question) -> bool:
+    """Whether too few seeds approximate the target, and more of the same would not help."""
+    enough_seeds = question.design.seeds >= SMALLEST_SEEDS and question.complete < SMALLEST_SEEDS
+    return enough_seeds and bool(question.misfit) and question.valid_widths == 0

@@ -1,0 +1,79 @@
+"""How each question of a study stands: decided, hopeless and why, or open, with what it has cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memsweep.studies.decide.choice import Chosen
+from memsweep.studies.decide.question import Question
+from memsweep.studies.decide.reading import Subject
+
+DECIDED, HOPELESS, LIMIT, OPEN = "decided", "hopeless", "limit", "open"
+"""A verdict; more than this command may do would be needed; the limit came first; the run ended before its end."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How one question stands.
+
+    Attributes:
+        name: condition and ball, in words.
+        state: DECIDED, HOPELESS, LIMIT or OPEN.
+        verdict: of the rule.
+        seconds: core seconds of its condition's trials, as far as they were measured.
+        why: of a hopeless one, a sentence; else empty.
+        needed: core hours that would decide, by the forecast; nan where none is known.
+    """
+
+    name: str
+    state: str
+    verdict: str
+    seconds: float
+    why: str = ""
+    needed: float = math.nan
+
+
+def core_seconds(records: Mapping[str, Mapping[str, Any]], identities: Mapping[str, Any]) -> float:
+    """Core seconds of some trials: each has an equal part of what its program took."""
+    return sum(seconds_of(records[name]) for name in identities if name in records)
+
+
+def seconds_of(record: Mapping[str, Any]) -> float:
+    """Core seconds of one trial."""
+    made = record["provenance"]
+    return float(made.get("seconds") or 0.0) * int(made.get("threads") or 1) / int(made.get("members") or 1)
+
+
+def decision(subject: Subject, state: str, seconds: float, why: str = "", needed: float = math.nan) -> Decision:
+    """The decision of a subject."""
+    return Decision(subject.name, state, subject.finding.judgement.verdict.value, seconds, why, needed)
+
+
+def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float]:
+    """Why a question will not be decided, and the core hours that would be needed.
+
+    Args:
+        chosen: for the question: nothing that a round may do.
+        factor: measured core seconds over those of the cost model.
+        looks: why no further round is made, where that is the reason.
+    """
+    question, needed = chosen.question, chosen.needed or chosen.option
+    if question.misfit and needed is None:
+        return _unfit(question), math.nan
+    if needed is None:
+        lies = f"nothing in reach is expected to decide it: {'; '.join(question.reasons[:2])}"
+        return looks or lies, math.nan
+    hours = chosen.cost * factor / 3600.0
+    amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
+    return f"{looks + '; ' if looks else ''}what would decide it by forecast: {amount}", hours
+
+
+def _unfit(question: Question) -> str:
+    (width, horizon), times = min(question.misfit.items(), key=lambda item: item[1])
+    return (
+        f"fewer than five of {question.design.seeds} seeds learn the memory: at width {width} and horizon {horizon} "
+        f"the error of the others is {times:.2g} times what is allowed"
+    )

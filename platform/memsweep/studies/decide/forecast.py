@@ -1,0 +1,81 @@
+"""The expected effect of an option on the intervals of a question."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID, STEP_LIMIT
+from memsweep.stability.verdict.trend import CENTRE, LONG_RANGE, slope_weights
+from memsweep.studies.decide.options import Option
+from memsweep.studies.decide.question import HORIZON, STEP, Design, Obstacle, Question, student
+
+
+def decides(question: Question, option: Option, hope: float = 0.0) -> bool:
+    """Whether a verdict is expected of the option.
+
+    Args:
+        question, option: what is open, and what would be added.
+        hope: standard errors by which each estimate may turn out farther from its limit.
+    """
+    gaps, design = question.gaps, option.design
+    horizons = GOOD_GRID if HORIZON in gaps and HORIZON in question.grows else SMALLEST_GRID
+    if any(question.lacks(design, horizons)):
+        return False
+    for aim in question.aims():
+        # an interval that the rule could not make yet is passed over once nothing lacks for it
+        known = [each for each in aim if not (gaps and math.isnan(each.distance))]
+        if all(_passes(question, each, design, hope) for each in known) and (known or gaps):
+            return True
+    return False
+
+
+def narrowing(question: Question, option: Option, hope: float) -> float:
+    """The part of the way to a verdict that the option is expected to go, 0 to 1; arguments as of ``decides``."""
+    return max((_way(question, aim, option.design, hope) for aim in question.aims() if aim), default=0.0)
+
+
+def _way(question: Question, aim: Sequence[Obstacle], design: Design, hope: float) -> float:
+    needed = gained = 0.0
+    for each in aim:
+        distance, now = each.distance + hope * each.error, each.left(1.0, 1.0)
+        if not (distance > 0.0 and math.isfinite(now)):
+            return 0.0
+        then = each.left(*_factors(question, each, design))
+        way = max(0.0, math.log(now / distance))
+        needed += way
+        gained += min(way, math.log(now / then)) if then > 0.0 else way
+    return gained / needed if needed > 0.0 else 0.0
+
+
+def _passes(question: Question, obstacle: Obstacle, design: Design, hope: float) -> bool:
+    if obstacle.of == STEP and obstacle.distance < 0.0 and design.top > question.design.top:
+        # the change by one more width halves where the width doubles, as exact fits of stable memories do
+        halved = (obstacle.distance + STEP_LIMIT) / 2.0
+        return halved >= STEP_LIMIT
+    return obstacle.passes(*_factors(question, obstacle, design), hope)
+
+
+def _factors(question: Question, obstacle: Obstacle, design: Design) -> tuple[float, float]:
+    """Of an interval's reach: by other seeds, and by other values of its axis."""
+    now = question.design
+    complete = max(2, round(design.seeds * question.share))
+    error = [student(count, obstacle.level) / math.sqrt(count) for count in (obstacle.seeds, complete)]
+    seeds = error[1] / error[0]
+    if obstacle.of == STEP:
+        return seeds, 1.0
+    if obstacle.of == HORIZON:
+        return seeds, _spread(design.usable(question.since)) / _spread(now.usable(question.since))
+    lost = len(now.widths) - question.valid_widths
+    return seeds, _spread(design.widths[lost:]) / _spread(now.widths[lost:])
+
+
+def _spread(values: Sequence[int]) -> float:
+    """The standard error of a slope over these values, in units of the noise of one of them."""
+    x = np.array(values, float)
+    if len(x) < 2:
+        return math.inf
+    limit = len(x) >= SMALLEST_GRID and x[-1] >= LONG_RANGE * x[0]
+    return float(np.linalg.norm(slope_weights(x, CENTRE if limit else None)))

@@ -1,0 +1,235 @@
+"""The trials of a study that goes on until its questions are decided: a grid that grows round by round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from memsweep.errors import counted
+from memsweep.report.analysis.contents import analyse
+from memsweep.report.read.study import Known, load_study
+from memsweep.report.read.study import Study as Stored
+from memsweep.studies.decide.choice import ROUNDS, Chosen, choose
+from memsweep.studies.decide.decisions import (
+    DECIDED,
+    HOPELESS,
+    LIMIT,
+    OPEN,
+    Decision,
+    core_seconds,
+    decision,
+    hopeless,
+    seconds_of,
+)
+from memsweep.studies.decide.options import Option
+from memsweep.studies.decide.question import Question
+from memsweep.studies.decide.reading import Cell, Subject, kind_of, question_of, subjects
+from memsweep.studies.decide.round_log import Round, RoundLog, Step
+from memsweep.studies.decide.rows import Addition, Cells
+from memsweep.studies.trials import GridTrials, Request
+from memsweep.sweep.driver.progress import duration
+from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.plan import Plan, identified
+from memsweep.sweep.planning.reuse import find_reusable
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+
+
+@dataclass
+class _Look:
+    """One look at the stored results.
+
+    Attributes:
+        every: condition and ball, with its decision so far.
+        chosen: key -> what the next round does.
+    """
+
+    study: Stored
+    every: list[tuple[Subject, Decision]] = field(default_factory=list)
+    chosen: dict[str, tuple[Chosen, Addition]] = field(default_factory=dict)
+
+
+class GrowingTrials(GridTrials):
+    """The trials of a grid, and those of every round.
+
+    Args:
+        request: what is asked for.
+        store: the study's results.
+        results: the folder of all studies.
+        failed_often: identities that failed so often in the same way that they are not tried again.
+        core_hours: what this run may use; None for no limit.
+
+    Attributes:
+        decisions: of every question, by the last look.
+        grown: identities of trials that rounds of this run have added.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        store: Store,
+        results: Location,
+        failed_often: frozenset[str],
+        *,
+        core_hours: float | None = None,
+    ) -> None:
+        self._request, self._results, self._known = request, results, Known()
+        self._log = RoundLog(store.location, request.sweep.rows)
+        self._limit = 3600.0 * core_hours if core_hours else math.inf
+        self._rounds, self._lines = self._log.read(), list[str]()
+        self.decisions: list[Decision] = []
+        super().__init__(request, store, results, failed_often)
+        self.rounds, self.complete = len(self._rounds), False
+
+    def next_plan(self, failed: Collection[str]) -> Plan | None:
+        """The plan of the next round, which is written down; None where nothing more is to be done."""
+        look = self._look()
+        self.decisions = [found for _, found in look.every]
+        self._lines = [*self._told(look)]
+        if not look.chosen:
+            self.complete = True
+            return None
+        new = self._round(look)
+        self._log.write(self.rounds, new)
+        self._rounds.append(new)
+        self.rounds += 1
+        self._grow(new, failed)
+        return self.plan
+
+    def settled(self) -> list[Decision]:
+        """How the questions stand by the results that there are; nothing is added."""
+        if self.complete:
+            return self.decisions
+        under_way = {step.key for one in self._rounds if self._unfinished(one) for step in one.steps}
+        every = self._look().every
+        return [
+            replace(found, state=OPEN, why="", needed=math.nan)
+            if subject.is_open and subject.key in under_way
+            else found
+            for subject, found in every
+        ]
+
+    def _unfinished(self, one: Round) -> bool:
+        return any(trial.config in one.added and not self._store.has(trial.identity) for trial in self.plan.trials)
+
+    def preview(self) -> tuple[list[Decision], list[Step]]:
+        """How the questions stand, and the next round with measured core seconds; nothing is written."""
+        look = self._look()
+        factor = self._factor(look.study)
+        steps = [replace(step, cost=step.cost * factor) for step in self._round(look).steps]
+        return [found for _, found in look.every], steps
+
+    def news(self) -> list[str]:
+        """Lines on what is open, what the round does, and what it costs."""
+        return self._lines
+
+    def _grow(self, new: Round, failed: Collection[str]) -> None:
+        """Plans the study with the trials of a round, as a command that starts now would."""
+        sweep = replace(self.plan.sweep, rows=tuple(new.applied(self.plan.trials)))
+        request = replace(self._request, sweep=sweep, trials=identified(sweep))
+        before = {trial.identity for trial in self.plan.trials}
+        fresh = [trial for trial in request.trials if trial.identity not in before]
+        reuse = find_reusable(fresh, self._store, self._results)
+        reuse.apply(self._store)
+        self.reuse |= reuse
+        there = {trial.identity for trial in request.trials}
+        self.stored = (self.stored | reuse.all) & there
+        done = self._store.identities() & there
+        self.gave_up = self.gave_up & there
+        self.grown = (*(name for name in self.grown if name in there), *(trial.identity for trial in fresh))
+        self.plan = self._planned(request, done, self.gave_up | (frozenset(failed) & there))
+
+    def _look(self) -> _Look:
+        study = load_study(self._store.location, self._known)
+        configs = {trial.identity: trial.config for trial in self.plan.trials}
+        look, left = _Look(study), self._limit - self._spent(study)
+        factor = self._factor(study)
+        for subject in subjects(analyse(study), configs):
+            seconds = core_seconds(study.records, subject.trials)
+            if not subject.is_open:
+                look.every.append((subject, decision(subject, DECIDED, seconds)))
+                continue
+            state, why, needed, cost = self._open(subject, look, left, factor)
+            left -= cost
+            look.every.append((subject, decision(subject, state, seconds, why, needed)))
+        return look
+
+    def _open(self, subject: Subject, look: _Look, left: float, factor: float) -> tuple[str, str, float, float]:
+        """The state of an open question, why, the core hours needed, and the core seconds that its round takes."""
+        question, cells = question_of(subject), Cells(subject, self._failed(subject))
+        tried = [name for one in self._rounds for step in one.steps if step.key == subject.key for name in step.repairs]
+
+        def price(asked: Question, option: Option) -> float:
+            made = cells.addition(asked, option)
+            return math.inf if made is None else made.cost
+
+        chosen = choose(question, price, tried)
+        if chosen.option is None:
+            return HOPELESS, *hopeless(chosen, factor), 0.0
+        if self.rounds >= self._most:
+            return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it"), 0.0
+        seconds = chosen.cost * factor
+        if seconds > self._limit:
+            return HOPELESS, *hopeless(chosen, factor, "more than the limit would be needed"), 0.0
+        if seconds > left:
+            return LIMIT, "", seconds / 3600.0, 0.0
+        made = cells.addition(question, chosen.option)
+        if made is None or subject.key in look.chosen:  # the same trials answer for every ball
+            return OPEN, "", math.nan, 0.0
+        look.chosen[subject.key] = chosen, made
+        return OPEN, "", math.nan, seconds
+
+    @property
+    def _most(self) -> int:
+        return self._rounds[0].most if self._rounds else ROUNDS
+
+    def _failed(self, subject: Subject) -> frozenset[Cell]:
+        """The cells of the condition with a trial that has ended without a result."""
+        asked = {config for one in self._rounds for config in one.added}
+        missing = [trial.config for trial in self.plan.trials if not self._store.has(trial.identity)]
+        kinds = {*map(kind_of, subject.trials.values())}
+        lost = [each for each in missing if each in asked and kind_of(each) in kinds]
+        return frozenset((getattr(each.model, "width", 0), getattr(each.task, "horizon", 0)) for each in lost)
+
+    def _spent(self, study: Stored) -> float:
+        """Core seconds of this run so far."""
+        return sum(seconds_of(record) for name, record in study.records.items() if name not in self.stored)
+
+    def _factor(self, study: Stored) -> float:
+        """Measured core seconds over those of the cost model, of the study's results."""
+        known = [
+            (seconds_of(study.records[trial.identity]), trial)
+            for trial in self.plan.trials
+            if trial.identity in study.records
+        ]
+        modelled = sum(cost.seconds([trial.config]) for _, trial in known)
+        measured = sum(seconds for seconds, _ in known)
+        return measured / modelled if measured > 0.0 and modelled > 0.0 else 1.0
+
+    def _round(self, look: _Look) -> Round:
+        steps = [
+            Step(key, found.question.name, found.option.words(found.question.design), found.option.repairs, found.cost)
+            for key, (found, _) in look.chosen.items()
+            if found.option is not None
+        ]
+        made = [addition for _, addition in look.chosen.values()]
+        added = tuple(config for one in made for config in one.added)
+        return Round(self._most, tuple(steps), added, tuple(name for one in made for name in one.removed))
+
+    def _told(self, look: _Look) -> Iterator[str]:
+        states = [found.state for _, found in look.every]
+        open_ = sum(state != DECIDED for state in states)
+        if not look.chosen:
+            return
+        factor = self._factor(look.study)
+        seconds = sum(found.cost for found, _ in look.chosen.values()) * factor
+        left = self._limit - self._spent(look.study)
+        limit = f", {duration(left)} of a core left" if math.isfinite(left) else ""
+        yield (
+            f"round {self.rounds + 1} of at most {self._most}: {open_} of {counted(len(states), 'question')} open, "
+            f"about {duration(seconds)} of a core{limit}"
+        )
+        for found, _ in look.chosen.values():
+            if found.option is not None:
+                yield f"  {found.question.name}: {found.option.words(found.question.design)}"

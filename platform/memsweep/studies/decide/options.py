@@ -1,0 +1,104 @@
+"""Additions to a condition: more seeds, other horizons or widths, and repairs of what is there."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
+from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
+
+SEEDS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
+"""Numbers of seeds of a design; the error rates of docs/decide.md are those of up to so many."""
+DOUBLINGS = 4
+"""Most doublings of a horizon in one round."""
+MIDDLES = 2
+"""Most horizons, and most widths, between those that there are, in one round."""
+WIDER = 2
+"""Most doublings of the width in one round."""
+BELOW, ABOVE, EFFORT, STEPS = "below", "above", "effort", "steps"
+"""Repairs: smaller radii, larger radii, a stronger search, twice the training."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that a round may do for a condition.
+
+    Attributes:
+        design: that the condition has then.
+        repairs: settings that change in its trials, which are run anew then: BELOW, ABOVE, EFFORT, STEPS.
+    """
+
+    design: Design
+    repairs: tuple[str, ...] = ()
+
+    def words(self, before: Design) -> str:
+        """The additions in words: ``seeds 5 to 8, horizons 48 and 96``."""
+        parts = [_REPAIRS[repair] for repair in self.repairs]
+        if self.design.seeds != before.seeds:
+            parts.append(f"seeds {before.seeds} to {self.design.seeds}")
+        for name in ("horizons", "widths"):
+            new = sorted({*getattr(self.design, name)} - {*getattr(before, name)})
+            if new:
+                parts.append(f"{name[: None if new[1:] else -1]} {' and '.join(map(str, new))}")
+        if self.design.top != before.top:
+            parts.append(f"every horizon at width {self.design.top}")
+        return ", ".join(parts) or f"the cells of {before.seeds} seeds that are missing"
+
+
+_REPAIRS = {
+    BELOW: "smaller radii",
+    ABOVE: "larger radii",
+    EFFORT: "a stronger search",
+    STEPS: "twice the training where seeds miss the target",
+}
+
+
+def designs(question: Question, seeds: Sequence[int] = SEEDS) -> Iterator[Option]:
+    """Every design that could be next, the present one with its missing cells among them."""
+    now = question.design
+    more = sorted({max(now.seeds, SMALLEST_SEEDS), *(count for count in seeds if count > now.seeds)})
+    for count, horizons, (widths, top) in itertools.product(more, _horizons(question), _widths(question)):
+        yield Option(replace(now, seeds=count, horizons=horizons, widths=widths, top=top))
+
+
+def _horizons(question: Question) -> Iterator[tuple[int, ...]]:
+    """With doublings of the longest, and with values between; those that are too short for the memory are passed."""
+    now = question.design.horizons
+    if HORIZON not in question.grows:
+        yield now
+        return
+    first = max(0, math.ceil(math.log2(max(question.since, 1.0) / now[-1])))
+    for doublings in range(DOUBLINGS + 1):
+        start = first or 1  # a memory that is longer than all horizons leaves the first of them unusable
+        longer = tuple(now[-1] * 2**power for power in range(start, start + doublings))
+        for middles in range(MIDDLES + 1):
+            yield _filled((*now, *longer), middles, question.since)
+
+
+def _widths(question: Question) -> Iterator[tuple[tuple[int, ...], int]]:
+    """With doublings of the largest, and with values between; each with the width of the horizon slope."""
+    now, top = question.design.widths, question.design.top
+    yield now, top
+    if WIDTH not in question.grows:
+        return
+    for middles in range(1, MIDDLES + 1):
+        yield _filled(now, middles), top
+    for doublings in range(1, WIDER + 1):
+        wider = (*now, *(now[-1] * 2**power for power in range(1, doublings + 1)))
+        yield from ((_filled(wider, middles), top) for middles in range(MIDDLES + 1))
+        yield wider, wider[-1]
+
+
+def _filled(values: Sequence[int], count: int, since: float = 0.0) -> tuple[int, ...]:
+    """The values with so many more between them, each in the middle of the widest gap."""
+    found = sorted(values)
+    for _ in range(count):
+        gaps = [(b / a, a, b) for a, b in itertools.pairwise(found) if a >= since and b - a > 1]
+        if not gaps:
+            break
+        _, low, high = max(gaps, key=lambda gap: (round(gap[0], 3), -gap[1]))  # short ones cost least
+        found = sorted({*found, round(math.sqrt(low * high))})
+    return tuple(found)

@@ -1,0 +1,211 @@
+"""An open question: one condition in one ball without a verdict, with what is between it and a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scipy.special import stdtrit
+
+from memsweep.stability.verdict.judgement import (
+    GOOD_GRID,
+    GROWTH_LIMIT,
+    SMALLEST_GRID,
+    SMALLEST_SEEDS,
+    STEP_LIMIT,
+    STEP_NOISE,
+    Trends,
+)
+from memsweep.stability.verdict.trend import CONFIDENCE, DECISION, LONG_RANGE, Slope
+
+HORIZON, WIDTH, STEP, GROWTH = "horizon", "width", "step", "growth"
+"""The subjects of intervals: the axis of a slope, one more width, the change at a small radius."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """The cells of one condition that decide: the longest horizon at every width, and every horizon at one width.
+
+    Attributes:
+        seeds: in each cell.
+        widths, horizons: increasing.
+        top: the width of the horizon slope; one of ``widths``.
+    """
+
+    seeds: int
+    widths: tuple[int, ...]
+    horizons: tuple[int, ...]
+    top: int
+
+    @property
+    def cells(self) -> tuple[tuple[int, int], ...]:
+        """(width, horizon) of each."""
+        longest = self.horizons[-1]
+        row = [(width, longest) for width in self.widths]
+        return tuple(sorted({*row, *((self.top, horizon) for horizon in self.horizons)}))
+
+    def usable(self, since: float) -> tuple[int, ...]:
+        """The horizons that are long enough for a limit slope."""
+        return tuple(horizon for horizon in self.horizons if horizon >= since)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """An interval that is compared with a limit, and reaches over it.
+
+    Attributes:
+        of: HORIZON, WIDTH, STEP or GROWTH.
+        distance: of the estimate from the limit, positive on the side that is aimed at; nan: it has no estimate.
+        reach: of the interval over seeds from the estimate towards the limit.
+        between: of the estimates by range and transient, likewise; no number of seeds moves them.
+        seeds: that enter.
+        level: confidence of the interval.
+    """
+
+    of: str
+    distance: float
+    reach: float
+    between: float
+    seeds: int
+    level: float
+
+    @property
+    def error(self) -> float:
+        """The standard error of the estimate."""
+        return self.reach / student(self.seeds, self.level)
+
+    def passes(self, seeds: float, axis: float, hope: float = 0.0) -> bool:
+        """Whether the interval would keep clear of the limit.
+
+        Args:
+            seeds: factor of the reach by other seeds.
+            axis: factor of the reach, and of ``between``, by other values of the axis.
+            hope: standard errors by which the estimate may turn out farther from the limit.
+        """
+        return self.left(seeds, axis) < self.distance + hope * self.error
+
+    def left(self, seeds: float, axis: float) -> float:
+        """The part that would remain of the interval on the side of the limit; arguments as of ``passes``."""
+        return max(self.reach * seeds, self.between) * axis
+
+
+def student(seeds: int, level: float) -> float:
+    """The quantile by which the standard error of a mean over seeds becomes half of an interval."""
+    return float(stdtrit(seeds - 1, 0.5 + level / 2.0))
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that is known of one condition in one ball that has no verdict.
+
+    Attributes:
+        key: of the condition, the same in every round.
+        name: in words.
+        by_threshold, growth, limited, slope_limit: as the rule had them.
+        design: what there is now.
+        valid_widths, valid_horizons: how many enter a slope now.
+        complete: seeds that approximate the target in every cell that enters.
+        since: the least horizon of a limit slope.
+        misfit: cell -> median error without perturbation of the seeds that miss the target, in units of the largest
+            allowed one; the cells where fewer seeds than a verdict needs approximate it.
+        below, above: whether radii end below or above the radii that were tried.
+        found: the share of the largest known change that the search found.
+        grows: axes on which values can be added.
+        reasons: of the rule.
+    """
+
+    key: str
+    name: str
+    by_threshold: Mapping[float, Trends]
+    growth: Slope
+    limited: bool
+    slope_limit: float
+    design: Design
+    valid_widths: int
+    valid_horizons: int
+    complete: int
+    since: float = 0.0
+    misfit: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    below: bool = False
+    above: bool = False
+    found: float = math.nan
+    grows: tuple[str, ...] = (HORIZON, WIDTH)
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """The things that the rule lacks for a slope, before any interval: ``seeds``, HORIZON, WIDTH."""
+        return tuple(self.lacks(self.design, GOOD_GRID if not self._has_limit else SMALLEST_GRID))
+
+    @property
+    def _has_limit(self) -> bool:
+        return all(each.horizon.limit.available for each in self.inside)
+
+    def lacks(self, design: Design, horizons: int = SMALLEST_GRID) -> Iterator[str]:
+        """The things that a design lacks for a slope, if its new cells fit the target as those that there are."""
+        usable = design.usable(self.since)
+        if design.seeds * self.share < SMALLEST_SEEDS:
+            yield "seeds"
+        unfit = self.valid_horizons == 0 and design.top == self.design.top
+        if unfit or len(usable) < horizons or usable[-1] < LONG_RANGE * usable[0]:
+            yield HORIZON
+        if len(design.widths) - (len(self.design.widths) - self.valid_widths) < SMALLEST_GRID:
+            yield WIDTH
+
+    @property
+    def share(self) -> float:
+        """The share of the seeds that approximate the target in every cell that enters."""
+        return max(self.complete, 0.5) / self.design.seeds
+
+    @property
+    def inside(self) -> list[Trends]:
+        """Those of the thresholds whose radii are inside of the search."""
+        return [each for each in self.by_threshold.values() if each.inside]
+
+    def aims(self) -> Iterator[list[Obstacle]]:
+        """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable."""
+        kept: list[Obstacle | None] = [_kept(HORIZON, each.horizon.limit, self) for each in self.inside]
+        kept += [_kept(WIDTH, each.along_width, self) for each in self.inside]
+        kept += [_step(each.step, self) for each in self.inside]
+        stable = [each for each in (*kept, _grown(self.growth, self)) if each is not None]
+        if self.inside:
+            yield [each for each in stable if not each.passes(1.0, 1.0)]
+        for each in self.by_threshold.values():
+            slopes = [(HORIZON, each.horizon.limit)] + ([] if self.limited else [(WIDTH, each.width.limit)])
+            yield from ([_shrunk(axis, slope, self)] for axis, slope in slopes if slope.available)
+
+
+def _kept(axis: str, slope: Slope, question: Question) -> Obstacle:
+    """The slope's lower end is to stay above the limit."""
+    between = slope.estimate - slope.between[0] if slope.between else 0.0
+    low = slope.deciding[0] if slope.deciding else slope.low
+    return _obstacle(axis, slope.estimate - question.slope_limit, slope.estimate - low, between, question)
+
+
+def _shrunk(axis: str, slope: Slope, question: Question) -> Obstacle:
+    """The slope's upper end is to fall below the limit."""
+    between = slope.between[1] - slope.estimate if slope.between else 0.0
+    high = slope.deciding[1] if slope.deciding else slope.high
+    return _obstacle(axis, question.slope_limit - slope.estimate, high - slope.estimate, between, question)
+
+
+def _step(step: Slope, question: Question) -> Obstacle | None:
+    """One more width is to change the radius by little."""
+    if not step.available:
+        return None
+    distance = step.estimate - STEP_NOISE if step.estimate >= STEP_LIMIT else step.estimate - STEP_LIMIT
+    return _obstacle(STEP, distance, step.estimate - step.low, 0.0, question, CONFIDENCE)
+
+
+def _grown(growth: Slope, question: Question) -> Obstacle | None:
+    """The change at a small radius is not to grow with width."""
+    if not growth.available:
+        return None
+    return _obstacle(GROWTH, GROWTH_LIMIT - growth.estimate, growth.high - growth.estimate, 0.0, question, CONFIDENCE)
+
+
+def _obstacle(
+    of: str, distance: float, reach: float, between: float, question: Question, level: float = DECISION
+) -> Obstacle:
+    return Obstacle(of, distance, reach, between, max(question.complete, 2), level)

@@ -1,0 +1,114 @@
+"""The request of a study that goes on until it is decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import ConfigError, counted
+from memsweep.studies.continuation import unchanged
+from memsweep.studies.decide.choice import ROUNDS
+from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
+from memsweep.studies.decide.growing import GrowingTrials
+from memsweep.studies.decide.round_log import RoundLog, Step
+from memsweep.studies.extension import not_covered
+from memsweep.studies.locations import plan_to_run, store_of
+from memsweep.studies.trials import Request, added
+from memsweep.sweep.driver.launch import Limits
+from memsweep.sweep.planning.plan import identified, make_packs
+from memsweep.sweep.planning.plan_file import plan_to_replace
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
+from memsweep.trust.gate import Trust
+
+
+class Deciding:
+    """Makes the trials of a run that goes on until its study is decided, and says how its questions stand.
+
+    Args:
+        limits: of the run.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._trials: GrowingTrials | None = None
+
+    def __call__(self, request: Request, store: Store, results: Location, failed: frozenset[str]) -> GrowingTrials:
+        self._trials = GrowingTrials(request, store, results, failed, core_hours=self._limits.core_hours)
+        return self._trials
+
+    @property
+    def rounds(self) -> int:
+        """Of the study so far."""
+        return self._trials.rounds if self._trials is not None else 0
+
+    def preview(self, request: Request, results: Location) -> tuple[list[Decision], list[Step]]:
+        """How the questions of what is stored stand, and the next round; nothing is run or written.
+
+        Where nothing is stored, the first round is the study's own plan.
+        """
+        if request.plan is not None:
+            return self(request, store_of(results, request.sweep.name), results, frozenset()).preview()
+        cost = sum(pack.cost for pack in make_packs(request.trials))
+        own = f"its own plan, {counted(len(request.trials), 'trial')}; then at most {ROUNDS} rounds, by their results"
+        return [], [Step("", request.sweep.name, own, (), cost)]
+
+    def decisions(self, *, at_limit: bool) -> list[Decision]:
+        """How the questions stand after the run.
+
+        Args:
+            at_limit: it was stopped at a limit.
+        """
+        if self._trials is None:
+            return []
+        found = self._trials.settled()
+        return [replace(one, state=LIMIT) if at_limit and one.state == OPEN else one for one in found]
+
+
+def deciding(
+    study: SweepConfig | None, store: Store | None, results: Location, trust: Trust, source: str, limits: Limits
+) -> tuple[Request, Deciding]:
+    """Goes on with what is stored of a study, or begins with its own plan, until its questions are decided.
+
+    Args:
+        study: as its file says it; None: as it is stored.
+        store: its stored results, where no file is read.
+        results: the folder of all studies.
+        trust: the person's word for code that the plan names.
+        source: the study as it was named.
+        limits: of the run.
+
+    Raises:
+        ConfigError: the study searches settings.
+        MemsweepError: as of ``continuation.resumed``.
+    """
+    own = store or store_of(results, study.name if study is not None else "")
+    plan, grow = plan_to_replace(own.location), Deciding(limits)
+    if plan is None or (study is not None and study.search is not None):
+        if study is None:
+            raise ConfigError([f"there is no plan in {own.location}"], "the study")
+        _refuse_search(study)
+        return Request(study, identified(study), source=source, grow=grow), grow
+    plan = plan_to_run(own, trust, study.rows if study is not None else ())
+    before = unchanged(plan, own.location.parent)
+    _refuse_search(before)
+    rounds = RoundLog(own.location, before.rows).read()
+    rows: tuple[TrialConfig, ...] = before.rows
+    if study is not None:
+        gone = {name for one in rounds for name in one.removed}
+        asked = tuple(trial.config for trial in identified(study) if trial.identity not in gone)
+        rows = (*rows, *not_covered(rows, asked))
+    for one in rounds:
+        rows = tuple(one.applied(identified(replace(before, rows=rows))))
+    whole = replace(study or before, rows=rows, grid=before.grid)
+    trials = identified(whole)
+    return Request(whole, trials, plan=plan, extended=added(plan, trials), source=source, grow=grow), grow
+
+
+def _refuse_search(study: SweepConfig) -> None:
+    if study.search is not None:
+        raise ConfigError(
+            ["it searches settings, and rounds are added to a grid. Set the settings that were found, without search"],
+            f"study {study.name!r}",
+        )

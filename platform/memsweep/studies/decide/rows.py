@@ -1,0 +1,167 @@
+"""The trials that an option adds to a condition, what they replace, and what they cost."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import ConfigError
+from memsweep.studies.decide.choice import NEAR
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, STEPS, Option
+from memsweep.studies.decide.question import Question
+from memsweep.studies.decide.reading import Cell, Subject
+from memsweep.sweep.planning import cost
+
+_STARTS, _ASCENT = 4, 16
+"""The effort of a search that leaves it out."""
+_BEYOND = 10.0
+"""Factor by which a repair moves an end of the radii."""
+
+
+@dataclass(frozen=True)
+class Addition:
+    """The trials of an option.
+
+    Attributes:
+        added: new ones.
+        removed: identities of those that they stand in the place of.
+        trained: whether the new ones are trained, and not only measured from stored weights.
+    """
+
+    added: tuple[TrialConfig, ...] = ()
+    removed: tuple[str, ...] = ()
+    trained: bool = True
+
+    @property
+    def cost(self) -> float:
+        """Core seconds by the cost model."""
+        return sum(_seconds(config if self.trained else _untrained(config)) for config in self.added)
+
+
+@dataclass
+class Cells:
+    """The trials of one condition by cell.
+
+    Args:
+        subject: the condition.
+        failed: cells with a trial that has no result, and will get none.
+    """
+
+    subject: Subject
+    failed: frozenset[Cell] = frozenset()
+    seeds: dict[Cell, set[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, cell in self.subject.cells.items():
+            training = self.subject.trials[name].training
+            self.seeds.setdefault(cell, set()).update(range(training.first_seed, training.first_seed + training.seeds))
+        self._made: dict[tuple[Cell, int, int], TrialConfig] = {}
+
+    def addition(self, question: Question, option: Option) -> Addition | None:
+        """The trials of an option; None where a cell of it has failed, or cannot be."""
+        try:
+            if option.repairs:
+                return self._repaired(question, option)
+            if self.failed.intersection(option.design.cells):
+                return None
+            return Addition(tuple(self._missing(option)))
+        except ConfigError:
+            return None
+
+    def _missing(self, option: Option) -> Iterator[TrialConfig]:
+        first = min(map(min, self.seeds.values()))
+        wanted = range(first, first + option.design.seeds)
+        for cell in option.design.cells:
+            for begin, count in _blocks(sorted({*wanted} - self.seeds.get(cell, set()))):
+                key = (cell, begin, count)
+                if key not in self._made:
+                    self._made[key] = self._like(cell, begin, count)
+                yield self._made[key]
+
+    def _like(self, cell: Cell, first: int, count: int) -> TrialConfig:
+        """A trial of a cell with the settings of the nearest one: of the same width, where there is one."""
+        names = self.subject.cells
+        near = min(names, key=lambda name: (_far(names[name][0], cell[0]), _far(names[name][1], cell[1])))
+        data = to_dict(self.subject.trials[near])
+        if names[near][0] != cell[0]:
+            data["model"]["width"] = cell[0]
+        if names[near][1] != cell[1]:
+            data["task"]["horizon"] = cell[1]
+        data["training"] |= {"first_seed": first, "seeds": count}
+        return trial_from_dict(data)
+
+    def _repaired(self, question: Question, option: Option) -> Addition:
+        (repair,) = option.repairs
+        near = {cell for cell, times in question.misfit.items() if times <= NEAR}
+        chosen = [name for name, cell in self.subject.cells.items() if repair != STEPS or cell in near]
+        made = [trial_from_dict(_REPAIR[repair](to_dict(self.subject.trials[name]))) for name in chosen]
+        return Addition(tuple(made), tuple(chosen), trained=repair == STEPS)
+
+
+def _far(one: int, other: int) -> float:
+    return abs(math.log(one / other))
+
+
+def _blocks(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Runs of neighbouring numbers: the first, and how many."""
+    start = 0
+    for place in range(1, len(numbers) + 1):
+        if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:
+            yield numbers[start], place - start
+            start = place
+
+
+def _smaller(data: dict[str, Any]) -> dict[str, Any]:
+    return _moved(data, "from", 1.0 / _BEYOND)
+
+
+def _larger(data: dict[str, Any]) -> dict[str, Any]:
+    return _moved(data, "to", _BEYOND)
+
+
+def _moved(data: dict[str, Any], end: str, factor: float) -> dict[str, Any]:
+    """The radii with another end, as dense as they were."""
+    radii = data["perturbation"]["radii"]
+    steps = (radii["count"] - 1) / math.log(radii["to"] / radii["from"])
+    radii[end] *= factor
+    radii["count"] = 1 + math.ceil(steps * math.log(radii["to"] / radii["from"]) - 1e-9)
+    return data
+
+
+def _stronger(data: dict[str, Any]) -> dict[str, Any]:
+    """The usual effort where it was less, and twice the effort where it was not."""
+    search = data["perturbation"]
+    usual = search["starts"] >= _STARTS and search["ascent_steps"] >= _ASCENT
+    new = {name: 2 * search[name] if usual else max(search[name], least) for name, least in _EFFORT.items()}
+    search |= new
+    return data
+
+
+_EFFORT = {"starts": _STARTS, "ascent_steps": _ASCENT}
+
+
+def _longer(data: dict[str, Any]) -> dict[str, Any]:
+    data["training"]["steps"] *= 2
+    return data
+
+
+_REPAIR: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    BELOW: _smaller,
+    ABOVE: _larger,
+    EFFORT: _stronger,
+    STEPS: _longer,
+}
+
+
+def _untrained(config: TrialConfig) -> TrialConfig:
+    return replace(config, training=replace(config.training, steps=1, until=0, warmup=0))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _seconds(config: TrialConfig) -> float:
+    return cost.seconds([config])

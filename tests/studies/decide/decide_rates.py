@@ -1,0 +1,119 @@
+"""Error rates and power of rounds that are chosen until a verdict: the simulation of docs/decide.md.
+
+The studies are those of docs/verdict.md (``error_rates``). While one is inconclusive, the next round is chosen as
+``memsweep decide`` chooses it, up to its most rounds; a cell costs its width times its horizon times its seeds.
+
+``python tests/studies/decide/decide_rates.py [studies]`` prints the table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import error_rates
+import numpy as np
+from error_rates import Case, Study
+
+from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.reasons import Evidence
+from memsweep.studies.decide.choice import ROUNDS, choose
+from memsweep.studies.decide.options import Option
+from memsweep.studies.decide.question import HORIZON, Design, Question
+
+CASES = tuple(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every)
+STUDIES = 200
+SHOWN = (0.25, 0.5, 0.9)
+"""Quantiles of the seeds and of the cost."""
+
+
+class Ended(NamedTuple):
+    """How a simulated study ended: its verdict, its rounds, its seeds, its horizons, and its cost over the first's."""
+
+    verdict: Verdict
+    rounds: int
+    seeds: int
+    horizons: int
+    cost: float
+
+
+def question_of(evidence: Evidence, design: Design) -> Question:
+    """The question of a simulated study."""
+    return Question(
+        key="",
+        name="",
+        by_threshold=evidence.by_threshold,
+        growth=evidence.growth,
+        limited=evidence.limited,
+        slope_limit=evidence.criteria.slope_limit,
+        design=design,
+        valid_widths=len(evidence.widths),
+        valid_horizons=len(evidence.horizons),
+        complete=evidence.complete_seeds,
+        grows=(HORIZON,),
+    )
+
+
+def cost_of(design: Design) -> float:
+    """Of all cells."""
+    return float(sum(width * horizon * design.seeds for width, horizon in design.cells))
+
+
+def decided(case: Case, rng: np.random.Generator) -> Ended:
+    """The end of one study."""
+    study = Study(case, rng)
+    grid = study.horizons[: case.horizons]
+    design = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1])
+    first = cost_of(design)
+
+    def cost(question: Question, option: Option) -> float:
+        there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= error_rates.SEEDS
+        return max(cost_of(option.design) - cost_of(design), 0.0) if there else np.inf
+
+    rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons))
+    while evidence.verdict is Verdict.INCONCLUSIVE and rounds < ROUNDS:
+        chosen = choose(question_of(evidence, design), cost)
+        if chosen.option is None:
+            break
+        design, rounds = chosen.option.design, rounds + 1
+        evidence = study.weigh(design.seeds, len(design.horizons))
+    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first)
+
+
+def rates(case: Case, studies: int) -> list[Ended]:
+    """The ends of so many studies."""
+    rng = np.random.default_rng(7)
+    return [decided(case, rng) for _ in range(studies)]
+
+
+def share(found: list[Ended], verdict: Verdict) -> float:
+    """Of the studies, those that ended in a verdict."""
+    return Counter(one.verdict for one in found)[verdict] / len(found)
+
+
+def row(case: Case, found: list[Ended]) -> str:
+    """A row of the table."""
+    noise = f"{case.noise}, {'slope' if case.tilt else 'radius'} {case.sigma:g}"
+    verdicts = " / ".join(
+        f"{share(found, each):.3f}" for each in (Verdict.STABLE, Verdict.INCONCLUSIVE, Verdict.UNSTABLE)
+    )
+    seeds = " / ".join(f"{np.quantile([one.seeds for one in found], q):.0f}" for q in SHOWN)
+    cost = " / ".join(f"{np.quantile([one.cost for one in found], q):.1f}" for q in SHOWN)
+    rounds = f"{np.mean([one.rounds for one in found]):.1f}"
+    return (
+        f"| {case.truth.name} | {noise} | {case.horizons} × {case.seeds} | {verdicts} | {rounds} | {seeds} | {cost} |"
+    )
+
+
+def lines(studies: int = STUDIES) -> Iterator[str]:
+    """The rows of docs/decide.md's table."""
+    for case in CASES:
+        yield row(case, rates(case, studies))
+
+
+if __name__ == "__main__":
+    for line in lines(*map(int, sys.argv[1:])):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()

@@ -1,0 +1,110 @@
+"""The next round of a study: what is chosen for an open question, and what is declared hopeless."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import decide_rates
+import error_rates
+import numpy as np
+import pytest
+from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
+
+from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Verdict
+from memsweep.studies.decide.choice import choose
+from memsweep.studies.decide.options import BELOW, EFFORT, STEPS, Option, designs
+from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
+from paths import ROOT
+
+WRONG = {error_rates.AT_LIMIT: Verdict.UNSTABLE, error_rates.ONE_AT_LIMIT: Verdict.STABLE}
+
+
+def question(sigma: float = 0.03, seeds: int = 5, horizons: int = 4) -> Question:
+    """An open one: radii that keep their size, with much noise."""
+    study = Study(Case(FLAT, "normal", sigma), np.random.default_rng(0))
+    evidence = study.weigh(seeds, horizons)
+    assert evidence.verdict is Verdict.INCONCLUSIVE
+    design = Design(seeds, FLAT.widths, study.horizons[:horizons], FLAT.widths[-1])
+    return decide_rates.question_of(evidence, design)
+
+
+def cost(asked: Question, option: Option) -> float:
+    repaired = 1.0 if option.repairs else 0.0
+    return repaired + decide_rates.cost_of(option.design) - decide_rates.cost_of(asked.design)
+
+
+def test_only_the_cells_that_enter_a_slope_get_trials() -> None:
+    design = Design(5, (2, 4, 8), (10, 20, 40), 4)
+    assert design.cells == ((2, 40), (4, 10), (4, 20), (4, 40), (8, 40))
+
+
+def test_noise_is_met_by_the_cheapest_addition_that_is_expected_to_decide() -> None:
+    asked = question()
+    chosen = choose(asked, cost)
+    assert chosen.option is not None
+    assert chosen.sure
+    dearer = [each for each in designs(asked) if cost(asked, each) > chosen.cost]
+    assert chosen.option.design.seeds > 5
+    assert dearer
+    assert choose(asked, cost) == chosen  # a round follows from the results alone
+
+
+def test_what_the_rule_lacks_comes_first() -> None:
+    asked = question(0.05, 4, 3)
+    few = replace(asked, grows=(HORIZON, WIDTH), design=replace(asked.design, widths=(2, 4), top=4), valid_widths=2)
+    chosen = choose(few, cost)
+    assert chosen.option is not None
+    design = chosen.option.design
+    assert design.seeds >= SMALLEST_SEEDS
+    assert min(len(design.widths), len(design.horizons)) >= SMALLEST_GRID
+
+
+@pytest.mark.parametrize(
+    ("repair", "wrong"),
+    [(STEPS, {"misfit": {(8, 800): 2.0}}), (BELOW, {"below": True}), (EFFORT, {"found": 0.5})],
+)
+def test_what_is_wrong_with_the_trials_is_mended_a_few_times(repair: str, wrong: dict[str, object]) -> None:
+    asked = replace(question(), **wrong)  # type: ignore[arg-type]
+    chosen = choose(asked, cost)
+    assert chosen.option is not None
+    assert chosen.option.repairs == (repair,)
+    again = choose(asked, cost, (repair, repair))
+    assert again.option is None or again.option.repairs == ()
+
+
+def test_a_memory_that_no_seed_learns_is_hopeless() -> None:
+    asked = replace(question(), misfit={(8, 800): 50.0}, valid_widths=0, valid_horizons=0, complete=0)
+    assert choose(asked, cost).option is None
+
+
+def test_a_slope_beside_the_limit_is_hopeless_with_the_amount_that_would_decide() -> None:
+    study = Study(Case(AT_LIMIT, "normal", 0.03), np.random.default_rng(3))
+    evidence = study.weigh(40, 5)
+    design = Design(40, AT_LIMIT.widths, study.horizons[:5], AT_LIMIT.widths[-1])
+    asked = decide_rates.question_of(evidence, design)
+    chosen = choose(
+        asked, lambda asked, option: cost(asked, option) if option.design.horizons == design.horizons else math.inf
+    )
+    assert chosen.option is None
+    assert chosen.needed is None or chosen.needed.design.seeds > 40
+
+
+def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:
+    noisy = decide_rates.rates(Case(FLAT, "normal", 0.03), 10)
+    assert decide_rates.share(noisy, Verdict.STABLE) >= 0.9
+    clear = decide_rates.rates(Case(SHRINKING, "normal", 0.03), 10)
+    assert decide_rates.share(clear, Verdict.UNSTABLE) >= 0.9
+    for case in error_rates.LIMITS[:1]:
+        found = decide_rates.rates(case, 5)
+        assert decide_rates.share(found, Verdict.INCONCLUSIVE) >= 0.8
+
+
+@pytest.mark.more
+def test_the_table_of_the_page_is_what_the_simulation_gives_and_errors_are_rare() -> None:
+    text = (ROOT / "docs/decide.md").read_text()
+    for case in decide_rates.CASES:
+        found = decide_rates.rates(case, decide_rates.STUDIES)
+        assert decide_rates.row(case, found) in text
+        if wrong := WRONG.get(case.truth):
+            assert decide_rates.share(found, wrong) <= 0.025

@@ -1,0 +1,148 @@
+"""``memsweep decide`` on a real study: rounds until it is decided, limits, and kills in the middle of a round."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import memsweep as ms
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.documents.schema import document_schema
+from memsweep.errors import StoreError
+from memsweep.studies.decide.round_log import Round, RoundLog, Step
+from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.filesystem import Location
+from sweeping import end, environment, memsweep, start
+
+STUDY = """
+# Does a small model hold an exponential memory?
+name: small
+task: {name: linear_functional, kernel: exponential}
+model: {name: diagonal_rnn, parameterization: direct}
+training: {seeds: 3, steps: 300, batch_size: 32, validation_size: 64}
+perturbation: {balls: [recurrent], radii: {from: 0.001, to: 3, count: 8}, starts: 0, ascent_steps: 4}
+grid: {model.width: [2, 4], task.horizon: [8, 16, 32]}
+"""
+WORDS = ("decide", "small.yaml", "--inline", "--no-page", "--json")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "small.yaml").write_text(STUDY)
+    return tmp_path
+
+
+def told(done: subprocess.CompletedProcess[str], code: int = 0) -> dict[str, Any]:
+    assert done.returncode == code, done.stderr
+    document = json.loads(done.stdout)
+    jsonschema.validate(document, document_schema("decide"))
+    return dict(document)
+
+
+def tables(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (folder / "results/small/report").glob("*.csv")}
+
+
+@pytest.mark.more
+def test_a_study_that_lacks_everything_is_decided_and_every_command_knows_its_trials(folder: Path) -> None:
+    found = told(memsweep(*WORDS, cwd=folder))
+    (decision,) = found["decisions"]
+    assert decision["state"] == "decided"
+    assert decision["verdict"] in ("stable", "unstable")
+    assert decision["core_seconds"] > 0
+    assert found["rounds"] >= 1
+    assert found["hopeless"] == []
+    plan = read_plan(folder / "results/small")
+    assert plan is not None
+    asked = [
+        config
+        for one in RoundLog(Location.at(folder / "results/small"), plan.sweep().rows).read()
+        for config in one.added
+    ]
+    assert {json.dumps(to_dict(each), sort_keys=True) for each in asked} <= {
+        json.dumps(each, sort_keys=True) for each in plan.rows.values()
+    }
+    assert ms.status("small", results=folder / "results").complete
+    again = told(memsweep(*WORDS, cwd=folder))
+    assert (again["rounds"], again["run"]["finished"]) == (found["rounds"], {})
+    swept = memsweep("sweep", "small.yaml", "--inline", "--no-page", cwd=folder)
+    assert swept.returncode == 2  # it would drop the trials of the rounds
+    assert "--drop-extended" in swept.stderr
+
+
+@pytest.mark.more
+def test_the_next_round_can_be_looked_at_and_a_limit_is_no_answer(folder: Path) -> None:
+    assert memsweep("sweep", "small.yaml", "--inline", "--no-page", cwd=folder).returncode == 0
+    shown = told(memsweep(*WORDS, "--plan", cwd=folder))
+    assert shown["decisions"][0]["state"] == "open"
+    assert shown["next_round"][0]["does"].startswith("seeds 3 to 5")
+    assert shown["run"] is None
+    assert not (folder / "results/small/decide").exists()
+    found = told(memsweep(*WORDS, "--max-trials", "2", cwd=folder), code=3)
+    assert found["decisions"][0]["state"] == "limit"
+    found = told(memsweep("decide", "results/small", "--inline", "--no-page", "--json", cwd=folder))
+    assert found["decisions"][0]["state"] == "decided"
+
+
+@pytest.mark.more
+def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folder: Path) -> None:
+    assert memsweep("sweep", "small.yaml", "--inline", "--no-page", cwd=folder).returncode == 0
+    found = told(memsweep(*WORDS, "--max-core-hours", "1e-6", cwd=folder))
+    (decision,) = found["decisions"]
+    assert found["hopeless"] == [decision["name"]]
+    assert decision["needed_core_hours"] > 1e-6
+    assert "core hours" in decision["why"]
+
+
+@pytest.mark.drill
+@pytest.mark.long
+def test_kills_in_the_middle_of_rounds_change_no_byte_of_the_tables(folder: Path, tmp_path: Path) -> None:
+    whole = tmp_path / "undisturbed"
+    whole.mkdir()
+    (whole / "small.yaml").write_text(STUDY)
+    told(memsweep(*WORDS, cwd=whole))
+    rounds = folder / "results/small/decide"
+    for number in range(2):
+        process = start(*WORDS, cwd=folder, env=environment())
+        try:
+            until = time.monotonic() + 300.0
+            while not (rounds / f"{number:06d}.json").exists() and process.poll() is None:
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            time.sleep(0.5)
+            os.kill(process.pid, signal.SIGKILL)
+        finally:
+            end(process)
+    told(memsweep(*WORDS, cwd=folder))
+    assert tables(folder) == tables(whole)
+    for path in (whole / "results/small/decide").iterdir():
+        assert (rounds / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_round_is_read_as_it_was_written_and_a_damaged_one_is_chosen_again(tmp_path: Path) -> None:
+    from memsweep.config.load.study import study_of
+
+    text = {"name": "small", "task": {"name": "linear_functional"}, "model": {"name": "diagonal_rnn"}}
+    (row,) = study_of(text, (), tmp_path, "", "a test").rows
+    made = Round(10, (Step("key", "name", "seeds 3 to 5", (), 1.5),), (row,), ("abc",))
+    log = RoundLog(Location.at(tmp_path), [row])
+    log.write(0, made)
+    log.write(1, made)
+    assert log.read() == [made, made]
+    assert trial_from_dict(to_dict(row)) == row
+    others = study_of({**text, "model": {"name": "vanilla_rnn"}}, (), tmp_path, "", "a test").rows
+    assert RoundLog(Location.at(tmp_path), others).read() == []  # it names a model that the study has not
+    (tmp_path / "decide/000001.json").write_bytes(b"{")
+    assert log.read() == [made]
+    path = tmp_path / "decide/000000.json"
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
+    with pytest.raises(StoreError, match="newer"):
+        log.read()
