@@ -27,7 +27,7 @@ from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table
 from memsweep.report.terminal import report_text
 from memsweep.report.tracked import study_run_of
-from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.judgement import Lack, Missing, Verdict
 from memsweep.stability.verdict.trend import Slope
 from memsweep.studies.python.results import Results
 from memsweep.sweep.store.filesystem import Location
@@ -312,6 +312,9 @@ def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow
 def test_an_undecided_memory_says_what_is_lost_when_more_weights_move(tmp_path: Path) -> None:
     contents = stability(tmp_path / "study", [DIRECT], balls=["recurrent", "all"])
     verdicts = {"recurrent": Verdict.INCONCLUSIVE, "all": Verdict.UNSTABLE}
-    findings = [replace(f, judgement=replace(f.judgement, verdict=verdicts[f.ball])) for f in contents.findings]
+    lacks = (Lack(Missing.SLOPE, 5, 10),)
+    findings = [
+        replace(f, judgement=replace(f.judgement, verdict=verdicts[f.ball], lacks=lacks)) for f in contents.findings
+    ]
     said = answer_of(replace(contents, findings=findings)).headline
     assert said.endswith("while the other weights stay put; not held stably under `direct` when more weights move.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
+from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
 from memsweep.stability.verdict.rule import judge, time_scale
 
@@ -298,8 +299,35 @@ def test_noise_asks_for_seeds_or_a_longer_horizon():
 
 def test_more_seeds_are_advised_only_where_they_decide():
     assert judge(*study(seeds=3)).extend == ("training.seeds=5",)
-    assert judge(*study(widths=(4,))).extend == ()  # no seed gives a slope in width
     assert judge(*study(floor=0.1)).extend == ()  # no model approximates the target
+    assert judge(*study(floor=0.1, widths=(4,))).extend == ()
+
+
+@pytest.mark.parametrize(
+    ("short", "first"),
+    [
+        ({"widths": (4,)}, (Missing.WIDTHS, 1, 4)),
+        ({"widths": (2, 3), "horizons": (50, 100, 200, 400, 800)}, (Missing.WIDTHS, 2, 4)),
+        ({"widths": (4,), "seeds": 3}, (Missing.SEEDS, 3, 5)),
+        ({"horizons": (50,)}, (Missing.HORIZONS, 1, 4)),
+        ({"widths": (2,), "horizons": (50, 100), "seeds": 1}, (Missing.SEEDS, 1, 5)),
+    ],
+)
+def test_the_advised_trials_decide_whatever_was_not_trained(short: dict[str, Any], first: tuple[Any, ...]) -> None:
+    """With one command: the words name all values of each axis, where several axes are short."""
+    judgement = judge(*study(**short, noise=0.002))
+    assert (judgement.lacks[0].what, judgement.lacks[0].have, judgement.lacks[0].need) == first
+    (words,) = judgement.extend
+    added = {path: [*map(int, numbers.split(","))] for path, _, numbers in (w.partition("=") for w in words.split())}
+    several, plan = len(added) > 1, {"widths": (2, 3, 4, 6, 8), "horizons": (50, 100, 200, 400), **short}
+    for axis, path in (("widths", "model.width"), ("horizons", "task.horizon")):
+        if path in added:
+            plan[axis] = (*([] if several else plan[axis]), *added[path])
+    assert judge(*study(**plan | {"seeds": added.get("training.seeds", [5])[0]}, noise=0.002)).verdict is Verdict.STABLE
+
+
+def test_a_verdict_lacks_nothing() -> None:
+    assert judge(*study()).lacks == judge(*study(horizon_slope=-0.6)).lacks == ()
 
 
 @pytest.mark.parametrize(

@@ -196,11 +196,12 @@ class Study:
         """The command that computes what is missing."""
         return self.typed("resume", self.name)
 
-    def extended_by(self, override: str) -> str:
-        """The command that adds the trials of an override: it names the study's file, and what its sweep changed."""
-        path = override.partition("=")[0]
-        kept = [word for word in self.overrides if not _replaces(path, word)]
-        return self.typed("extend", self.source or self.name, *kept, override)
+    def extended_by(self, words: str) -> str:
+        """The command that adds the trials of overrides: it names the study's file, and what its sweep changed."""
+        added = words.split()
+        paths = [word.partition("=")[0] for word in added]
+        kept = [word for word in self.overrides if not any(_replaces(path, word) for path in paths)]
+        return self.typed("extend", self.source or self.name, *kept, *added)
 
     def typed(self, verb: str, study: str, *flags: str) -> str:
         """A command on this study as it works when it is typed in this folder."""
