@@ -79,13 +79,10 @@ def errors_of(finding: Finding) -> str:
 def gap_of(finding: Finding) -> Gap:
     """What an undecided verdict lacks most: what was not trained first, then fits, then what the slopes leave open."""
     lacks = finding.judgement.lacks
-    if untrained := [lack for lack in lacks if lack.what in TRAINED]:
-        return _alike("; ".join(_words(lack, finding) for lack in untrained))
-    first = lacks[0]
-    if first.what is Missing.FIT:
-        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(first.need)} counts"
-        return Gap(text.format(percent(first.have)), text.format(f"{percent(first.have)} or more"))
-    return _slope_gap(finding) if first.what is Missing.SLOPE else _alike(_words(first, finding))
+    first = [_few(lack, finding) for lack in lacks if lack.what in (*TRAINED, Missing.FIT)]
+    if first:
+        return Gap("; ".join(gap.text for gap in first), "; ".join(gap.several for gap in first))
+    return _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
 
 
 _WORDS = {
@@ -104,11 +101,16 @@ _WORDS = {
 }
 
 
-def _words(lack: Lack, finding: Finding) -> str:
+def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
+    if lack.what is Missing.FIT:
+        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(lack.need)} counts"
+        return Gap(text.format(percent(lack.have)), text.format(f"{percent(lack.have)} or more"))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
     longest = show(float(finding.radii["horizon"].max()))
-    return _WORDS[lack.what].format(have=figure(lack.have), need=lack.need, of=lack.of, longest=longest, **counts)
+    return _alike(
+        _WORDS[lack.what].format(have=figure(lack.have), need=lack.need, of=lack.of, longest=longest, **counts)
+    )
 
 
 def _slope_gap(finding: Finding) -> Gap:
