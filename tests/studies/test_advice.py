@@ -63,7 +63,10 @@ def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
 ) -> None:
     """There is no file that a command could name: the call runs as it is printed, with the same dict."""
     monkeypatch.chdir(tmp_path)
-    study = {**yaml.safe_load(f"name: mine\n{BASE}".replace("1e-3", "0.001")), "model": {"name": "diagonal_rnn", "width": 2}}
+    study = {
+        **yaml.safe_load(f"name: mine\n{BASE}".replace("1e-3", "0.001")),
+        "model": {"name": "diagonal_rnn", "width": 2},
+    }
     folder = tmp_path / "kept here"
     ms.sweep(study, {"training.steps": 2, "training.seeds": 1}, results=folder, inline=True, **CLUSTER)
     stored = load_study(Location.at(folder / "mine"))
