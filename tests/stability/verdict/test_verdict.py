@@ -254,7 +254,7 @@ def test_a_width_that_does_not_suffice_is_not_stable():
     assert judgement.by_threshold[0.01].step.estimate == pytest.approx(math.log(0.8), abs=0.01)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert any(
-        reason.startswith("one more width changes the radius at horizon 400: log radius by -0.2")
+        reason.startswith("one more width changes the radius at horizon 400: log radius by −0.2")
         for reason in judgement.reasons
     )
     assert judge(*study()).by_threshold[0.01].step.estimate == pytest.approx(0.0, abs=0.03)
@@ -274,7 +274,7 @@ def test_stable_says_where_the_radius_does_shrink():
     assert judgement.verdict is Verdict.STABLE
     assert judgement.shrinks
     assert any(
-        "shrinks no faster than T^-0.2" in reason and "it does shrink: -0.1" in reason for reason in judgement.reasons
+        "shrinks no faster than T^−0.2" in reason and "it does shrink: −0.1" in reason for reason in judgement.reasons
     )
     assert not judge(*study()).shrinks
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from memsweep.stability.verdict.judgement import (
@@ -19,13 +20,14 @@ from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, rounded
 from memsweep.stability.verdict.weighed import Evidence, percents
 
+_SIGN = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number; a hyphen stands between letters
 BY = "(by the interval that decides)"
 """It is wider than that of 95 % which tables print: a study is looked at again and again."""
 
 
 def reasons(evidence: Evidence) -> tuple[str, ...]:
     """Why the verdict is what it is, one sentence each, what is missing first."""
-    return (
+    sentences = (
         *_gaps(evidence),
         *_slopes(evidence),
         *_flattening(evidence),
@@ -34,6 +36,7 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
         *_limits(evidence),
         *_asked(evidence),
     )
+    return tuple(_SIGN.sub("−", sentence) for sentence in sentences)
 
 
 def _gaps(evidence: Evidence) -> Iterator[str]:

@@ -18,6 +18,7 @@ from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
 from memsweep.gate import gated
 from memsweep.sweep.planning.chain_values import carried_value
+from memsweep.sweep.planning.cost import training_share
 from memsweep.sweep.planning.identity import Arithmetic, identity
 from memsweep.sweep.planning.reuse import TRAINED_BY, stored_trainings
 from memsweep.sweep.store.filesystem import Location
@@ -162,8 +163,10 @@ class _Worker:
         """
         programs = _by_program(todo, dict(self.job.after), self.job.trained)
         for position, members in enumerate(programs):
-            steps = next(iter(members.values())).training.end
-            self._run_together(members, partial(_part, progress, position, len(programs), steps))
+            configs = [*members.values()]
+            share = 0.0 if self.job.trained.keys() & members else training_share(configs)
+            part = partial(_part, progress, position, len(programs), configs[0].training.end, share)
+            self._run_together(members, part)
 
     def _run_together(self, todo: dict[str, TrialConfig], progress: Callable[[float], None]) -> None:
         try:
@@ -180,7 +183,7 @@ class _Worker:
         every failure is its own.
         """
         for position, (name, config) in enumerate(todo.items()):
-            share = partial(_part, progress, position, len(todo), config.training.end)
+            share = partial(_part, progress, position, len(todo), config.training.end, training_share([config]))
             try:
                 self._link(name, config, share)
                 self._delete_checkpoints([name])
@@ -353,12 +356,21 @@ def _by_program(
     return list(programs.values())
 
 
-def _part(progress: Progress, position: int, count: int, steps: int, fraction: float) -> None:
-    """Reports a fraction of one of the job's programs, which trains for so many steps."""
+def _part(progress: Progress, position: int, count: int, steps: int, share: float, fraction: float) -> None:
+    """Reports a fraction of one of the job's programs.
+
+    Args:
+        progress: takes the fraction of the job.
+        position, count: of the program, and of all.
+        steps: of its training.
+        share: of its time that the training takes; a pack counts ``TRAINING_SHARE`` for it, whatever it is.
+        fraction: of the program, by the pack.
+    """
     from memsweep.trial import TRAINING_SHARE
 
-    trained = fraction / TRAINING_SHARE
-    progress((position + fraction) / count, f"step {steps * trained:,.0f} of {steps:,}" if trained < 1 else "measuring")
+    trained, measured = fraction / TRAINING_SHARE, (fraction - TRAINING_SHARE) / (1.0 - TRAINING_SHARE)
+    done = share * trained if trained < 1 else share + (1.0 - share) * measured
+    progress((position + done) / count, f"step {steps * trained:,.0f} of {steps:,}" if trained < 1 else "measuring")
 
 
 def _ends_job(error: BaseException) -> bool:
