@@ -319,6 +319,7 @@ def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow
     answer = answer_of(contents)
     assert answer.missing == "4 of 16 planned trials have no result, so verdicts may change."
     assert answer.missing in answer.sentences
+    assert answer.decide == contents.study.resume  # what is planned comes before what would be added
     assert answer.missing in " ".join(report_text(contents, tables_of(contents), width=80, colour=False).split())
     assert answer.missing in study_run_of(contents).tags[ANSWERS]
     few = losses(tmp_path / "losses", {"direct": (0.7, 0.71), "exp": (0.9, 0.92)})
