@@ -40,6 +40,8 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     What was not trained is asked for at once, with all values of every axis: no part of it decides.
     """
     kinds = {lack.what for lack in found}
+    if Missing.SPREAD in kinds:
+        return ()  # whatever makes all seeds alike makes more of them so
     if not kinds & TRAINED:
         return tuple(dict.fromkeys(override for lack in found for override in lack.overrides))
     if Missing.FIT in kinds:
