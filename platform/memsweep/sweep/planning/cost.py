@@ -103,8 +103,8 @@ def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
 def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     first, horizon = trials[0], _horizon(trials[0])
     if _is_deep(first.model):
-        trained, measured = zip(*(_by_layers(trial, horizon) for trial in trials), strict=True)
-        return sum(trained), sum(measured)
+        each = [_by_layers(trial, horizon) for trial in trials]
+        return sum(training for training, _ in each), sum(measuring for _, measuring in each)
     from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS
 
     training, moved = first.training, evaluations(first)
