@@ -6,17 +6,24 @@ import html
 import os
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+import memsweep as ms
 from memsweep.cli import main
+from memsweep.cli.options import OPTIONS
 from memsweep.report.read.study import load_study
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.typed import LAUNCHES, called, typed
 from sweeping import BASE
 
 STUDY = f"name: an other\n{BASE}grid: {{task.horizon: [8, 10]}}\n"
 TASK = "# a folder of tasks makes this a workspace\n"
+CLUSTER: dict[str, Any] = {"address": "head:6379", "progress": False}
 COMMAND = re.compile(r"memsweep (?:resume|extend|retry|report|weights|sync|sweep|status) [^\n<;]*")
 
 
@@ -49,6 +56,38 @@ def advised(text: str) -> set[str]:
         for each in COMMAND.findall(text)
     )
     return {each.strip().rstrip(".") for each in found}
+
+
+def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no file that a command could name: the call runs as it is printed, with the same dict."""
+    monkeypatch.chdir(tmp_path)
+    study = {
+        **yaml.safe_load(f"name: mine\n{BASE}".replace("1e-3", "0.001")),
+        "model": {"name": "diagonal_rnn", "width": 2},
+    }
+    folder = tmp_path / "kept here"
+    ms.sweep(study, {"training.steps": 2, "training.seeds": 1}, results=folder, inline=True, **CLUSTER)
+    stored = load_study(Location.at(folder / "mine"))
+    assert stored.resume == f"memsweep resume mine --results '{folder}' --address head:6379"
+    assert "--address" not in stored.typed("report", "mine")
+    stored = replace(stored, address="")  # there is no such cluster to join
+    advice = stored.extended_by("model.width=3 training.seeds=2")
+    assert advice == f"ms.extend(study, 'training.steps=2', 'model.width=3', 'training.seeds=2', results='{folder}')"
+    found = eval(advice, {"ms": ms, "study": study})
+    assert (len(found.contents.study.records), found.missing.empty) == (2, True)
+
+
+def test_advice_on_a_cluster_names_it_where_the_verb_computes() -> None:
+    """The verbs are those of the command line, so that a later one that computes is not forgotten."""
+    joins = {verb for verb, options in OPTIONS.items() if "--address" in dict(options)} - {"submit"}
+    assert joins == LAUNCHES
+    for verb in OPTIONS:
+        command = typed(verb, "s", Location.at("results"), address="head:6379")
+        assert ("--address head:6379" in command) == (verb in joins)
+        call = called(verb, Location.at("results"), address="head:6379")
+        assert ("address='head:6379'" in call) == (verb in joins)
 
 
 @pytest.mark.more

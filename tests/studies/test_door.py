@@ -365,6 +365,22 @@ def test_the_import_is_light() -> None:
     assert own == {"memsweep", "memsweep.sweep", "memsweep.errors"}
 
 
+def test_importing_the_room_of_a_function_replaces_no_function() -> None:
+    """``sweep`` is a function and a room: the package can be called, so that either import leaves both."""
+    code = (
+        "import importlib, pkgutil, memsweep as ms\n"
+        "rooms = [room.name for room in pkgutil.iter_modules(ms.__path__) if room.name in ms.__all__]\n"
+        "for name in rooms: importlib.import_module(f'memsweep.{name}')\n"
+        "import memsweep.sweep.store\n"
+        "print(rooms, *(callable(getattr(ms, name)) for name in ms.__all__ if name[0].islower()))\n"
+        "ms.sweep({})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("['sweep'] True ")  # another function with a room of its name would need the same
+    assert "False" not in done.stdout
+    assert "name: is missing" in done.stderr
+
+
 def test_help_teaches_and_types_agree() -> None:
     text = pydoc.plain(pydoc.render_doc(ms))
     for words in ('ms.sweep("quickstart"', "plan(study", "results(study", "class Results"):

@@ -77,12 +77,13 @@ def status(args: argparse.Namespace) -> Answer:
     if args.watch and args.json:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
     shown, store = "", find_study(args.study, Location.at(args.results))
-    workspace = workspace_of(stored_plan(store).provenance, store.location)
+    made = stored_plan(store).provenance
+    where = workspace_of(made, store.location), str(made.get("address") or "")
     while True:
         document = read_status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                print_status(document, store.location.parent, workspace)
+                print_status(document, store.location.parent, *where)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
                 if args.watch and sys.stdout.isatty():

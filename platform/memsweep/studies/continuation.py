@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import MemsweepError
 from memsweep.studies.extension import extend_grid, extend_search
@@ -13,7 +15,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.typed import typed, workspace_of
+from memsweep.sweep.store.typed import called, typed, workspace_of
 from memsweep.trust.gate import Trust
 
 
@@ -91,13 +93,15 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
         return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
-        source, words = str(plan.provenance.get("source") or plan.study), plan.provenance.get("overrides") or ()
-        workspace = workspace_of(plan.provenance, results / folder_name(plan.study))
-        again = typed("sweep", source, results, *words, workspace=workspace)
+        made = plan.provenance
+        source, words = str(made.get("source", plan.study)), map(str, made.get("overrides") or ())
+        again = partial(typed, "sweep", source) if source else partial(called, "sweep")
+        workspace = workspace_of(made, results / folder_name(plan.study))
+        command = again(results, *words, workspace=workspace, address=str(made.get("address") or ""))
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"{again} (memsweep plan says which results it can reuse)."
+            f"{command} (memsweep plan says which results it can reuse)."
         )
     return study

@@ -136,11 +136,20 @@ def only_measured(plan: Plan) -> int:
     return sum(bool(trial.trained[0]) for pack in plan.packs for trial in pack.trials)
 
 
-def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Place) -> Iterator[str]:
-    """Says what a run is about to do, compared with the journal of the study, before it does it."""
+def differences(
+    trials: Trials, statuses: Mapping[str, TrialStatus], place: Place, address: str | None = None
+) -> Iterator[str]:
+    """Says what a run is about to do, compared with the journal of the study, before it does it.
+
+    Args:
+        trials: of the run.
+        statuses: by the journal.
+        place: where it runs.
+        address: of the cluster that a person gave.
+    """
     study = trials.plan.sweep.name
     planned = {trial.identity for trial in trials.plan.trials}
-    yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place))}"
+    yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place, address))}"
     yield from _changes(trials, statuses, planned)
     for name, fault in trials.reuse.damaged.items():
         yield f"  {name}: damaged, recomputed: {fault}"
@@ -148,10 +157,11 @@ def differences(trials: Trials, statuses: Mapping[str, TrialStatus], place: Plac
     for (times, kind), count in gave_up.items():
         yield f"  {counted(count, 'trial')} gave up after {times} failures in the same way: {kind}"
     if trials.gave_up:
-        yield f"  to try anyway: {typed('retry', study, place.results, '--force', workspace=place.workspace)}"
+        retry = typed("retry", study, place.results, "--force", workspace=place.workspace, address=address)
+        yield f"  to try anyway: {retry}"
 
 
-def _parts(trials: Trials, place: Place) -> Iterator[str]:
+def _parts(trials: Trials, place: Place, address: str | None) -> Iterator[str]:
     """How many trials are done, reused, to run, only measured, continued and left for later."""
     plan, reuse = trials.plan, trials.reuse
     left = sum(len(pack.trials) for pack in plan.packs)
@@ -165,7 +175,7 @@ def _parts(trials: Trials, place: Place) -> Iterator[str]:
     if going_on := _going_on(plan):
         yield f"{going_on} of them go on from a kept state"
     if trials.postponed:
-        resume = typed("resume", plan.sweep.name, place.results, workspace=place.workspace)
+        resume = typed("resume", plan.sweep.name, place.results, workspace=place.workspace, address=address)
         yield f"{trials.postponed} not now ({resume})"
 
 

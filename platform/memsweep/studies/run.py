@@ -54,7 +54,10 @@ class Run:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
         self._stream = stream if stream is not None else sys.stdout
         self._workspace = place.workspace.resolve()
-        self._resume = typed("resume", request.sweep.name, place.results, workspace=place.workspace)
+        self._address = place.launch.address  # as it was given, and not the one that a job has
+        self._resume = typed(
+            "resume", request.sweep.name, place.results, workspace=place.workspace, address=self._address
+        )
         self._lease_lost = False
 
     def execute(self) -> Ending:
@@ -176,7 +179,7 @@ class Run:
         kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
         with phase("planning the trials", self._stream):
             self._trials = kind(request, store, self._results, failed_often)
-        for line in differences(self._trials, statuses, self._place):
+        for line in differences(self._trials, statuses, self._place, self._address):
             write_line(self._stream, line)
         self._choose_process()
         self._note_origin()
@@ -254,6 +257,7 @@ class Run:
             "source": without_secrets(given) or before.get("source", ""),
             "overrides": overrides,
             "workspace": without_secrets(way_to(self._workspace, self._store.location)),
+            "address": without_secrets(self._address or ""),
         }
 
     def _write_plan(self) -> None:

@@ -6,6 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from scipy import stats
 
 from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, Domain
@@ -68,6 +72,19 @@ def test_intervals_hold_the_share_of_a_search_without_end() -> None:
     assert all(one.low <= one.share <= one.high for one in found)
     none = [by_field(searched(40, valley, seed))[KIND] for seed in range(1, 61)]
     assert sum(one.low > 0 for one in none) <= 6
+
+
+def test_noise_is_no_importance_though_optuna_shares_it_out() -> None:
+    """Why memsweep has an evaluator of its own: of noise alone, optuna gives the fields all there is."""
+    search = searched(16, lambda decades, rng: float(rng.normal()), 0)
+    assert all(one.low == 0.0 for one in importances(search, 0))
+    study = optuna.create_study()
+    spread = {RATE: FloatDistribution(1e-4, 1.0, log=True), KIND: CategoricalDistribution(("adam", "sgd"))}
+    for one in search.history.suggestions:
+        assert one.values is not None
+        found = optuna.trial.create_trial(params=dict(one.suggestion.values), distributions=spread, value=one.values[0])
+        study.add_trial(found)
+    assert sum(get_param_importances(study, evaluator=PedAnovaImportanceEvaluator()).values()) == pytest.approx(1.0)
 
 
 def test_one_field_or_few_suggestions_have_no_share() -> None:

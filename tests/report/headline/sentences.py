@@ -136,8 +136,9 @@ SENTENCES = {
         "a model whose median seed diverged is never level with the best",
     ),
     "an outlier": Wanted(
-        "By accuracy, `direct` has the best median ({best}), and the range of its seeds overlaps with that of `exp`.",
-        "one outlier makes ranges overlap: the sentence claims no more than that",
+        "By accuracy, `direct` has the best median ({best}), and the range of its seeds overlaps with that of `exp`. "
+        "Paired by seed (signed ranks): `exp` {lead} behind (p = {p}).",
+        "one outlier makes ranges overlap, and nine of ten seeds agree: the paired test says so, with its interval",
     ),
     "losses of two seeds": Wanted(
         "Not resolved: which is best by accuracy. 2 seeds: a ranking needs 4. The best median is that of `exp` "
@@ -145,7 +146,8 @@ SENTENCES = {
         "of two pairs of seeds, one lies wholly above the other by chance in one case of three",
     ),
     "equal losses": Wanted(
-        "By accuracy, `direct` has the best median ({best}), and the range of its seeds overlaps with that of `exp`.",
+        "By accuracy, `direct` has the best median ({best}), and the range of its seeds overlaps with that of `exp`. "
+        "Paired by seed (signed ranks): `exp` 0.0 points behind, not resolved (p = 1).",
         "the first of equals is no winner",
     ),
     "nothing yet": Wanted(

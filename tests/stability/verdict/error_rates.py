@@ -19,9 +19,10 @@ import numpy as np
 
 from memsweep.stability.verdict.cells import Radii
 from memsweep.stability.verdict.judgement import GROWTH_LIMIT, SLOPE_LIMIT, Verdict
+from memsweep.stability.verdict.lacks import advice, lacks
 from memsweep.stability.verdict.radius import THRESHOLDS
-from memsweep.stability.verdict.reasons import Evidence, advice
 from memsweep.stability.verdict.rule import weigh
+from memsweep.stability.verdict.weighed import Evidence
 
 WIDTHS, LONG_WIDTHS = (2, 3, 4, 6, 8), (2, 4, 8, 16)
 FIRST, DOUBLINGS, SEEDS = 50, 4, 40
@@ -148,7 +149,7 @@ def followed(case: Case, rng: np.random.Generator) -> tuple[Verdict, Verdict, in
     evidence = study.weigh(seeds, horizons)
     first, longer = evidence.verdict, True
     while evidence.verdict is Verdict.INCONCLUSIVE:
-        paths = dict(line.split("=") for line in advice(evidence))
+        paths = dict(line.split("=") for line in advice(lacks(evidence), evidence))
         more = [count for count in LOOKS if count > seeds]
         if case.every:  # horizons and seeds in turn, whatever is advised
             if longer and horizons < most:

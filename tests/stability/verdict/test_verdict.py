@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
+from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
 from memsweep.stability.verdict.rule import judge, time_scale
 
@@ -47,7 +48,7 @@ def study(
 
 def test_stable_when_nothing_shrinks():
     judgement = judge(*study())
-    assert judgement.verdict is Verdict.STABLE
+    assert (judgement.verdict, judgement.lacks) == (Verdict.STABLE, ())
     assert judgement.slope_width.estimate == pytest.approx(0.0, abs=0.02)
     assert judgement.slope_horizon.low <= judgement.slope_horizon.estimate <= judgement.slope_horizon.high
 
@@ -238,7 +239,7 @@ def test_the_advised_horizons_decide():
 def test_identical_seeds_give_no_verdict_and_say_so():
     curves, replicas = study(noise=0.0, horizon_slope=-0.6)
     judgement = judge(curves, replicas)
-    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert (judgement.verdict, judgement.extend) == (Verdict.INCONCLUSIVE, ())
     assert any("the seeds do not differ, which is no evidence" in reason for reason in judgement.reasons)
 
 
@@ -253,7 +254,7 @@ def test_a_width_that_does_not_suffice_is_not_stable():
     assert judgement.by_threshold[0.01].step.estimate == pytest.approx(math.log(0.8), abs=0.01)
     assert judgement.verdict is Verdict.INCONCLUSIVE
     assert any(
-        reason.startswith("one more width changes the radius at horizon 400: log radius by -0.2")
+        reason.startswith("one more width changes the radius at horizon 400: log radius by −0.2")
         for reason in judgement.reasons
     )
     assert judge(*study()).by_threshold[0.01].step.estimate == pytest.approx(0.0, abs=0.03)
@@ -273,7 +274,7 @@ def test_stable_says_where_the_radius_does_shrink():
     assert judgement.verdict is Verdict.STABLE
     assert judgement.shrinks
     assert any(
-        "shrinks no faster than T^-0.2" in reason and "it does shrink: -0.1" in reason for reason in judgement.reasons
+        "shrinks no faster than T^−0.2" in reason and "it does shrink: −0.1" in reason for reason in judgement.reasons
     )
     assert not judge(*study()).shrinks
 
@@ -298,8 +299,25 @@ def test_noise_asks_for_seeds_or_a_longer_horizon():
 
 def test_more_seeds_are_advised_only_where_they_decide():
     assert judge(*study(seeds=3)).extend == ("training.seeds=5",)
-    assert judge(*study(widths=(4,))).extend == ()  # no seed gives a slope in width
-    assert judge(*study(floor=0.1)).extend == ()  # no model approximates the target
+    assert judge(*study(floor=0.1, widths=(4,))).extend == ()  # no model approximates the target
+
+
+SHORT: dict[Any, dict[str, Any]] = {
+    (Missing.WIDTHS, 1, 4): {"widths": (4,)},
+    (Missing.SEEDS, 1, 5): {"widths": (2,), "horizons": (50, 100), "seeds": 1},
+}
+
+
+@pytest.mark.parametrize("first", SHORT)
+def test_the_advised_trials_decide_whatever_was_not_trained(first: tuple[Any, ...]) -> None:
+    judgement = judge(*study(**(short := SHORT[first]), noise=0.002))
+    assert (judgement.lacks[0].what, judgement.lacks[0].have, judgement.lacks[0].need) == first
+    words = (word.partition("=") for word in judgement.extend[0].split())
+    added = {path.split(".")[1].rstrip("s"): numbers for path, _, numbers in words}
+    plan: dict[str, Any] = {f"{axis}s": (*map(int, numbers.split(",")),) for axis, numbers in added.items()}
+    plan = {axis: (*(short[axis] if len(plan) == 1 else ()), *numbers) for axis, numbers in plan.items()}
+    seeds = plan.pop("seeds", (5,))[0]
+    assert judge(*study(**short | plan | {"seeds": seeds}, noise=0.002)).verdict is Verdict.STABLE
 
 
 @pytest.mark.parametrize(
@@ -416,7 +434,7 @@ def test_the_fit_that_is_named_is_that_of_every_model_that_enters():
 def test_reasons_name_the_thresholds_that_were_left_out():
     curves, replicas = study()
     judgement = judge(curves[curves["radius"] <= 0.06], replicas)
-    for power in ("T^-0.2", "m^-0.2"):
+    for power in ("T^−0.2", "m^−0.2"):
         start = f"at 1% (3% and 10% lie beyond the search) the radius shrinks no faster than {power}"
         assert any(reason.startswith(start) for reason in judgement.reasons), judgement.reasons
     assert any(reason.startswith("at every threshold the radius") for reason in judge(*study()).reasons)

@@ -8,11 +8,14 @@ import pytest
 import torch
 
 from engine import trial
+from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import RadiiConfig
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.plan import identified, programs
 from memsweep.trial import RunOptions, run_trial
+from paths import ROOT
 
 
 @pytest.mark.parametrize("activation", ["linear", "tanh"])
@@ -44,3 +47,13 @@ def test_the_evaluations_of_a_search_are_counted(activation: str, monkeypatch: p
     monkeypatch.setattr(loss_class, "distance", counting(loss_class.distance, 2.0 if activation == "linear" else 1.0))
     run_trial(config, RunOptions(padded=False))
     assert counted[0] / 5 == pytest.approx(cost.evaluations(config), rel=0.02)
+
+
+@pytest.mark.parametrize(("steps", "least", "most"), [(2500, 0.6, 0.95), (300, 0.1, 0.6)])
+def test_training_takes_its_measured_share_of_quickstart(steps: int, least: float, most: float) -> None:
+    """At width 2: 82 % of 2,500 steps by the phases of a run, and about half of 300."""
+    study = load_study("quickstart", ["model.width=2", f"training.steps={steps}"], ROOT)
+    groups = programs(identified(study))
+    trained = sum(cost.training_share(own) * cost.seconds(own) for own in ([t.config for t in g] for g in groups))
+    whole = sum(cost.seconds([trial.config for trial in group]) for group in groups)
+    assert least < trained / whole < most

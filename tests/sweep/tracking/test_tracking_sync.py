@@ -87,6 +87,24 @@ def test_a_verdict_that_changes_takes_the_place_of_the_old_one(results: Path) ->
     assert len(client_of(uri).get_metric_history(run.info.run_id, "ball_all/radius")) == 2
 
 
+def test_tags_of_an_earlier_verdict_go_when_the_study_has_others(results: Path) -> None:
+    """An extension renames conditions, and finds radii that had been bounds: a query finds the newest alone."""
+    uri, name = tracking_uri(None, results), identity_of(2)
+    one = {"ball_all/verdict": "inconclusive", "ball_all/radius": "above 3"}
+    old = {f"exponential/{key}": word for key, word in one.items()} | {"team/owner": "me"}
+    new = {"exponential exp/ball_all/verdict": "stable"}
+    for own, of_study in ((one, old), ({"ball_all/verdict": "stable"}, new)):
+        tracker = Tracker(None, results, "s", params={"a": 1}, tags={"b": 2})
+        tracker.log_stored([name])
+        tracker.log_verdicts({name: Verdicts({"ball_all/radius": 0.2}, own, 1_800_000_000_000)})
+        tracker.log_report(report_of(results), Verdicts({}, of_study, 1_800_000_000_000))
+        assert tracker.finish("failed") == ""
+    run = runs_of(uri, tracker)[name]
+    of_study = client_of(uri).get_run(run.data.tags[PARENT]).data.tags
+    assert {key for key in run.data.tags if "/" in key} == {"ball_all/verdict"}
+    assert {key for key in of_study if "/" in key} == {*new, "team/owner"}
+
+
 def run_ids(uri: str) -> set[str]:
     client = client_of(uri)
     return {run.info.run_id for run in client.search_runs([client.get_experiment_by_name("s").experiment_id])}

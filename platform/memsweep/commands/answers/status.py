@@ -14,8 +14,15 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
 
 
-def print_status(document: StatusDocument, results: Location, workspace: Path | None = None) -> None:
-    """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process."""
+def print_status(
+    document: StatusDocument, results: Location, workspace: Path | None = None, address: str | None = None
+) -> None:
+    """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process.
+
+    Args:
+        document: of the study.
+        results, workspace, address: where it was run, as of ``typed``.
+    """
     from memsweep.sweep.store.journal import State
 
     trials, study = document["trials"], document["study"]
@@ -38,7 +45,7 @@ def print_status(document: StatusDocument, results: Location, workspace: Path | 
     if (who := document["running"]) is not None:
         say(f"running: process {who['pid']} on {who['host']}, since {who['since']} ({who['command']})")
     else:
-        again = typed("resume", study, results, workspace=workspace)
+        again = typed("resume", study, results, workspace=workspace, address=address)
         say("not running" + ("" if document["complete"] else f"; to finish it: {again}"))
 
 

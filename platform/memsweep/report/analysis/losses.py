@@ -204,7 +204,9 @@ class Quantity:
 
     @property
     def title(self) -> str:
-        """The name with what stands in its place where a task has no accuracy."""
+        """The name, and what stands in its place where a task has no accuracy; a loss is stored for one length."""
+        if not self.metric and self.is_named:
+            return f"{self.name} of the longest test sequences (no other length is stored)"
         return f"{self.name}, else test loss" if self.is_mixed and self.times == 1 else self.name
 
     def is_share(self, row: LossRow) -> bool:
@@ -246,7 +248,7 @@ def quantities(rows: Sequence[LossRow]) -> list[Quantity]:
     }
     mixed = not all(map(by_accuracy, rows))
     named = [Quantity(times=times, is_named=bool(found), is_mixed=mixed) for times in sorted({1, *found})]
-    return [*named, Quantity("")]
+    return [*named, Quantity("", is_named=bool(found))]
 
 
 def ranked(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:

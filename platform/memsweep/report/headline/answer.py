@@ -65,8 +65,11 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if answer.kind is Kind.NOTHING:
         known = failures or contents.study.damaged
         return replace(answer, headline=failures or answer.headline, missing=_missing(contents) if known else "")
+    missing = _missing(contents)
+    if missing and contents.searched is None:  # what is planned may decide what would be advised
+        return replace(answer, failures=failures, missing=missing, decide=contents.study.resume)
     decides = _decides(contents) if answer.decide else ""
-    return replace(answer, failures=failures, missing=_missing(contents), decides=decides)
+    return replace(answer, failures=failures, missing=missing, decides=decides)
 
 
 def _missing(contents: Contents) -> str:

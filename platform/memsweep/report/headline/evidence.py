@@ -6,21 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.numbers import figure, joined, limit, percent, show, slope_text
 from memsweep.report.rows.verdicts import LETTERS
-from memsweep.stability.verdict.judgement import (
-    GROWTH_LIMIT,
-    SMALLEST_GRID,
-    SMALLEST_SEEDS,
-    USABLE_SCALES,
-    Verdict,
-)
-from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import DECISION, LONG_RANGE, Slope, Trend, alike
+from memsweep.stability.verdict.judgement import USABLE_SCALES, Lack, Missing, Verdict
+from memsweep.stability.verdict.lacks import TRAINED
+from memsweep.stability.verdict.trend import DECISION, Slope, Trend
 
 NEAR = 0.05
 """An interval whose end is nearer to the limit than this is said to be near it."""
@@ -85,69 +77,45 @@ def errors_of(finding: Finding) -> str:
 
 
 def gap_of(finding: Finding) -> Gap:
-    """What an undecided verdict lacks most: what was not asked first, then fits, then what the slopes leave open."""
-    return _unasked(finding) or _unfitted(finding) or _too_short(finding) or _open(finding)
+    """What an undecided verdict lacks most: what was not trained first, then fits, then what the slopes leave open."""
+    lacks = finding.judgement.lacks
+    first = [_few(lack, finding) for lack in lacks if lack.what in (*TRAINED, Missing.FIT)]
+    if first:
+        return Gap("; ".join(gap.text for gap in first), "; ".join(gap.several for gap in first))
+    return _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
 
 
-def _unasked(finding: Finding) -> Gap | None:
-    radii = finding.radii
-    needs = (
-        ("seed", "a verdict", SMALLEST_SEEDS),
-        ("horizon", "a slope in the horizon", SMALLEST_GRID),
-        ("width", "stable", SMALLEST_GRID),
-    )
-    few = [
-        f"{counted(count, axis)}: {what} needs {least}"
-        for axis, what, least in needs
-        if (count := radii[axis].nunique()) < least
-    ]
-    return _alike("; ".join(few)) if few else None
+_WORDS = {
+    Missing.SEEDS: "{seeds}: a verdict needs {need:g}",
+    Missing.HORIZONS: "{horizons}: a slope in the horizon needs {need:g}",
+    Missing.WIDTHS: "{widths}: stable needs {need:g}",
+    Missing.FITTING_WIDTHS: "{have} of {of} widths fit at T = {longest}: a slope needs {need:g}",
+    Missing.FITTING_HORIZONS: "{have} of {of} horizons fit: a slope needs {need:g}",
+    Missing.FITTING_SEEDS: "{have} of {of} seeds fit at every size: a verdict needs {need:g}",
+    Missing.LONG_HORIZONS: f"{{horizons}} of {USABLE_SCALES} time scales or more: a limit slope needs {{need:g}}",
+    Missing.HORIZON_SPAN: "the horizons span a factor of {have}: stable needs {need:g}",
+    Missing.SPREAD: "the seeds do not differ: no interval",
+    Missing.RADIUS: "every radius lies beyond the search",
+    Missing.STEP: "one more width may change the radius",
+    Missing.GROWTH: "the change at a small radius may grow with the width",
+}
 
 
-def _unfitted(finding: Finding) -> Gap | None:
-    radii = finding.radii
-    if not radii["valid"].astype(bool).any():
-        error = float((radii["error_at_zero"] / radii["zero_loss"]).min())
-        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(VALID_ERROR)} counts"
-        return Gap(text.format(percent(error)), text.format(f"{percent(error)} or more"))
-    trends = next(iter(finding.judgement.by_threshold.values()))
-    for axis, trend in (("width", trends.width), ("horizon", trends.horizon)):
-        if len(trend.x) < SMALLEST_GRID:
-            return _alike(_few_fits(radii, axis))
-    return None
-
-
-def _few_fits(radii: pd.DataFrame, axis: str) -> str:
-    """``2 of 4 widths fit at T = 768: a slope needs 4``."""
-    of, top = radii[axis].nunique(), radii["horizon"].max()
-    rows = radii[radii["horizon"] == top] if axis == "width" else radii
-    seeds = rows[rows["valid"].astype(bool)].groupby(["width", "horizon"])["seed"].nunique()
-    fit = seeds[seeds >= SMALLEST_SEEDS].index.get_level_values(axis).nunique()
-    if fit >= SMALLEST_GRID:  # each of them fits, and not with the same seeds
-        return f"too few valid fits: fewer than {SMALLEST_GRID} of {of} {axis}s with the same seeds"
-    at = f" at T = {show(float(top))}" if axis == "width" else ""
-    return f"{fit} of {counted(of, axis)} fit{at}: a slope needs {SMALLEST_GRID}"
-
-
-def _too_short(finding: Finding) -> Gap | None:
-    """Horizons that give no limit slope."""
-    horizon: Trend = next(iter(finding.judgement.by_threshold.values())).horizon
-    if len(horizon.fitted) < SMALLEST_GRID:
-        found = counted(len(horizon.fitted), "horizon")
-        return _alike(f"{found} of {USABLE_SCALES} time scales or more: a limit slope needs {SMALLEST_GRID}")
-    span = horizon.fitted[-1] / horizon.fitted[0]
-    return (
-        _alike(f"the horizons span a factor of {figure(span)}: stable needs {LONG_RANGE:g}")
-        if span < LONG_RANGE
-        else None
+def _few(lack: Lack, finding: Finding) -> Gap:
+    """``1 width: stable needs 4``."""
+    if lack.what is Missing.FIT:
+        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(lack.need)} counts"
+        return Gap(text.format(percent(lack.have)), text.format(f"{percent(lack.have)} or more"))
+    counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
+    longest = show(float(finding.radii["horizon"].max()))
+    return _alike(
+        _WORDS[lack.what].format(have=figure(lack.have), need=lack.need, of=lack.of, longest=longest, **counts)
     )
 
 
-def _open(finding: Finding) -> Gap:
+def _slope_gap(finding: Finding) -> Gap:
     """What slopes with intervals leave open."""
     (axis, slope), edge = finding.deciding, finding.judgement.criteria.slope_limit
-    if alike(slope) and not math.isfinite(slope.low):
-        return _alike("the seeds do not differ: no interval")
     near = abs(slope.estimate - edge) < NEAR
     several = f"slopes too near to the limit {limit(edge)}" if near else f"the intervals hold the limit {limit(edge)}"
     if slope.low <= edge <= slope.high:
@@ -158,13 +126,6 @@ def _open(finding: Finding) -> Gap:
         wide = f"has a deciding interval ({100 * DECISION:g} %) that holds the limit"
         said = "is too near to the limit" if near else wide
         return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
-    inside = [trends for trends in finding.judgement.by_threshold.values() if trends.inside]
-    if not inside:
-        return _alike("every radius lies beyond the search")
-    if not all(trends.suffices for trends in inside):
-        return _alike("one more width may change the radius")
-    if not finding.judgement.growth.high <= GROWTH_LIMIT:
-        return _alike("the change at a small radius may grow with the width")
     return Gap(f"{power(axis, slope)} decides nothing alone", several)
 
 

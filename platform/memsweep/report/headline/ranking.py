@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, is_ranked, largest, level, quantities, ranked
+from memsweep.report.headline.paired import paired_sentence
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 
@@ -74,7 +75,8 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     if behind:
         gaps = [f"{_machines([row], labels)} {_behind(best, row, by)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
-    return f"{text}."
+    whole = [row for row in others if not row.diverged]
+    return f"{text}. {paired_sentence(best, whole, by, labels) if whole and not best.diverged else ''}".strip()
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:

@@ -167,8 +167,9 @@
     const names = distinct([...lines, ...dots].map((p) => p.name)).filter(Boolean), small = width < 500;
     const symbol = (p) => (chart.tones ? MARKS[chart.tones[p.name]] : "circle");
     const last = names.map((name) => [...lines, ...dots].filter((p) => p.name === name).reduce((a, b) => (b.x >= a.x ? b : a)));
-    const beside = named && names.length > 0 && names.length <= 8;
-    const most = small ? 14 : 24, room = 20 + 7.2 * d3.max([0, ...names.map((name) => short(name, most).length)]);
+    // A name that does not fit beside its line stands whole in the legend below.
+    const most = small ? 14 : 24, fit = names.length === 1 || names.every((name) => name.length <= most);
+    const beside = named && names.length > 0 && names.length <= 8 && fit, room = 20 + 7.2 * d3.max([0, ...names.map((name) => short(name, most).length)]);
     // Marks with bars of few places stand beside each other; what they stand for is at the same place.
     const aside = (i, n) => (chart.ticks && n > 1 ? 3 * (i - (n - 1) / 2) : 0);
     const barred = dots.filter((p) => p.high > p.low), plain = dots.filter((p) => !(p.high > p.low)), sorts = distinct(barred.map((p) => p.name));

@@ -29,8 +29,8 @@ from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
+from memsweep.sweep.store.typed import called, workspace_of
 from memsweep.sweep.store.typed import typed as typed_command
-from memsweep.sweep.store.typed import workspace_of
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
@@ -133,8 +133,10 @@ class Study:
         absent: ``table.column`` that an earlier version of memsweep did not measure -> number of trials.
         search: what was searched, and how it went; None for a study that searches nothing.
         command: that computed it last; empty where the plan does not say.
-        source: the study as that command named it, by its name or its file; empty where the plan does not say.
+        source: the study as that command named it, by its name or its file; empty for a dict of Python; None where the
+            plan does not say.
         overrides: in which the study differs from its file.
+        address: of the Ray cluster that it was run on, as it was given; empty without one.
         rows: identity -> config of every planned trial.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
@@ -152,8 +154,9 @@ class Study:
     protocol: str
     search: SearchHistory | None = None
     command: str = ""
-    source: str = ""
+    source: str | None = None
     overrides: tuple[str, ...] = ()
+    address: str = ""
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
     location: Location | None = None
@@ -196,16 +199,25 @@ class Study:
         """The command that computes what is missing."""
         return self.typed("resume", self.name)
 
-    def extended_by(self, override: str) -> str:
-        """The command that adds the trials of an override: it names the study's file, and what its sweep changed."""
-        path = override.partition("=")[0]
-        kept = [word for word in self.overrides if not _replaces(path, word)]
-        return self.typed("extend", self.source or self.name, *kept, override)
+    def extended_by(self, words: str) -> str:
+        """The command that adds the trials of overrides: it names the study's file, and what its sweep changed.
+
+        A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``.
+        """
+        added = words.split()
+        paths = [word.partition("=")[0] for word in added]
+        kept = [word for word in self.overrides if not any(_replaces(path, word) for path in paths)]
+        if self.source == "":
+            return called("extend", self._results, *kept, *added, workspace=self.workspace, address=self.address)
+        return self.typed("extend", self.source or self.name, *kept, *added)
 
     def typed(self, verb: str, study: str, *flags: str) -> str:
         """A command on this study as it works when it is typed in this folder."""
-        results = Location.at(default_results()) if self.location is None else self.location.parent
-        return typed_command(verb, study, results, *flags, workspace=self.workspace)
+        return typed_command(verb, study, self._results, *flags, workspace=self.workspace, address=self.address or None)
+
+    @property
+    def _results(self) -> Location:
+        return Location.at(default_results()) if self.location is None else self.location.parent
 
 
 def _replaces(path: str, word: str) -> bool:
@@ -329,8 +341,9 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         protocol=plan.protocol,
         search=_search(place, plan) if plan.search is not None else None,
         command=str(plan.provenance.get("command") or ""),
-        source=str(plan.provenance.get("source") or ""),
+        source=plan.provenance.get("source"),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
+        address=str(plan.provenance.get("address") or ""),
         rows={identity: known.shared(config) for identity, config in plan.rows.items()},
         absent=known.absent(whole),
         location=place,

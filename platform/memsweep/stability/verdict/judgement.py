@@ -80,6 +80,48 @@ class Verdict(enum.StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
+class Missing(enum.StrEnum):
+    """What an undecided verdict may lack: trials first, then fits, then what the slopes leave open."""
+
+    SEEDS = "seeds"
+    HORIZONS = "horizons"
+    WIDTHS = "widths"
+    FIT = "fit"
+    FITTING_WIDTHS = "fitting widths"
+    FITTING_HORIZONS = "fitting horizons"
+    FITTING_SEEDS = "fitting seeds"
+    LONG_HORIZONS = "long horizons"
+    HORIZON_SPAN = "horizon span"
+    SPREAD = "spread of seeds"
+    RADIUS = "radius inside the search"
+    SLOPE = "slope apart from the limit"
+    STEP = "widths that suffice"
+    GROWTH = "growth below its limit"
+
+
+@dataclass(frozen=True)
+class Lack:
+    """One thing that an undecided verdict lacks; headline, reasons and advice are made of them.
+
+    Attributes:
+        what: that is too little.
+        have: how much there is: a count of what the name says; of ``FIT`` the least error, of ``HORIZON_SPAN`` the
+            factor, of ``SPREAD`` the values that differ, of ``RADIUS`` the thresholds; of ``SLOPE``, ``STEP`` and
+            ``GROWTH`` the seeds.
+        need: how much a verdict needs, in the same unit; of ``FIT`` the largest error that counts; nan where it is not
+            known.
+        of: how many were trained, where ``have`` counts those of them that fit.
+        overrides: words of ``memsweep extend``, each of which adds what is missing by itself; empty where none is known
+            to.
+    """
+
+    what: Missing
+    have: float
+    need: float
+    of: int | None = None
+    overrides: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Trends:
     """How the radius at one threshold changes.
@@ -128,7 +170,8 @@ class Judgement:
             the largest horizon, median over seeds; reported, does not decide.
         horizon_limited: the slowest mode of a valid model is too slow for the horizon to show a slower one.
         reasons: sentences.
-        extend: overrides of ``memsweep extend`` that would decide, each by itself; empty with a verdict.
+        extend: words of ``memsweep extend`` that would decide, each text by itself; empty with a verdict.
+        lacks: what an undecided verdict lacks, the first first; empty with a verdict.
         by_threshold: the trends at every threshold.
         criteria: the thresholds, and the limit of the slopes.
         largest_width: up to which the radius was asked for at the longest horizon; None without a valid one.
@@ -150,6 +193,7 @@ class Judgement:
     criteria: Criteria = DEFAULT
     largest_width: int | None = None
     fit_error: float = math.nan
+    lacks: tuple[Lack, ...] = ()
     rule_version: int = field(default_factory=lambda: RULE_VERSION)
 
     @property

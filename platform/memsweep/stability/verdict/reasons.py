@@ -1,104 +1,33 @@
-"""The sentences of a judgement, and what would decide where it is inconclusive."""
+"""The sentences of a judgement."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
 
 from memsweep.stability.verdict.judgement import (
-    GOOD_GRID,
     GROWTH_LIMIT,
     SMALLEST_GRID,
     SMALLEST_SEEDS,
     STEP_LIMIT,
     STEP_NOISE,
     USABLE_SCALES,
-    Criteria,
-    Trends,
     Verdict,
 )
+from memsweep.stability.verdict.lacks import FLAT
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, alike, rounded, seeds_needed
+from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, rounded
+from memsweep.stability.verdict.weighed import Evidence, percents
 
-FLAT = -0.1
-"""A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
+_SIGN = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number; a hyphen stands between letters
 BY = "(by the interval that decides)"
 """It is wider than that of 95 % which tables print: a study is looked at again and again."""
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """What a verdict was made from.
-
-    Attributes:
-        verdict, by_threshold, growth, small_radius, limited, nonlinear, time_scale, criteria: as in ``rule.judge`` and
-            ``Judgement``.
-        widths: valid at the longest horizon.
-        horizons: valid at the width of the horizon slope.
-        width, fit_error: as in ``Judgement``.
-        trained_widths: how many were trained.
-        top_horizon: the longest that was trained.
-        seeds: how many were trained.
-        complete_seeds: valid in every cell that enters.
-    """
-
-    verdict: Verdict
-    by_threshold: Mapping[float, Trends]
-    growth: Slope
-    small_radius: float
-    limited: bool
-    nonlinear: bool
-    widths: tuple[int, ...]
-    horizons: tuple[int, ...]
-    width: int | None
-    fit_error: float
-    trained_widths: int
-    top_horizon: int
-    time_scale: float | None
-    seeds: int
-    complete_seeds: int
-    criteria: Criteria
-
-    @property
-    def usable(self) -> tuple[int, ...]:
-        """The horizons that enter a limit slope."""
-        return tuple(horizon for horizon in self.horizons if horizon >= USABLE_SCALES * (self.time_scale or 0.0))
-
-    def trends(self, axis: str) -> list[Trend]:
-        """At every threshold, along ``horizon`` or ``width``."""
-        return [getattr(trends, axis) for trends in self.by_threshold.values()]
-
-    def slopes(self, axis: str) -> list[Slope]:
-        """The deciding slopes at every threshold whose radii are inside of the search."""
-        return [each.horizon.limit if axis == "horizon" else each.along_width for each in self.inside]
-
-    @property
-    def inside(self) -> list[Trends]:
-        """Those of the thresholds whose radii are inside of the search."""
-        return [each for each in self.by_threshold.values() if each.inside]
-
-    @property
-    def beyond(self) -> str:
-        """The thresholds that were left out, because all radii lie beyond the search; empty without one."""
-        out = [threshold for threshold, trends in self.by_threshold.items() if not trends.inside]
-        return f"{_percents(out)} {'lies' if len(out) == 1 else 'lie'} beyond the search" if out else ""
-
-    @property
-    def where(self) -> str:
-        """The thresholds that decide."""
-        if not self.beyond:
-            return "at every threshold"
-        return f"at {_percents(t for t, trends in self.by_threshold.items() if trends.inside)} ({self.beyond})"
-
-
-def _percents(thresholds: Iterable[float]) -> str:
-    return " and ".join(f"{100 * threshold:.3g}%" for threshold in thresholds)
-
-
 def reasons(evidence: Evidence) -> tuple[str, ...]:
     """Why the verdict is what it is, one sentence each, what is missing first."""
-    return (
+    sentences = (
         *_gaps(evidence),
         *_slopes(evidence),
         *_flattening(evidence),
@@ -107,70 +36,7 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
         *_limits(evidence),
         *_asked(evidence),
     )
-
-
-def advice(evidence: Evidence) -> tuple[str, ...]:
-    """Overrides of ``memsweep extend``, each of which would decide by itself as far as can be foreseen."""
-    if evidence.verdict is not Verdict.INCONCLUSIVE:
-        return ()
-    found = [f"task.horizon={','.join(map(str, _longer(evidence)))}"] if _horizon_undecided(evidence) else []
-    if evidence.trained_widths < SMALLEST_GRID:
-        return ()  # no horizon and no seed gives a slope in width
-    if evidence.seeds < SMALLEST_SEEDS:
-        return (f"training.seeds={SMALLEST_SEEDS}",)
-    if evidence.complete_seeds < SMALLEST_SEEDS:
-        return ()  # what the models lack is the fit, not their number
-    seeds = _seeds(evidence)
-    return (*found, f"training.seeds={seeds}") if seeds and _limit_known(evidence) else tuple(found)
-
-
-def _limit_known(evidence: Evidence) -> bool:
-    return all(slope.available for slope in evidence.slopes("horizon"))
-
-
-def _horizon_undecided(evidence: Evidence) -> bool:
-    # comparisons with nan are False: an unavailable slope is undecided
-    return bool(evidence.horizons) and not all(
-        slope.least > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
-    )
-
-
-def _longer(evidence: Evidence) -> list[int]:
-    """The horizons that would decide: each twice the one before.
-
-    With them, GOOD_GRID horizons are usable, they span enough for a limit slope, and the last local slope has fallen
-    below FLAT, if it goes on halving as the horizon doubles.
-    """
-    usable = evidence.usable
-    needed = LONG_RANGE * min(usable, default=evidence.top_horizon)
-    last = min((trend.local[-1] for trend in evidence.trends("horizon") if trend.local), default=math.nan)
-    if _limit_known(evidence) and last < FLAT:
-        needed = max(needed, evidence.top_horizon * last / FLAT)
-    count = max(1, GOOD_GRID - len(usable), math.ceil(math.log2(needed / evidence.top_horizon)))
-    longer = [evidence.top_horizon * 2**power for power in range(1, 64)]
-    # a memory that is longer than all horizons leaves the first of them unusable, too
-    first = next(place for place, horizon in enumerate(longer) if horizon >= USABLE_SCALES * (evidence.time_scale or 0))
-    return longer[: count + first]
-
-
-def _seeds(evidence: Evidence) -> int | None:
-    """Seeds that would part every undecided slope from its limit; None where nothing is undecided, or too many."""
-    slope_limit = evidence.criteria.slope_limit
-    limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
-    undecided = [(slope, limit) for slope, limit in limits if slope.least <= limit < slope.most]
-    growth, steps = evidence.growth, [each.step for each in evidence.inside]
-    # these are held against their limits by the 95 % interval
-    undecided += [(_printed(growth), GROWTH_LIMIT)] if growth.low <= GROWTH_LIMIT < growth.high else []
-    undecided += [
-        (_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT
-    ]
-    counts = [seeds_needed(slope, limit, evidence.complete_seeds) for slope, limit in undecided]
-    known = [count for count in counts if count is not None]
-    return max(known) if known and len(known) == len(counts) else None
-
-
-def _printed(slope: Slope) -> Slope:
-    return Slope(slope.estimate, slope.low, slope.high)
+    return tuple(_SIGN.sub("−", sentence) for sentence in sentences)
 
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
@@ -237,7 +103,7 @@ def _below(evidence: Evidence, axis: str) -> str:
     slopes = {
         t: trends.horizon.limit if axis == "horizon" else trends.along_width for t, trends in each if trends.inside
     }
-    found = [f"{slope} at {_percents([threshold])}" for threshold, slope in slopes.items() if slope.high < 0]
+    found = [f"{slope} at {percents([threshold])}" for threshold, slope in slopes.items() if slope.high < 0]
     return f"; it does shrink: {', '.join(found)}" if found else ""
 
 
@@ -249,7 +115,7 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
         local = trends.horizon.local
         if local and local[-1] < FLAT and local[0] < local[-1]:
             yield (
-                f"the radius at {_percents([threshold])} still flattens: its local slopes in the horizon are "
+                f"the radius at {percents([threshold])} still flattens: its local slopes in the horizon are "
                 f"{', '.join(map(rounded, local))}"
             )
             return

@@ -20,15 +20,18 @@ from memsweep.stability.verdict.judgement import (
     DEFAULT,
     GROWTH_LIMIT,
     HORIZON_LIMITED,
+    SMALLEST_SEEDS,
     USABLE_SCALES,
     Criteria,
     Judgement,
     Trends,
     Verdict,
 )
+from memsweep.stability.verdict.lacks import advice, lacks
 from memsweep.stability.verdict.radius import THRESHOLD, curves_of, stability_radii
-from memsweep.stability.verdict.reasons import Evidence, advice, reasons
+from memsweep.stability.verdict.reasons import reasons
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
+from memsweep.stability.verdict.weighed import Evidence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +67,7 @@ def judge(
     at_top = found.along_width()
     limited = _horizon_limited(replicas, at_top, top_horizon)
     evidence = weigh(found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria)
+    found_lacks = lacks(evidence)
     return Judgement(
         verdict=evidence.verdict,
         threshold=_telling_threshold(evidence.verdict, evidence.by_threshold),
@@ -73,7 +77,8 @@ def judge(
         modulus=_modulus(curves, at_top, top_horizon, evidence.small_radius),
         horizon_limited=limited,
         reasons=reasons(evidence),
-        extend=advice(evidence),
+        extend=advice(found_lacks, evidence),
+        lacks=found_lacks,
         by_threshold=evidence.by_threshold,
         criteria=criteria,
         largest_width=evidence.widths[-1] if evidence.widths else None,
@@ -120,11 +125,13 @@ def weigh(
         horizons=along.values,
         width=along.at,
         fit_error=_fit_error(found, along, at_top),
-        trained_widths=len(found.widths),
-        top_horizon=found.horizons[-1],
+        trained_widths=found.widths,
+        trained_horizons=found.horizons,
         time_scale=time_scale,
         seeds=len(found.seeds),
         complete_seeds=min(len(at_top.seeds), len(along.seeds)),
+        best_fit=float(np.nanmin(found.fit)),
+        fitting=(len(at_top.values), _fitting_horizons(found)),
         criteria=criteria,
     )
 
@@ -209,6 +216,11 @@ def _small_radius(found: Radii, at_top: Cells) -> float:
     # of a censored radius, the end that is known
     low, high = at_top.low[:, 0, place], at_top.high[:, 0, place]
     return float(np.median(np.where(low > 0.0, low, high)) / 2.0)
+
+
+def _fitting_horizons(found: Radii) -> int:
+    """How many horizons have as many valid seeds as a slope needs, at any width."""
+    return int((found.valid.sum(0) >= SMALLEST_SEEDS).any(0).sum())
 
 
 def _fit_error(found: Radii, along: Cells, at_top: Cells) -> float:

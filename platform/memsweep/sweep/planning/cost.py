@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 _STEP = 5e-4  # per optimizer step, for the calls and the optimizer
 _STATISTICS = 2.5e-11  # per multiplication in a batch's second moments
 _CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # per sequence and step of time: convolved; in kernels, per state
-_RESPONSE, _RESPONSE_MOVED = 3e-8, 7e-9  # per state and step of time of a response: in training, in an ascent
+_RESPONSE, _RESPONSE_MOVED = 3e-8, 1.5e-10  # per state and step of time of a response: in training, in an ascent
+_RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many starts share one
 _SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
-_MOVED = 2e-4  # per evaluation in an ascent, for the calls
+_MOVED = 2e-4  # per evaluation in an ascent over sequences, for the calls
 _LEAST = 0.02  # per trial, for its tables and their files
 
 # Products with matrices: one multiplication for each entry, sequence and step of time; most of what deep models cost.
@@ -46,9 +47,20 @@ _TALKS = 16  # number of inputs and of outputs that a task is assumed to have
 
 def seconds(trials: Sequence[TrialConfig]) -> float:
     """The seconds that these trials of one program cost together."""
+    return sum(_parts(trials))
+
+
+def training_share(trials: Sequence[TrialConfig]) -> float:
+    """The share of these seconds that training takes: the rest are measurements, and the tables of their results."""
+    trained, measured = _parts(trials)
+    return trained / (trained + measured)
+
+
+def _parts(trials: Sequence[TrialConfig]) -> tuple[float, float]:
+    """The seconds of the training, and those of what follows it."""
     first = trials[0]
-    own = _by_response(trials) if first.has_closed_form else _by_sequences(trials)
-    return shared(first) + own + _LEAST * len(trials)
+    trained, measured = _by_response(trials) if first.has_closed_form else _by_sequences(trials)
+    return shared(first) + trained, measured + _LEAST * len(trials)
 
 
 def is_known(trial: TrialConfig) -> bool:
@@ -68,7 +80,7 @@ def shared(trial: TrialConfig) -> float:
     return _steps(training) * (_STEP + _STATISTICS * products)
 
 
-def _by_response(trials: Sequence[TrialConfig]) -> float:
+def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     """Replicas run in ensembles of fixed size, so a full one costs what a nearly empty one does."""
     from memsweep.learning.ensemble.flat_layout import SLOTS, bucket, slots
 
@@ -85,13 +97,14 @@ def _by_response(trials: Sequence[TrialConfig]) -> float:
         step += _CONVOLVED * sequences * replicas.total()
     if way == SEQUENCES:
         step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
-    return _steps(first.training) * step + moved * (_MOVED * len(padded) + _RESPONSE_MOVED * states)
+    return _steps(first.training) * step, moved * (_RESPONSE_CALLS * len(padded) + _RESPONSE_MOVED * states)
 
 
-def _by_sequences(trials: Sequence[TrialConfig]) -> float:
+def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     first, horizon = trials[0], _horizon(trials[0])
     if _is_deep(first.model):
-        return sum(_by_layers(trial, horizon) for trial in trials)
+        each = [_by_layers(trial, horizon) for trial in trials]
+        return sum(training for training, _ in each), sum(measuring for _, measuring in each)
     from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS
 
     training, moved = first.training, evaluations(first)
@@ -101,13 +114,15 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> float:
     if _compiled(first):
         entry = _entry(first)
         step, pass_ = _STATE + entry, _STATE_MOVED + _EVALUATION * entry
-        return _steps(training) * step * trained + moved * (_MOVED * groups + pass_ * tested)
-    return _steps(training) * _PLAIN_STATE * trained + moved * (_PLAIN_CALL * horizon * groups + _PLAIN_STATE * tested)
+        return _steps(training) * step * trained, moved * (_MOVED * groups + pass_ * tested)
+    calls = _PLAIN_CALL * horizon * groups
+    return _steps(training) * _PLAIN_STATE * trained, moved * (calls + _PLAIN_STATE * tested)
 
 
-def _by_layers(trial: TrialConfig, horizon: float) -> float:
+def _by_layers(trial: TrialConfig, horizon: float) -> tuple[float, float]:
     moved = evaluations(trial) * _deep_evaluation(trial, trial.perturbation.test_size, horizon)
-    return trial.training.seeds * (_gradients(trial) * _deep_replica_gradient(trial, horizon) + moved)
+    trained = _gradients(trial) * _deep_replica_gradient(trial, horizon)
+    return trial.training.seeds * trained, trial.training.seeds * moved
 
 
 @functools.lru_cache(maxsize=100_000)

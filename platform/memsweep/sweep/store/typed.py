@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import default_results
 
+LAUNCHES = frozenset({"sweep", "resume", "extend", "retry", "measure"})
+"""The verbs that compute: on the cluster that a person named, where they named one."""
 
-def typed(verb: str, study: str, results: Location, *flags: str, workspace: Path | None = None) -> str:
+
+def typed(
+    verb: str, study: str, results: Location, *flags: str, workspace: Path | None = None, address: str | None = None
+) -> str:
     """A command with what is not the default.
 
     Args:
@@ -21,11 +26,37 @@ def typed(verb: str, study: str, results: Location, *flags: str, workspace: Path
         results: the folder of all studies.
         flags: more words.
         workspace: folder of tasks/, for a command that needs it.
+        address: of the Ray cluster that a person gave; no word of a verb that only reads.
     """
     words = ["memsweep", verb, study, *flags]
-    words += [] if results == Location.at(default_results()) else ["--results", results.uri]
-    words += [] if workspace is None or workspace.resolve() == Path.cwd() else ["--workspace", str(workspace)]
+    for name, value in _places(verb, results, workspace, address):
+        words += [f"--{name}", value]
     return shlex.join(words)
+
+
+def called(
+    verb: str, results: Location, *overrides: str, workspace: Path | None = None, address: str | None = None
+) -> str:
+    """The call of Python in place of a command, for a study that is a dict there: ``study``.
+
+    Args:
+        verb: of the function.
+        results, workspace, address: as of ``typed``.
+        overrides: of the study.
+    """
+    words = ["study", *map(repr, overrides)]
+    words += [f"{name}={value!r}" for name, value in _places(verb, results, workspace, address)]
+    return f"ms.{verb}({', '.join(words)})"
+
+
+def _places(verb: str, results: Location, workspace: Path | None, address: str | None) -> Iterator[tuple[str, str]]:
+    """The settings that are not the default."""
+    if results != Location.at(default_results()):
+        yield "results", results.uri
+    if workspace is not None and workspace.resolve() != Path.cwd():
+        yield "workspace", str(workspace)
+    if address and verb in LAUNCHES:
+        yield "address", address
 
 
 def way_to(workspace: Path, study: Location) -> str:

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+from memsweep import registry
 from memsweep.gate import each_text, gated
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
@@ -40,6 +41,13 @@ _PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST
 _PERMANENT |= {"UNAUTHENTICATED", "ENDPOINT_NOT_FOUND", "INVALID_STATE"}
 _GONE = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"}  # MLflow's answers to the second deletion of a run
 _BUSY = {408, 429}  # the two of HTTP's 4xx that may succeed later
+
+
+def _outdated(names: Iterable[str], verdicts: Verdicts) -> list[str]:
+    """The tags that an earlier verdict left: a study that was extended has other conditions, or other verdicts."""
+    kinds = "|".join(map(re.escape, ("ball", *registry.names(registry.MEASURE))))
+    of_verdict = re.compile(rf"(^|/)({kinds})_[^/]+/[^/]+$")
+    return [name for name in names if of_verdict.search(name) and name not in verdicts.tags]
 
 
 class _Client(MlflowClient):
@@ -148,11 +156,16 @@ class Writer:
         """Add to the run of a trial what its finished study says about it; does nothing if that is there."""
         known = self._children[identity]
         values: dict[str, float | str] = {**verdicts.metrics, **verdicts.tags}
-        if values.items() <= known.values.items():
+        outdated = _outdated([name for name, value in known.values.items() if isinstance(value, str)], verdicts)
+        if values.items() <= known.values.items() and not outdated:
             return
         metrics = [Metric(key, value, verdicts.time, 0) for key, value in verdicts.metrics.items()]
         self._client.log_batch(known.run_id, metrics, tags=[RunTag(*tag) for tag in verdicts.tags.items()])
         known.values.update(values)
+        for name in outdated:
+            self._client.delete_tag(known.run_id, name)
+            if name not in verdicts.metrics:
+                del known.values[name]
 
     def write_report(self, folder: Path, about: Verdicts | None = None) -> None:
         """Copy a folder to the artifacts of the parent run, as ``report/``, and add what the study says to that run.
@@ -177,6 +190,8 @@ class Writer:
         for start in range(0, max(len(tags), len(metrics)), _BATCH):
             part = slice(start, start + _BATCH)
             self._client.log_batch(self.parent_id, metrics[part], tags=tags[part])
+        for name in _outdated(self._client.get_run(self.parent_id).data.tags, about):
+            self._client.delete_tag(self.parent_id, name)
 
     def close(self, status: str, keep: Collection[str] | None) -> None:
         """End the parent run (FINISHED, FAILED or KILLED), after the duplicates are deleted.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import threading
@@ -18,6 +19,7 @@ from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
 from memsweep.gate import gated
 from memsweep.sweep.planning.chain_values import carried_value
+from memsweep.sweep.planning.cost import training_share
 from memsweep.sweep.planning.identity import Arithmetic, identity
 from memsweep.sweep.planning.reuse import TRAINED_BY, stored_trainings
 from memsweep.sweep.store.filesystem import Location
@@ -162,8 +164,9 @@ class _Worker:
         """
         programs = _by_program(todo, dict(self.job.after), self.job.trained)
         for position, members in enumerate(programs):
-            steps = next(iter(members.values())).training.end
-            self._run_together(members, partial(_part, progress, position, len(programs), steps))
+            trained = bool(self.job.trained.keys() & members)
+            part = partial(_part, progress, position, len(programs), tuple(members.values()), trained)
+            self._run_together(members, part)
 
     def _run_together(self, todo: dict[str, TrialConfig], progress: Callable[[float], None]) -> None:
         try:
@@ -180,7 +183,7 @@ class _Worker:
         every failure is its own.
         """
         for position, (name, config) in enumerate(todo.items()):
-            share = partial(_part, progress, position, len(todo), config.training.end)
+            share = partial(_part, progress, position, len(todo), (config,), False)
             try:
                 self._link(name, config, share)
                 self._delete_checkpoints([name])
@@ -353,12 +356,30 @@ def _by_program(
     return list(programs.values())
 
 
-def _part(progress: Progress, position: int, count: int, steps: int, fraction: float) -> None:
-    """Reports a fraction of one of the job's programs, which trains for so many steps."""
+def _part(
+    progress: Progress, position: int, count: int, configs: tuple[TrialConfig, ...], trained: bool, fraction: float
+) -> None:
+    """Reports a fraction of one of the job's programs.
+
+    Args:
+        progress: takes the fraction of the job.
+        position, count: of the program, and of all.
+        configs: of its trials: how much of their time the training takes. A pack counts ``TRAINING_SHARE`` for it.
+        trained: whether their weights are stored, so that the training takes none.
+        fraction: of the program, by the pack.
+    """
     from memsweep.trial import TRAINING_SHARE
 
-    trained = fraction / TRAINING_SHARE
-    progress((position + fraction) / count, f"step {steps * trained:,.0f} of {steps:,}" if trained < 1 else "measuring")
+    share, steps = 0.0 if trained else _training_share(configs), configs[0].training.end
+    part, measured = fraction / TRAINING_SHARE, (fraction - TRAINING_SHARE) / (1.0 - TRAINING_SHARE)
+    done = share * part if part < 1 else share + (1.0 - share) * measured
+    progress((position + done) / count, f"step {steps * part:,.0f} of {steps:,}" if part < 1 else "measuring")
+
+
+@functools.lru_cache(maxsize=64)
+def _training_share(configs: tuple[TrialConfig, ...]) -> float:
+    """Asked with each report, and only once the trials run: what a task raises is a failure of its trials."""
+    return training_share(configs)
 
 
 def _ends_job(error: BaseException) -> bool:

@@ -1,0 +1,78 @@
+"""How far models are behind the best one, seed by seed: the difference, its interval, and whether a test shows it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from memsweep.errors import counted
+from memsweep.report.analysis.losses import LossRow, Quantity
+from memsweep.report.naming.conditions import Labels
+from memsweep.report.naming.numbers import figure, quoted
+from memsweep.stability.comparison.metrics import SeedValue
+from memsweep.stability.comparison.paired import LEVEL, CorrectedTest, Support, correct, paired_test
+
+_MOST = 3  # models that a sentence names
+
+
+def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labels: Labels) -> str:
+    """``Paired by seed (signed ranks): `gru` 2.1 points [1.0, 3.2] behind (p = 0.002).``
+
+    Wilcoxon's test of each model against the best one, with Holm's correction; the interval is that of the median
+    difference, and needs 6 seeds. Empty where no model was trained with the seeds of the best one.
+
+    Args:
+        best: the first of one task.
+        others: the models behind it, in their order.
+        by: what ranks them.
+        labels: names of conditions.
+    """
+    tests = correct([paired_test(*_as_claim(by, best), _seeds(other, by), _seeds(best, by)) for other in others])
+    known = [(row, test) for row, test in zip(others, tests, strict=True) if test.test.n > 1]
+    if not known:
+        return ""
+    pairs, needed = min(test.test.n for _, test in known), math.ceil(math.log2(len(known) / LEVEL))
+    if pairs < needed:
+        return (
+            f"No test parts them: paired by seed, {counted(len(known), 'difference')} from the best "
+            f"{'needs' if len(known) == 1 else 'need'} {needed} seeds."
+        )
+    parts = [_part(row, test, by.is_share(best), labels) for row, test in known[:_MOST]]
+    more = [f"{len(known) - _MOST} more"] if len(known) > _MOST else []
+    about = "signed ranks" + (f", Holm over {len(known)}" if len(known) > 1 else "")
+    return f"Paired by seed ({about}): {'; '.join([*parts, *more])}."
+
+
+def _as_claim(by: Quantity, best: LossRow) -> tuple[str, str]:
+    """The metric and the direction in which a model behind the best one lies: losses are compared by their ratio."""
+    return ("test_accuracy", "less") if by.is_share(best) else ("error", "greater")
+
+
+def _seeds(row: LossRow, by: Quantity) -> list[SeedValue]:
+    """None where a test of another length has other rows than there are seeds."""
+    seeds, values = row.column("seed"), by.values(row)
+    return (
+        [SeedValue(int(s), float(v)) for s, v in zip(seeds, values, strict=True)] if len(seeds) == len(values) else []
+    )
+
+
+def _part(row: LossRow, corrected: CorrectedTest, share: bool, labels: Labels) -> str:
+    test = corrected.test
+    if share:
+        said = f"{_points(-test.effect)} points{_ends(-test.high, -test.low, _points)} behind"
+    else:
+        said = f"{figure(test.effect)} times the loss{_ends(test.low, test.high, figure)}"
+    open_ = "" if corrected.support is Support.SUPPORTED else ", not resolved"
+    return (
+        f"{quoted([labels.machine(row.condition).removeprefix('rule ')])} {said}{open_} (p = {corrected.adjusted:.2g})"
+    )
+
+
+def _points(share: float) -> str:
+    return f"{100 * share + 0.0:.1f}".replace("-", "−")
+
+
+def _ends(low: float, high: float, text: Callable[[float], str]) -> str:
+    """`` [1.0, 3.2]``; empty where the seeds are too few for an interval."""
+    known = math.isfinite(low) and math.isfinite(high) and low < high
+    return f" [{text(low)}, {text(high)}]" if known else ""

@@ -1,0 +1,196 @@
+"""What an undecided verdict lacks, and which trials would add it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+from memsweep.stability.verdict.judgement import (
+    GOOD_GRID,
+    GROWTH_LIMIT,
+    SMALLEST_GRID,
+    SMALLEST_SEEDS,
+    STEP_LIMIT,
+    STEP_NOISE,
+    USABLE_SCALES,
+    Lack,
+    Missing,
+    Verdict,
+)
+from memsweep.stability.verdict.radius import VALID_ERROR
+from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, seeds_needed
+from memsweep.stability.verdict.weighed import Evidence
+
+TRAINED = {Missing.SEEDS, Missing.HORIZONS, Missing.WIDTHS}
+"""What more trials add for certain."""
+FLAT = -0.1
+"""A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
+
+
+def lacks(evidence: Evidence) -> tuple[Lack, ...]:
+    """All that an undecided verdict lacks, in the order of ``Missing``; empty with a verdict."""
+    if evidence.verdict is not Verdict.INCONCLUSIVE:
+        return ()
+    return (*_untrained(evidence), *_unfitted(evidence), *_short(evidence), *_open(evidence))
+
+
+def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
+    """Words of ``memsweep extend``, each text of which would decide by itself as far as can be foreseen.
+
+    What was not trained is asked for at once, with all values of every axis: no part of it decides.
+    """
+    kinds = {lack.what for lack in found}
+    if Missing.SPREAD in kinds:
+        return ()  # whatever makes all seeds alike makes more of them so
+    if not kinds & TRAINED:
+        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides))
+    if Missing.FIT in kinds:
+        return ()
+    words = [lack.overrides[0] for lack in found if lack.what in TRAINED]
+    if Missing.HORIZONS not in kinds and _needs_longer(evidence):
+        words.append(_values("task.horizon", _longer(evidence)))
+    if len(words) > 1:
+        added = {word.partition("=")[0]: word for word in words}
+        every = {"model.width": evidence.trained_widths, "task.horizon": evidence.trained_horizons}
+        words = [_all_values(word, every.get(path, ())) for path, word in added.items()]
+    return (" ".join(words),)
+
+
+def _all_values(word: str, trained: Iterable[int]) -> str:
+    """``model.width=2,4,8`` of ``model.width=4,8``: added seeds or horizons are wanted at the trained widths, too."""
+    path, _, added = word.partition("=")
+    return f"{path}={','.join([*map(str, trained), added])}"
+
+
+def _values(path: str, added: Iterable[int]) -> str:
+    return f"{path}={','.join(map(str, added))}"
+
+
+def _untrained(evidence: Evidence) -> Iterator[Lack]:
+    widths, horizons = evidence.trained_widths, evidence.trained_horizons
+    if evidence.seeds < SMALLEST_SEEDS:
+        yield Lack(
+            Missing.SEEDS, evidence.seeds, SMALLEST_SEEDS, overrides=(_values("training.seeds", [SMALLEST_SEEDS]),)
+        )
+    if len(horizons) < SMALLEST_GRID:
+        longer = _values("task.horizon", _longer(evidence))
+        yield Lack(Missing.HORIZONS, len(horizons), SMALLEST_GRID, overrides=(longer,))
+    if len(widths) < SMALLEST_GRID:
+        wider = _values("model.width", _doubled(widths[-1], SMALLEST_GRID - len(widths)))
+        yield Lack(Missing.WIDTHS, len(widths), SMALLEST_GRID, overrides=(wider,))
+
+
+def _unfitted(evidence: Evidence) -> Iterator[Lack]:
+    """No trials are known to mend a fit."""
+    if not evidence.best_fit <= VALID_ERROR:
+        yield Lack(Missing.FIT, evidence.best_fit, VALID_ERROR)
+        return
+    if evidence.seeds < SMALLEST_SEEDS:
+        return  # so few seeds hide what fits
+    trained = len(evidence.trained_widths), len(evidence.trained_horizons)
+    kinds, fitting = (Missing.FITTING_WIDTHS, Missing.FITTING_HORIZONS), evidence.fitting
+    for kind, count, of in zip(kinds, fitting, trained, strict=True):
+        if count < SMALLEST_GRID <= of:
+            yield Lack(kind, count, SMALLEST_GRID, of)
+    if min(fitting) >= SMALLEST_GRID and evidence.complete_seeds < SMALLEST_SEEDS:
+        yield Lack(Missing.FITTING_SEEDS, evidence.complete_seeds, SMALLEST_SEEDS, evidence.seeds)
+
+
+def _short(evidence: Evidence) -> Iterator[Lack]:
+    """Horizons that give no limit slope, though there are enough."""
+    usable = evidence.usable
+    if len(evidence.horizons) < SMALLEST_GRID:
+        return
+    longer = _by_horizon(evidence)
+    if len(usable) < SMALLEST_GRID:
+        yield Lack(Missing.LONG_HORIZONS, len(usable), SMALLEST_GRID, overrides=longer)
+    elif (span := usable[-1] / usable[0]) < LONG_RANGE:
+        yield Lack(Missing.HORIZON_SPAN, span, LONG_RANGE, overrides=longer)
+
+
+def _open(evidence: Evidence) -> Iterator[Lack]:
+    """What slopes with intervals leave open."""
+    if evidence.complete_seeds < SMALLEST_SEEDS or not (evidence.widths and evidence.horizons):
+        return
+    slopes = [slope for axis in ("width", "horizon") for slope in evidence.slopes(axis) if slope.available]
+    count = _seeds(evidence) if _limit_known(evidence) else None
+    have, need = evidence.complete_seeds, math.nan if count is None else count
+    seeds = () if count is None else (_values("training.seeds", [count]),)
+    if any(alike(slope) and not math.isfinite(slope.low) for slope in slopes):
+        yield Lack(Missing.SPREAD, 1, 2)
+    if not evidence.inside:
+        yield Lack(Missing.RADIUS, 0, 1)
+    if not all(slope.least > evidence.criteria.slope_limit for slope in slopes):
+        yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
+    if not all(each.suffices for each in evidence.inside if each.step.available):
+        yield Lack(Missing.STEP, have, need, overrides=seeds)
+    if evidence.growth.available and not evidence.growth.high <= GROWTH_LIMIT:
+        yield Lack(Missing.GROWTH, have, need, overrides=seeds)
+
+
+def _by_horizon(evidence: Evidence) -> tuple[str, ...]:
+    """The longer horizons, where they may decide."""
+    decides = evidence.complete_seeds >= SMALLEST_SEEDS and _horizon_undecided(evidence)
+    return (_values("task.horizon", _longer(evidence)),) if decides else ()
+
+
+def _needs_longer(evidence: Evidence) -> bool:
+    """Whether more widths and seeds would find horizons that decide nothing."""
+    if evidence.horizons:
+        return _horizon_undecided(evidence)
+    usable = evidence.long_enough(evidence.trained_horizons)
+    return len(usable) < SMALLEST_GRID or usable[-1] < LONG_RANGE * usable[0]
+
+
+def _limit_known(evidence: Evidence) -> bool:
+    return all(slope.available for slope in evidence.slopes("horizon"))
+
+
+def _horizon_undecided(evidence: Evidence) -> bool:
+    # comparisons with nan are False: an unavailable slope is undecided
+    return bool(evidence.horizons) and not all(
+        slope.least > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
+    )
+
+
+def _doubled(last: int, count: int) -> list[int]:
+    """The next values of an axis, each twice the one before."""
+    return [last * 2**power for power in range(1, count + 1)]
+
+
+def _longer(evidence: Evidence) -> list[int]:
+    """The horizons that would decide: each twice the one before.
+
+    With them, GOOD_GRID horizons are usable, they span enough for a limit slope, and the last local slope has fallen
+    below FLAT, if it goes on halving as the horizon doubles.
+    """
+    usable = evidence.usable or evidence.long_enough(evidence.trained_horizons)
+    needed = LONG_RANGE * min(usable, default=evidence.top_horizon)
+    last = min((trend.local[-1] for trend in evidence.trends("horizon") if trend.local), default=math.nan)
+    if _limit_known(evidence) and last < FLAT:
+        needed = max(needed, evidence.top_horizon * last / FLAT)
+    count = max(1, GOOD_GRID - len(usable), math.ceil(math.log2(needed / evidence.top_horizon)))
+    longer = [evidence.top_horizon * 2**power for power in range(1, 64)]
+    # a memory that is longer than all horizons leaves the first of them unusable, too
+    first = next(place for place, horizon in enumerate(longer) if horizon >= USABLE_SCALES * (evidence.time_scale or 0))
+    return longer[: count + first]
+
+
+def _seeds(evidence: Evidence) -> int | None:
+    """Seeds that would part every undecided slope from its limit; None where nothing is undecided, or too many."""
+    slope_limit = evidence.criteria.slope_limit
+    limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
+    undecided = [(slope, limit) for slope, limit in limits if slope.least <= limit < slope.most]
+    growth, steps = evidence.growth, [each.step for each in evidence.inside]
+    # these are held against their limits by the 95 % interval
+    undecided += [(_printed(growth), GROWTH_LIMIT)] if growth.low <= GROWTH_LIMIT < growth.high else []
+    undecided += [
+        (_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT
+    ]
+    counts = [seeds_needed(slope, limit, evidence.complete_seeds) for slope, limit in undecided]
+    known = [count for count in counts if count is not None]
+    return max(known) if known and len(known) == len(counts) else None
+
+
+def _printed(slope: Slope) -> Slope:
+    return Slope(slope.estimate, slope.low, slope.high)

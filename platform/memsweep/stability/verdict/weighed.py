@@ -1,0 +1,92 @@
+"""What a verdict is made from, before it is put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from memsweep.stability.verdict.judgement import USABLE_SCALES, Criteria, Trends, Verdict
+from memsweep.stability.verdict.trend import Slope, Trend
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a verdict was made from.
+
+    Attributes:
+        verdict, by_threshold, growth, small_radius, limited, nonlinear, time_scale, criteria: as in ``rule.judge`` and
+            ``Judgement``.
+        widths: valid at the longest horizon.
+        horizons: valid at the width of the horizon slope.
+        width, fit_error: as in ``Judgement``.
+        trained_widths, trained_horizons: all that were trained.
+        seeds: how many were trained.
+        complete_seeds: valid in every cell that enters.
+        best_fit: the least error without perturbation, as a share of the zero predictor's loss.
+        fitting: how many of the widths (at the longest horizon) and of the horizons (at any width) have as many valid
+            seeds as a slope needs.
+    """
+
+    verdict: Verdict
+    by_threshold: Mapping[float, Trends]
+    growth: Slope
+    small_radius: float
+    limited: bool
+    nonlinear: bool
+    widths: tuple[int, ...]
+    horizons: tuple[int, ...]
+    width: int | None
+    fit_error: float
+    trained_widths: tuple[int, ...]
+    trained_horizons: tuple[int, ...]
+    time_scale: float | None
+    seeds: int
+    complete_seeds: int
+    best_fit: float
+    fitting: tuple[int, int]
+    criteria: Criteria
+
+    @property
+    def top_horizon(self) -> int:
+        """The longest that was trained."""
+        return self.trained_horizons[-1]
+
+    @property
+    def usable(self) -> tuple[int, ...]:
+        """The horizons that enter a limit slope."""
+        return self.long_enough(self.horizons)
+
+    def long_enough(self, horizons: Iterable[int]) -> tuple[int, ...]:
+        """Those of the horizons that have as many time scales of the memory as a limit slope needs."""
+        return tuple(horizon for horizon in horizons if horizon >= USABLE_SCALES * (self.time_scale or 0.0))
+
+    def trends(self, axis: str) -> list[Trend]:
+        """At every threshold, along ``horizon`` or ``width``."""
+        return [getattr(trends, axis) for trends in self.by_threshold.values()]
+
+    def slopes(self, axis: str) -> list[Slope]:
+        """The deciding slopes at every threshold whose radii are inside of the search."""
+        return [each.horizon.limit if axis == "horizon" else each.along_width for each in self.inside]
+
+    @property
+    def inside(self) -> list[Trends]:
+        """Those of the thresholds whose radii are inside of the search."""
+        return [each for each in self.by_threshold.values() if each.inside]
+
+    @property
+    def beyond(self) -> str:
+        """The thresholds that were left out, because all radii lie beyond the search; empty without one."""
+        out = [threshold for threshold, trends in self.by_threshold.items() if not trends.inside]
+        return f"{percents(out)} {'lies' if len(out) == 1 else 'lie'} beyond the search" if out else ""
+
+    @property
+    def where(self) -> str:
+        """The thresholds that decide."""
+        if not self.beyond:
+            return "at every threshold"
+        return f"at {percents(t for t, trends in self.by_threshold.items() if trends.inside)} ({self.beyond})"
+
+
+def percents(thresholds: Iterable[float]) -> str:
+    """``1% and 3%``."""
+    return " and ".join(f"{100 * threshold:.3g}%" for threshold in thresholds)
