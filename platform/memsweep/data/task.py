@@ -83,8 +83,10 @@ class Task(ABC):
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
+        from memsweep.data.levels import problems_of_reference
+
         found = contract(cls, trial.task)
-        yield from found.problems
+        yield from found.problems or problems_of_reference(cls, trial)
         if found.problems or not registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
             return
         inputs = found.inputs
@@ -161,6 +163,14 @@ class Task(ABC):
             batch: the sequences and their targets.
         """
         del outputs, batch
+        return {}
+
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """The metrics by which a model solves the task: name -> that of the right answers, and at chance.
+
+        At chance is the expected metric of the best model that ignores its inputs. More is better. None by default: no
+        verdict is given by a metric.
+        """
         return {}
 
     @abstractmethod

@@ -14,7 +14,7 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, PerturbationConfig
+from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, PerturbationConfig, refers_elsewhere
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.base import Part, as_linear
@@ -59,6 +59,11 @@ class Moved(Generic[Data]):
         budget: int | None = None,
     ) -> Moved[Data]:
         """In the balanced gauge, where that is asked for."""
+        if refers_elsewhere(config):
+            from memsweep.stability.perturbation.reference import moved_against
+
+            around = balanced(ensemble, weights, ball, config)
+            return moved_against(config.reference)(ensemble, task_loss, around, targets, ball, config, budget)
         return Moved(ensemble, task_loss, balanced(ensemble, weights, ball, config), targets, ball, config, budget)
 
     @property

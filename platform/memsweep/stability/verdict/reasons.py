@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from memsweep.config.schema.trial import DRIFT, METRIC, SELF
+from memsweep.data.levels import SOLVED
 from memsweep.stability.verdict.judgement import (
     GOOD_GRID,
     GROWTH_LIMIT,
@@ -23,6 +25,11 @@ from memsweep.stability.verdict.trend import LONG_RANGE, Slope, Trend, alike, ro
 
 FLAT = -0.1
 """A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
+VALID = {
+    METRIC: f"error rate without perturbation at most {SOLVED:.0%} of the way from the right answers to chance",
+    SELF: "outputs that depend on the inputs",
+}
+"""Of which models a radius counts, by readings of another reference than the target."""
 BY = "(by the interval that decides)"
 """It is wider than that of 95 % which tables print: a study is looked at again and again."""
 
@@ -41,6 +48,9 @@ class Evidence:
         top_horizon: the longest that was trained.
         seeds: how many were trained.
         complete_seeds: valid in every cell that enters.
+        reading: what the radii are read from.
+        sequences, needed_sequences: test sequences of a seed, and those that tell the smallest threshold; None where
+            that is not known, or no matter.
     """
 
     verdict: Verdict
@@ -59,6 +69,9 @@ class Evidence:
     seeds: int
     complete_seeds: int
     criteria: Criteria
+    reading: str = DRIFT
+    sequences: int | None = None
+    needed_sequences: int | None = None
 
     @property
     def usable(self) -> tuple[int, ...]:
@@ -174,7 +187,7 @@ def _printed(slope: Slope) -> Slope:
 
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
-    limit = f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's"
+    limit = VALID.get(evidence.reading, f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's")
     if len(evidence.widths) < SMALLEST_GRID:
         yield (
             f"widths at horizon {evidence.top_horizon} with {SMALLEST_SEEDS} valid seeds: {_listed(evidence.widths)} "
@@ -199,6 +212,11 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         )
     if evidence.seeds < SMALLEST_SEEDS:
         yield f"seeds: {evidence.seeds}; a verdict needs {SMALLEST_SEEDS}"
+    if (evidence.sequences or math.inf) < (evidence.needed_sequences or 0):
+        yield (
+            f"test sequences: {evidence.sequences}; a threshold of {_percents([min(evidence.by_threshold)])} needs "
+            f"{evidence.needed_sequences}"
+        )
 
 
 def _listed(values: tuple[int, ...]) -> str:
@@ -292,8 +310,15 @@ def _up(value: float) -> str:
 
 def _asked(evidence: Evidence) -> Iterator[str]:
     """Up to which width, horizon and fit a verdict was asked: beyond it, it says nothing."""
-    if evidence.verdict is not Verdict.INCONCLUSIVE and evidence.widths:
+    if evidence.verdict is Verdict.INCONCLUSIVE or not evidence.widths:
+        return
+    asked = f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}"
+    if evidence.reading == SELF:
+        yield f"{asked}, of what moves the function: it says nothing about a target"
+    elif evidence.reading == METRIC:
+        yield f"{asked}, of models whose error rate is at most {_up(evidence.fit_error)} of that at chance"
+    else:
         yield (
-            f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error "
-            f"without perturbation is at most {_up(evidence.fit_error)} of the zero predictor's"
+            f"{asked}, of models whose error without perturbation is at most {_up(evidence.fit_error)} of the zero "
+            "predictor's"
         )

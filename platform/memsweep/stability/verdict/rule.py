@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memsweep.config.schema.trial import DRIFT, METRIC
+from memsweep.data.levels import sequences_needed
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import (
     DEFAULT,
@@ -26,7 +29,7 @@ from memsweep.stability.verdict.judgement import (
     Trends,
     Verdict,
 )
-from memsweep.stability.verdict.radius import THRESHOLD, curves_of, stability_radii
+from memsweep.stability.verdict.radius import RESOLVED, THRESHOLD, curves_of, stability_radii
 from memsweep.stability.verdict.reasons import Evidence, advice, reasons
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 
@@ -42,18 +45,20 @@ def judge(
     nonlinear: bool = False,
     criteria: Criteria = DEFAULT,
     radii: pd.DataFrame | None = None,
+    sequences: int | None = None,
 ) -> Judgement:
     """Judge one condition in one ball.
 
     Args:
-        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change and
-            threshold.
+        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change,
+            threshold and reading.
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
         time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
             short.
         nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
         criteria: thresholds and slope limit, where they are not the rule's own.
         radii: of these curves, where they are known: ``stability_radii`` at ``thresholds_of(criteria)``.
+        sequences: that every seed was tested on, where their number is known.
 
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
@@ -63,7 +68,11 @@ def judge(
     found = Radii.of(table, partial(_changes_at, curves[curves["horizon"] == top_horizon]))
     at_top = found.along_width()
     limited = _horizon_limited(replicas, at_top, top_horizon)
-    evidence = weigh(found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria)
+    reading = str(table["reading"].iloc[0])
+    evidence = weigh(
+        found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria, reading=reading
+    )
+    evidence = replace(evidence, sequences=sequences, needed_sequences=_needed_sequences(table, reading, criteria))
     return Judgement(
         verdict=evidence.verdict,
         threshold=_telling_threshold(evidence.verdict, evidence.by_threshold),
@@ -88,6 +97,7 @@ def weigh(
     limited: bool = False,
     nonlinear: bool = False,
     criteria: Criteria = DEFAULT,
+    reading: str = DRIFT,
 ) -> Evidence:
     """The verdict on the radii of one condition, with all that it was made from.
 
@@ -95,6 +105,7 @@ def weigh(
         found: at the thresholds of the criteria, and at THRESHOLD.
         time_scale, nonlinear, criteria: as in ``judge``.
         limited: whether the longest horizon is too short for the width slope to show instability.
+        reading: what the radii are read from.
     """
     at_top, along = found.along_width(), found.along_horizon()
     # unstable at one threshold along one axis is enough: each gets its share of the error
@@ -126,6 +137,7 @@ def weigh(
         seeds=len(found.seeds),
         complete_seeds=min(len(at_top.seeds), len(along.seeds)),
         criteria=criteria,
+        reading=reading,
     )
 
 
@@ -211,6 +223,14 @@ def _small_radius(found: Radii, at_top: Cells) -> float:
     return float(np.median(np.where(low > 0.0, low, high)) / 2.0)
 
 
+def _needed_sequences(table: pd.DataFrame, reading: str, criteria: Criteria) -> int | None:
+    """Test sequences that tell the smallest threshold of an error rate; None of another reading."""
+    if reading != METRIC:
+        return None
+    ways = table.loc[table["valid"].astype(bool), "zero_loss"]
+    return sequences_needed(float(ways.min()), min(criteria.thresholds)) if len(ways) else None
+
+
 def _fit_error(found: Radii, along: Cells, at_top: Cells) -> float:
     """The largest of the models that enter, as a share of the zero predictor's loss; nan without one."""
     entered = [at_top.taken(found.fit[:, :, -1])]
@@ -238,11 +258,11 @@ def _change_at(radii: np.ndarray, changes: np.ndarray, radius: float) -> float:
 
 
 def _changes_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int], radius: float) -> np.ndarray:
-    """``[S, W]``, nan where a curve is not known."""
+    """``[S, W]``, as shares of the zero predictor's loss or another reference; nan where a curve is not known."""
     table = np.full((len(seeds), len(widths)), math.nan)
     for curve in curves_of(curves):
         place = seeds.index(curve.seed), widths.index(curve.width)
-        table[place] = _change_at(curve.radii, curve.errors, radius)
+        table[place] = _change_at(curve.radii, curve.errors, radius) / curve.zero_loss
     return table
 
 
@@ -251,6 +271,8 @@ def _growth(found: Radii, at_top: Cells, radius: float) -> Slope:
     if not at_top.enough:
         return NO_SLOPE
     changes = at_top.taken(found.change_at(radius))
+    if (changes <= RESOLVED).all() and changes.size and np.ptp(changes) == 0.0:
+        return Slope(0.0, 0.0, 0.0)  # no width has an error rate that grows at all
     return at_top.slope(changes) if np.isfinite(changes).all() else Slope(math.inf, math.inf, math.inf)
 
 
