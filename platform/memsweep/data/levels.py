@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memsweep.config.core.problems import not_one_of
 from memsweep.config.schema.trial import METRIC, SELF, THRESHOLDS, PerturbationConfig
-from memsweep.data.task import Task, on_processor
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -35,7 +34,7 @@ class Levels:
     chance: float
 
     @staticmethod
-    def of(task: Task, perturbation: PerturbationConfig) -> Levels:
+    def of(task: Any, perturbation: PerturbationConfig) -> Levels:
         """Of the metric that is asked for, or the task's first one with levels."""
         levels = task.metric_levels()
         name = perturbation.reference_metric or next(iter(levels))
@@ -47,7 +46,7 @@ def sequences_needed(way: float, threshold: float) -> int:
     return math.ceil(COUNTED / (threshold * way)) if way > 0.0 else 0
 
 
-def problems_of_reference(part: type[Task], trial: TrialConfig) -> Iterator[str]:
+def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
     """Why changes cannot be held against the reference that a trial asks for, a sentence without a full stop each."""
     name, asked = trial.task.name, trial.perturbation
     if asked.reference == SELF and part.carries_states:
@@ -57,14 +56,13 @@ def problems_of_reference(part: type[Task], trial: TrialConfig) -> Iterator[str]
         )
     if asked.reference != METRIC:
         return
-    if part.metric_levels is Task.metric_levels or trial.has_closed_form or part.carries_states:
+    levels = {} if trial.has_closed_form or part.carries_states else part(trial.task).metric_levels()
+    if not levels:
         yield (
             f"perturbation.reference is metric, but the task {name} with the model {trial.model.name} has no metric "
             "with a level of chance: use target, or self"
         )
         return
-    with on_processor():
-        levels = part(trial.task).metric_levels()
     if asked.reference_metric is not None and asked.reference_metric not in levels:
         yield str(not_one_of("perturbation.reference_metric", asked.reference_metric, levels))
         return

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.data.contract import contract
+from memsweep.data.levels import problems_of_reference
 from memsweep.streams import TRAIN, Stream
 
 if TYPE_CHECKING:
@@ -83,8 +84,6 @@ class Task(ABC):
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
-        from memsweep.data.levels import problems_of_reference
-
         found = contract(cls, trial.task)
         yield from found.problems or problems_of_reference(cls, trial)
         if found.problems or not registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:

@@ -30,7 +30,7 @@ LEAST = 1e-3
 
 
 def referred(
-    ensemble: Ensemble, task_loss: TaskLoss[Data], data: Data, weights: Tensor, config: TrialConfig
+    ensemble: Ensemble, task_loss: TaskLoss[Any], data: Any, weights: Tensor, config: TrialConfig
 ) -> tuple[TaskLoss[Any], Tensor]:
     """The loss that a search climbs, and what changes are shares of, ``[P]``: a way to chance, or a variance."""
     named = ensemble.layout.named(weights)
@@ -44,7 +44,7 @@ def referred(
     return task_loss, task_loss.own_variance(ensemble.model, named, data)
 
 
-def _levels(task_loss: TaskLoss[Data], config: PerturbationConfig) -> Levels:
+def _levels(task_loss: TaskLoss[Any], config: PerturbationConfig) -> Levels:
     assert isinstance(task_loss, ExactLoss | SampledLoss), "please report this: a metric of an unknown loss"
     with on_processor():
         return Levels.of(task_loss.task, config)

@@ -101,7 +101,7 @@ class Curve:
         if threshold not in self.looked_for:
             return crossing(self.radii, self.errors, limit)
         radius, change = self.looked_for[threshold]
-        if abs(change - limit) <= _SAME * limit:
+        if _is_limit(change, limit):
             return Crossing(radius, radius, NOT_CENSORED, radius, FOUND)
         within = self.errors <= limit
         low = float(self.radii[within].max(initial=0.0))
@@ -206,6 +206,26 @@ def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
         }
         width, horizon, seed = (side[start] for side in sides)
         growing, zero_loss = np.maximum.accumulate(changes), float(zero_losses[0])
-        if read[start] == METRIC:  # it may also fall by chance
+        if read[start] == METRIC:
             growing = np.maximum(growing, RESOLVED * zero_loss)
+            looked_for = _no_larger(looked_for, zero_loss)
         yield Curve(width, horizon, seed, radii, growing, zero_loss, float(errors[0]), looked_for, read[start])
+
+
+def _no_larger(looked_for: Mapping[float, tuple[float, float]], zero_loss: float) -> dict[float, tuple[float, float]]:
+    """Crossings none of which is beyond that of a larger threshold, whose push crosses the smaller ones as well.
+
+    Each threshold has a push of its own, the worst for the loss; by an error rate another one may be worse.
+    """
+    least, kept = math.inf, dict[float, tuple[float, float]]()
+    for threshold in sorted(looked_for, reverse=True):
+        radius, change = looked_for[threshold]
+        if _is_limit(change, threshold * zero_loss):
+            radius = least = min(least, radius)
+        kept[threshold] = radius, change
+    return kept
+
+
+def _is_limit(change: float, limit: float) -> bool:
+    """Whether a change is the limit, where it was put when its radius was found."""
+    return abs(change - limit) <= _SAME * limit
