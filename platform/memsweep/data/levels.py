@@ -60,7 +60,7 @@ def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
     if not levels:
         yield (
             f"perturbation.reference is metric, but the task {name} with the model {trial.model.name} has no metric "
-            "with a level of chance: use target, or self"
+            f"with a level of chance: use target{'' if part.carries_states else ', or self'}"
         )
         return
     if asked.reference_metric is not None and asked.reference_metric not in levels:
