@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from memsweep.config.schema.trial import METRIC, SELF, TARGET
+from memsweep.data.levels import SOLVED
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.numbers import figure, joined, limit, percent, show, slope_text
@@ -104,11 +106,18 @@ def _unasked(finding: Finding) -> Gap | None:
     return _alike("; ".join(few)) if few else None
 
 
+_NO_FIT = {
+    TARGET: "no model fits: error {} of the zero predictor's, at most " + f"{percent(VALID_ERROR)} counts",
+    METRIC: "no model solves the task: error rate {} of that at chance, at most " + f"{percent(SOLVED)} counts",
+    SELF: "no model answers: the outputs do not depend on the inputs",
+}
+
+
 def _unfitted(finding: Finding) -> Gap | None:
     radii = finding.radii
     if not radii["valid"].astype(bool).any():
-        error = float((radii["error_at_zero"] / radii["zero_loss"]).min())
-        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(VALID_ERROR)} counts"
+        error = float(radii["fit"].min())
+        text = _NO_FIT[finding.reference]
         return Gap(text.format(percent(error)), text.format(f"{percent(error)} or more"))
     trends = next(iter(finding.judgement.by_threshold.values()))
     for axis, trend in (("width", trends.width), ("horizon", trends.horizon)):

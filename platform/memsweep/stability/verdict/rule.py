@@ -119,7 +119,7 @@ def weigh(
             step=at_top.step(place, along.at),
         )
     small_radius = _small_radius(found, at_top)
-    growth = _growth(found, at_top, small_radius)
+    growth = _growth(found, at_top, small_radius, reading)
     return Evidence(
         verdict=decide(by_threshold, growth, limited, criteria.slope_limit),
         by_threshold=by_threshold,
@@ -266,13 +266,13 @@ def _changes_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int
     return table
 
 
-def _growth(found: Radii, at_top: Cells, radius: float) -> Slope:
+def _growth(found: Radii, at_top: Cells, radius: float, reading: str) -> Slope:
     """Slope of log change with log width at a fixed radius and the largest horizon."""
     if not at_top.enough:
         return NO_SLOPE
     changes = at_top.taken(found.change_at(radius))
-    if (changes <= RESOLVED).all() and changes.size and np.ptp(changes) == 0.0:
-        return Slope(0.0, 0.0, 0.0)  # no width has an error rate that grows at all
+    if reading == METRIC and (changes <= RESOLVED * (1 + 1e-9)).all():
+        return Slope(0.0, 0.0, 0.0)  # no error rate moves, whatever the width
     return at_top.slope(changes) if np.isfinite(changes).all() else Slope(math.inf, math.inf, math.inf)
 
 
