@@ -44,7 +44,7 @@ class ModelConfig(Protocol):
 DRIFT, EXCESS, ERROR = "drift", "excess", "error"
 """The readings of a radius (``perturbation.reading``)."""
 TARGET, METRIC, SELF = "target", "metric", "self"
-"""What a radius is held against (``perturbation.reference``)."""
+"""The references of a change (``perturbation.reference``)."""
 THRESHOLDS = (0.01, 0.03, 0.10)
 """Changes, as fractions of the zero predictor's loss or of another reference, at which a radius is read."""
 
