@@ -80,6 +80,11 @@ class CopyingBits(Task):
             "pattern_accuracy": right.flatten(-2).all(-1).to(outputs.dtype).mean(-1),
         }
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """1 and 1/2 of the bits; of patterns, 2^-(bits of a pattern)."""
+        bits = self.config.pattern_length * self.config.bits
+        return {"accuracy": (1.0, 0.5), "pattern_accuracy": (1.0, 0.5**bits)}
+
     def chance(self) -> float:
         """ln 2: without the pattern, each bit is 0 or 1 with probability 1/2."""
         return math.log(2.0)

@@ -82,6 +82,10 @@ class CopyingMemory(Task):
         """``accuracy``: the share of the symbols recalled, 0 ... 1; the blanks do not count."""
         return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets != BLANK)}
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """1 and 1/K: each symbol is as probable as the others."""
+        return {"accuracy": (1.0, 1.0 / self.config.symbols)}
+
     def chance(self) -> float:
         """L ln K / (T + 2L): the published baseline, which knows when symbols are due and guesses them."""
         return self.config.length * math.log(self.config.symbols) / self.horizon

@@ -65,6 +65,10 @@ class Adding(Task):
         right = (outputs[..., -1, 0] - batch.targets[:, -1, 0]).abs() < RIGHT
         return {"accuracy": right.to(outputs.dtype).mean(-1)}
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """At chance is the share of sums of two numbers that lie near their mean, 1."""
+        return {"accuracy": (1.0, 2 * RIGHT - RIGHT**2)}
+
     def chance(self) -> float:
         return 1.0 / 6.0
 

@@ -19,7 +19,7 @@ from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, expo
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
-    *("ball", "verdict", "slope_horizon", "slope_horizon_low", "slope_horizon_high"),
+    *("ball", "reference", "verdict", "slope_horizon", "slope_horizon_low", "slope_horizon_high"),
     *(
         "slope_width",
         "slope_width_low",

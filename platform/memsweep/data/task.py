@@ -19,6 +19,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.data.contract import contract
+from memsweep.data.levels import problems_of_reference
 from memsweep.streams import TRAIN, Stream
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Task(ABC):
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
         found = contract(cls, trial.task)
-        yield from found.problems
+        yield from found.problems or problems_of_reference(cls, trial)
         if found.problems or not registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
             return
         inputs = found.inputs
@@ -161,6 +162,14 @@ class Task(ABC):
             batch: the sequences and their targets.
         """
         del outputs, batch
+        return {}
+
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """The metrics by which a model solves the task: name -> that of the right answers, and at chance.
+
+        At chance is the expected metric of the best model that ignores its inputs. More is better. None by default: no
+        verdict is given by a metric.
+        """
         return {}
 
     @abstractmethod

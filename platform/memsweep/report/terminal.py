@@ -36,6 +36,7 @@ from memsweep.report.rows.verdicts import (
     SIGNS,
     judged,
     overviews,
+    referred,
 )
 from memsweep.report.values.section import Place, Section, placed
 from memsweep.report.values.table import TERMINAL, Line, Table, View
@@ -185,6 +186,7 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
     said = contents.searched is None or any(finding.deciding[1].available for finding in contents.verdicts)
     if said:
         yield from _grids(contents, tables, width)
+        yield from ("", referred(contents.verdicts))
     if any(finding.marked for finding in contents.verdicts):
         yield from ("", _MARK_KEY)
     if contents.grouping.fixed:

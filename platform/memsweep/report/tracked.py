@@ -27,9 +27,10 @@ def verdicts_of(contents: Contents) -> dict[str, Verdicts]:
 
     Returns:
         identity -> by ball, as far as they exist, ``ball_recurrent/radius`` (the median over the seeds with a valid
-        fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``deciding`` (the
-        axis of the slope), ``threshold`` and ``rule_version`` as tags. A radius beyond the measured ones is a bound,
-        which a tag ``ball_recurrent/radius`` says. What the sections of each measure and analysis say of its trials.
+        fit) and ``slope``, ``slope_low`` and ``slope_high`` as metrics; ``ball_recurrent/verdict``, ``reference``,
+        ``deciding`` (the axis of the slope), ``threshold`` and ``rule_version`` as tags. A radius beyond the measured
+        ones is a bound, which a tag ``ball_recurrent/radius`` says. What the sections of each measure and analysis say
+        of its trials.
     """
     finished = [record["provenance"]["finished"] for record in contents.study.records.values()]
     time = max(map(milliseconds, finished), default=0)
@@ -117,6 +118,7 @@ def _of_all(finding: Finding, about: str) -> tuple[dict[str, float], dict[str, s
     words = {
         "verdict": judgement.verdict.value,
         "threshold": f"{judgement.threshold:g}",
+        "reference": finding.reference,
         "deciding": axis,
         "rule_version": f"{judgement.rule_version}",
     }

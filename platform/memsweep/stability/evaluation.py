@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig, refers_elsewhere
 from memsweep.data.task import Batch, on_processor
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
@@ -63,12 +63,14 @@ class Evaluation:
         curves: by ball, at radius 0, along the radii of the grid, and at the radii of the thresholds.
         metrics: the task's, by name.
         gradient: norm of the gradient of the last state by the state ``lag`` steps before; empty without Jacobians.
+        scale: what the changes are shares of, where that is not the zero predictor's loss.
     """
 
     error: float
     curves: dict[str, list[Point]]
     metrics: dict[str, float]
     gradient: list[float]
+    scale: float = math.nan
 
 
 def evaluated_exactly(config: TrialConfig) -> bool:
@@ -104,6 +106,12 @@ def evaluate(
         own_weights, own_targets = weights[rows], targets[rows]
         numbers = (part, task_loss, data, own_weights, own_targets)
         limits = _limits(part, task_loss, own_weights, own_targets, config)
+        if refers_elsewhere(config.perturbation):
+            from memsweep.stability.perturbation.reference import referred
+
+            climbed, scales = referred(part, task_loss, data, own_weights, config)
+            numbers = (part, climbed, data, own_weights, own_targets)
+            limits = scales.clamp(min=torch.finfo(scales.dtype).tiny).unsqueeze(-1) * scales.new_tensor(THRESHOLDS)
         curves: dict[str, list[list[Point]]] = {}
         for ball in config.perturbation.balls:
             worst = perturbation_error(*numbers, ball, config.perturbation, sample, limits=limits)
@@ -125,6 +133,8 @@ def evaluate(
                     metrics={name: value[place] for name, value in metrics.items()},
                     gradient=[] if gradients is None else gradients[place].tolist(),
                 )
+                if refers_elsewhere(config.perturbation):
+                    found[row] = replace(found[row], scale=float(scales[place]))
     return found
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import TrialConfig, mixes_models
+from memsweep.config.schema.trial import TrialConfig, mixes_models, refers_elsewhere
 from memsweep.learning.ensemble.replicas import Ensemble, stability_margin
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.state.trained import Trained, TrainedEnsemble
@@ -41,6 +41,7 @@ class Measurement:
         encoder_norm, readout_norm: Euclidean norms of the weights.
         micro_batch: sequences of a batch that were computed at a time; None where batches were not split.
         reading: what the changes of the curves are.
+        scale: what they are shares of, where that is not the zero predictor's loss.
         failures: measurements that failed, and why; their values are nan or empty.
         tables: further measurements that were asked for: name of a table of results -> its rows of this replica.
     """
@@ -59,6 +60,7 @@ class Measurement:
     reading: str
     failures: tuple[str, ...] = ()
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    scale: float = math.nan
 
 
 def measure(
@@ -105,6 +107,8 @@ def measure(
             reading=reading_of(config.perturbation, task_loss),
             failures=tuple(dict.fromkeys(failures)),
         )
+        if refers_elsewhere(config.perturbation):
+            measurement = replace(measurement, reading=config.perturbation.reference, scale=evaluation.scale)
         measurements[row] = (ensemble.replicas[row].trial, measurement)
     return measurements
 

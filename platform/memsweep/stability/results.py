@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.config.schema.trial import TrialConfig, asked_of
+from memsweep.config.schema.trial import TrialConfig, asked_of, refers_elsewhere
 from memsweep.data.api import LinearFunctionalTask, Task
 from memsweep.outcome import Outcome
 from memsweep.stability.evaluation import evaluated_exactly
@@ -52,6 +52,9 @@ def result_of(config: TrialConfig, task: Task, measured: list[Measurement]) -> T
         for m in measured
         for row in (*_curve_rows(config, m), *m.tables.get("curves", ()))
     ]
+    if refers_elsewhere(config.perturbation):
+        scales, reference = {m.trained.seed: m.scale for m in measured}, config.perturbation.reference
+        curves = [row | {"zero_loss": scales[row["seed"]]} if row["reading"] == reference else row for row in curves]
     replicas = [
         size
         | {

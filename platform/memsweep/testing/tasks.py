@@ -23,11 +23,13 @@ class TaskSuite:
         config: a Config to test instead of the default one.
         oracle_loss: how far the oracle's loss may be from the task's ``best_loss``, relative to chance. Where the
             targets hold noise (``best_loss`` above 0), a finite batch may be a tenth off besides.
+        chance_metric: how far the metrics of an answer without input may be from those of ``metric_levels``.
     """
 
     task: str
     config: object = None
     oracle_loss = 1e-10
+    chance_metric = 0.06
 
     def build(self) -> Task:
         task_class = registry.get(registry.TASK, self.task)
@@ -93,11 +95,30 @@ class TaskSuite:
             return value
 
         optimizer.step(loss)
+        self.metrics_at_chance(task, answer.detach())
         least, chance = loss().item(), task.chance()
         assert 0.8 * chance < least < 1.25 * chance, (
             f"least loss of an answer without input on 512 sequences (seed 0): expected 0.8 to 1.25 of chance, "
             f"{chance:g}, got {least:g}"
         )
+
+    def metrics_at_chance(self, task: Task, answer: Tensor) -> None:
+        """The metrics of the best answer without input, on sequences that it was not fitted to, are those at chance."""
+        batch = self.batch(index=1, size=512)
+        found = task.metrics(answer.expand(batch.inputs.shape[0], -1, -1), batch)
+        for name, (_, chance) in task.metric_levels().items():
+            assert abs(float(found[name]) - chance) < self.chance_metric, (
+                f"{name} of an answer without input on 512 sequences (seed 0): expected {chance:g} within "
+                f"{self.chance_metric:g}, by metric_levels, got {float(found[name]):g}"
+            )
+
+    def test_the_oracle_has_the_best_metrics(self) -> None:
+        """A verdict by a metric says of a model that it solves the task: it must be known what that is."""
+        task, batch = self.build(), self.batch(size=128)
+        found = task.metrics(task.oracle(batch.inputs), batch)
+        for name, (best, chance) in task.metric_levels().items():
+            equal(f"{name} of the oracle", float(found[name]), best)
+            assert 0.0 <= chance < best, f"{name}: expected a level of chance from 0 to below {best:g}, got {chance:g}"
 
     def test_squared_weights_say_what_the_loss_is(self) -> None:
         """Kernels that compute loss and gradient in one pass read them in the loss's place."""

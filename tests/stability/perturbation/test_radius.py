@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import brentq
 
-from engine import model_config, stacked, task_config
-from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from engine import model_config, stacked, task_config, trial
+from memsweep.config.schema.trial import SELF, RadiiConfig
 from memsweep.models.parameterizations.base import EXACT, build
 from memsweep.stability.perturbation.crossing import COLD, WARM, crossings
 from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.reference import referred
 from memsweep.stability.verdict.radius import THRESHOLDS
 
 GRIDS = {
@@ -57,8 +59,8 @@ def closed_form(name: str, threshold: float) -> float:
     return min(radii)
 
 
-def found(name: str, grid: RadiiConfig, reading: str) -> np.ndarray:
-    task = task_config(horizon=HORIZON, kernel="exponential", rate=RATE)
+def found(name: str, grid: RadiiConfig, reading: str, gain: float = 1.0, target: float = RATE) -> np.ndarray:
+    task = task_config(horizon=HORIZON, kernel="exponential", rate=target)
     (ensemble,), problem = stacked([model_config(name, width=1)], task=task, rows=lambda _: 1)
     named = ensemble.layout.named(ensemble.initial)
     for weight in named.values():
@@ -66,11 +68,17 @@ def found(name: str, grid: RadiiConfig, reading: str) -> np.ndarray:
     part = build(model_config(name, width=1).parameterization)
     rate = 1.0 - math.exp(-RATE) if name == "direct" else RATE
     named["recurrent_weight"][0, :1] = part.raw_for(torch.tensor([rate], dtype=torch.float64), 1.0, EXACT)
-    named["encoder_weight"][0, 0], named["readout_weight"][0, 0, 0] = 1.0, 1.0
-    settings = PerturbationConfig(radii=grid, starts=0, ascent_steps=4, reading=reading)
+    named["encoder_weight"][0, 0], named["readout_weight"][0, 0, 0] = 1.0, gain
+    effort: dict[str, Any] = {"radii": grid, "starts": 0, "ascent_steps": 4}
+    how = {"reference": SELF} if reading == SELF else {"reading": reading}
+    config = trial(perturbation=effort | how)
     targets, weights = ensemble.spread([problem.target(0)]), ensemble.layout.flat(named)
-    data = problem.population()
-    return perturbation_error(ensemble, problem, data, weights, targets, "recurrent", settings).crossings[0].numpy()
+    data, limits = problem.population(), None
+    if reading == SELF:
+        _, scales = referred(ensemble, problem, data, weights, config)
+        limits = scales.unsqueeze(-1) * scales.new_tensor(THRESHOLDS)
+    numbers = (data, weights, targets, "recurrent", config.perturbation)
+    return perturbation_error(ensemble, problem, *numbers, limits=limits).crossings[0].numpy()
 
 
 @pytest.mark.parametrize("reading", ["drift", pytest.param("error", marks=pytest.mark.more)])
@@ -82,6 +90,14 @@ def found(name: str, grid: RadiiConfig, reading: str) -> np.ndarray:
 def test_a_radius_is_that_of_the_closed_form_on_every_grid(grid: str, name: str, reading: str) -> None:
     expected = [closed_form(name, threshold) for threshold in THRESHOLDS]
     assert np.abs(np.log(found(name, GRIDS[grid], reading) / expected)).max() < 0.002
+
+
+@pytest.mark.parametrize("name", ["direct", "exp"])
+def test_by_itself_a_radius_is_that_of_the_closed_form_whatever_the_gain_and_the_target(name: str) -> None:
+    """Distance and variance both have the square of the gain, and the target, of another rate, enters neither."""
+    expected = [closed_form(name, threshold) for threshold in THRESHOLDS]
+    by_itself = found(name, GRIDS["curse_of_memory"], SELF, gain=3.0, target=5 * RATE)
+    assert np.abs(np.log(by_itself / expected)).max() < 0.002
 
 
 CURVES = {

@@ -43,6 +43,10 @@ class ModelConfig(Protocol):
 
 DRIFT, EXCESS, ERROR = "drift", "excess", "error"
 """The readings of a radius (``perturbation.reading``)."""
+TARGET, METRIC, SELF = "target", "metric", "self"
+"""The references of a change (``perturbation.reference``)."""
+THRESHOLDS = (0.01, 0.03, 0.10)
+"""Changes, as fractions of the zero predictor's loss or of another reference, at which a radius is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +124,27 @@ class PerturbationConfig:
         "(E(radius) itself, fit error included, like the published curves)",
         choices=(DRIFT, EXCESS, ERROR),
     )
+    reference: str = setting(
+        TARGET,
+        "what a change is held against: target (the loss of a predictor that says 0, of models that fit their target), "
+        "metric (right answers: of models that solve the task, how many more answers are wrong at the worst push found "
+        "for the loss) or self (the variance of the model's own outputs: no target, no fit; it says what moves the "
+        "function, and nothing about a target)",
+        choices=(TARGET, METRIC, SELF),
+    )
+    reference_metric: str | None = setting(
+        None, "the task's metric that reference metric judges by; left out: its first one", added=True
+    )
     asked_measures: tuple[Any, ...] = setting((), "the Configs of the measures that are asked for", opens="measure")
 
     def problems(self) -> Iterable[str]:
+        if refers_elsewhere(self) and self.reading != DRIFT:
+            yield f"reading is {self.reading}, which is of the target: leave it out with reference {self.reference}"
+        if self.reference_metric is not None and self.reference != METRIC:
+            yield (
+                f"reference_metric is {self.reference_metric}, but reference is {self.reference}: leave it out, or use "
+                "reference metric"
+            )
         if len(set(self.balls)) != len(self.balls):
             yield f"balls has a value twice: {', '.join(self.balls)}"
 
@@ -223,6 +245,11 @@ def perturbs(perturbation: PerturbationConfig) -> bool:
 def asks_measures(trial: TrialConfig) -> bool:
     """Whether a trial asks for measures beside the perturbation error."""
     return bool(asked_of(trial.perturbation))
+
+
+def refers_elsewhere(perturbation: PerturbationConfig) -> bool:
+    """Whether radii are held against another reference than the target."""
+    return perturbation.reference != TARGET
 
 
 def mixes_models(model: ModelConfig) -> bool:

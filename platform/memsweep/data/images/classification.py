@@ -127,6 +127,11 @@ class SequentialImages(Task):
         """``accuracy``: the share of images that are classified correctly, 0 ... 1."""
         return {"accuracy": last_step_accuracy(outputs, batch.targets)}
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """1, and the share of the most frequent class."""
+        counts = np.bincount(self.splits[TRAIN].labels)
+        return {"accuracy": (1.0, float(counts.max() / counts.sum()))}
+
     def chance(self) -> float:
         """Entropy of the classes among the training images, in nats: ln 10 when all of ten are as frequent."""
         return float(scipy.stats.entropy(np.bincount(self.splits[TRAIN].labels)))

@@ -154,6 +154,11 @@ class LabelledSequences(Task):
         """The sequences whose frequencies give chance and the memoryless loss: those of the training stream."""
         return self.splits[TRAIN]
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """1, and the share of the most frequent class."""
+        counts = np.bincount(self.typical().labels)
+        return {"accuracy": (1.0, float(counts.max() / counts.sum()))}
+
     def chance(self) -> float:
         """Entropy of the classes among the typical sequences, in nats; their lengths are not used."""
         return float(scipy.stats.entropy(np.bincount(self.typical().labels)))

@@ -52,6 +52,10 @@ class MarkedSequences(Task):
         """``accuracy``: the share of right answers at the marked steps, 0 ... 1."""
         return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets != NOTHING)}
 
+    def metric_levels(self) -> dict[str, tuple[float, float]]:
+        """1 and 1/C: each class is as probable as the others."""
+        return dict.fromkeys(self.reports, (1.0, 1.0 / self.outputs))
+
     def chance(self) -> float:
         """ln C: each class is as probable as the others."""
         return math.log(self.outputs)

@@ -29,6 +29,7 @@ class VerdictItem(TypedDict):
 
     condition: Condition
     ball: Annotated[str, "which weights move"]
+    reference: Annotated[Literal["target", "metric", "self"], "what the change of a moved model is held against"]
     verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
     slope_horizon: Annotated[float, "of the log radius over the log horizon"]
     slope_horizon_low: Low

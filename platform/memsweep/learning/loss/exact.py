@@ -79,6 +79,12 @@ class ExactLoss(TaskLoss[Gram]):
         return data.loss(kernel - own_kernel, drift - own_drift)
 
     @torch.no_grad()
+    def own_variance(self, model: Model, weights: Weights, data: Gram) -> Tensor:
+        """Variance of the outputs, ``[N]``, weighted over time as the loss is: the noise has a mean of zero."""
+        kernel, drift = self._errors(model, weights, self.kernels[0].new_zeros(()))
+        return data.loss(kernel, torch.zeros_like(drift))
+
+    @torch.no_grad()
     def squared_change(self, model: Model, weights: Weights, start: Weights, data: Gram) -> Tensor:
         """Weighted over time as the loss is."""
         none = self.kernels[0].new_zeros(())

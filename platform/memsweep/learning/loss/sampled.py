@@ -185,6 +185,28 @@ class SampledLoss(TaskLoss[Batch]):
             total.add((change.square() * squares).sum((-3, -2, -1)))
         return total.loss()
 
+    def of_outputs(self, data: Batch) -> Self:
+        """The same with a ``distance`` of outputs: itself, or their mean squared difference over steps and outputs."""
+        if self.squares is not None:
+            return self
+        other, steps = copy.copy(self), data.inputs.shape[1]
+        other.squares = torch.full((steps,), 1.0 / (steps * self.task.outputs), dtype=self.dtype)
+        return other
+
+    @torch.no_grad()
+    def own_variance(self, model: Model, weights: Weights, data: Batch) -> Tensor:
+        """Variance of the outputs over the sequences, ``[N]``, in the norm of ``distance``."""
+        assert self.squares is not None, "please report this: a variance without a squared error"
+        mean: Tensor | None = None
+        for chunk in self._chunks(model, data):
+            part = chunk.share * model.outputs(weights, chunk.inputs).mean(-3)
+            mean = part if mean is None else mean + part
+        assert mean is not None, "please report this: no sequences"
+        total, squares = mean.new_zeros(mean.shape[:-2]), self.squares.unsqueeze(-1) / data.inputs.shape[0]
+        for chunk in self._chunks(model, data):
+            total += ((model.outputs(weights, chunk.inputs) - mean.unsqueeze(-3)).square() * squares).sum((-3, -2, -1))
+        return total
+
     def _distance_by_kernels(
         self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None
     ) -> Tensor | None:

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep import registry
-from memsweep.config.schema.trial import ERROR
+from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.losses import LossRow, loss_rows
 from memsweep.report.naming.conditions import (
@@ -77,6 +77,12 @@ class Finding:
     def found_share(self) -> float:
         """The least share of the largest known change that the search found; nan where no stronger search ran."""
         return found_share(self.curves)
+
+    @property
+    def reference(self) -> str:
+        """What the changes are held against: TARGET, METRIC or SELF."""
+        reading = str(self.radii["reading"].iloc[0])
+        return reading if reading in (METRIC, SELF) else TARGET
 
     @property
     def marked(self) -> bool:
@@ -184,6 +190,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
         scale = rule.time_scale(target.to_numpy(float))
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
+            known["sequences"] = configs[0].get("perturbation", {}).get("test_size")
             radii = stability_radii(curve, rule.thresholds_of(criteria))
             judgement, radii = rule.judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
             otherwise = None
@@ -196,18 +203,10 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
 
 
 def of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:
-    """The radii at the thresholds of the criteria, with the identity of each one's trial and what it was read from."""
-    unmoved = curve[curve["radius"] == 0]
-    identities = unmoved.assign(reading=readings(unmoved))[["identity", "reading", *_SIZE]].drop_duplicates()
+    """The radii at the thresholds of the criteria, with the identity of each one's trial."""
+    identities = curve.loc[curve["radius"] == 0, ["identity", *_SIZE]].drop_duplicates()
     judged = radii[radii["threshold"].isin(criteria.thresholds)]
     return judged.merge(identities, on=list(_SIZE), how="left")
-
-
-def readings(curves: pd.DataFrame) -> pd.Series:
-    """What the radii of these curves are read from: the error in tables that were written before the column."""
-    if "reading" not in curves:
-        return pd.Series(ERROR, index=curves.index)
-    return curves["reading"].astype(object).fillna(ERROR)
 
 
 Key = tuple[Any, ...]

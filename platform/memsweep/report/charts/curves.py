@@ -9,19 +9,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS
-from memsweep.report.analysis.contents import Finding, readings
+from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, METRIC, SELF
+from memsweep.report.analysis.contents import Finding
 from memsweep.report.analysis.losses import LossRow, largest
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.read.study import Study
 from memsweep.report.rows.verdicts import MOVES
 from memsweep.report.values.chart import ORDERED, TARGET, Chart, chart, over_seeds, size_words
-from memsweep.stability.verdict.radius import change, of_grid
+from memsweep.stability.verdict.radius import change, of_grid, readings
 
 _CEILING = 100.0  # beyond a hundred times the zero predictor, how much worse tells nothing
 _RADIUS = "perturbation radius β"
-_SHARE = {DRIFT: "√(drift / L₀)", EXCESS: "√((E(β) − E(0)) / L₀)", ERROR: "√(E(β) / L₀)"}
+_SHARE = {
+    DRIFT: "√(drift / L₀)",
+    EXCESS: "√((E(β) − E(0)) / L₀)",
+    ERROR: "√(E(β) / L₀)",
+    METRIC: "√(growth of the error rate / way to chance)",
+    SELF: "√(drift / variance of the outputs)",
+}
 """What is drawn, by what radii are read from."""
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.numbers import figure, joined, limit, percent, show, slope_text
@@ -101,10 +102,17 @@ _WORDS = {
 }
 
 
+_NO_FIT = {
+    TARGET: "no model fits: error {} of the zero predictor's, at most LIMIT counts",
+    METRIC: "no model solves the task: error rate {} of that at chance, at most LIMIT counts",
+    SELF: "no model answers: the outputs do not depend on the inputs",
+}
+
+
 def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
-        text = "no model fits: error {} of the zero predictor's, at most " + f"{percent(lack.need)} counts"
+        text = _NO_FIT[finding.reference].replace("LIMIT", percent(lack.need))
         return Gap(text.format(percent(lack.have)), text.format(f"{percent(lack.have)} or more"))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
     longest = show(float(finding.radii["horizon"].max()))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 from jinja2.filters import do_mark_safe
 
+from memsweep.data.levels import SOLVED
 from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
@@ -32,7 +33,7 @@ from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
 from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
-from memsweep.report.rows.verdicts import NOT_ASKED, SHORT, judged, moving
+from memsweep.report.rows.verdicts import NOT_ASKED, SHORT, judged, moving, referred
 from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, Rank, Section, figured, placed
 from memsweep.report.values.table import PAGE, Table
@@ -136,6 +137,7 @@ def render(
         searched=searched,
         rule=_rule(contents.criteria),
         judged=judged(contents.criteria),
+        referred=referred(contents.verdicts),
         formats=joined([form.upper() for form in formats]),
         whole=whole,
         per_picture=PER_PICTURE,
@@ -269,6 +271,7 @@ def _rule(criteria: Criteria) -> dict[str, Any]:
         "range": f"{LONG_RANGE:g}",
         "limited": f"{HORIZON_LIMITED:g}",
         "validity": percent(VALID_ERROR),
+        "solved": percent(SOLVED),
         "thresholds": joined([percent(threshold) for threshold in criteria.thresholds]),
     }
 

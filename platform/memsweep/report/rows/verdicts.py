@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memsweep.config.schema.trial import ERROR, EXCESS
+from memsweep.config.schema.trial import ERROR, EXCESS, METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.conditions import Labels
@@ -64,6 +64,28 @@ _READ = {
     ERROR: "the error, that of the fit included, not from the drift",
 }
 
+REFERENCES = {
+    TARGET: (
+        "by the loss: how far outputs move, as a share of the zero predictor's loss, of models that fit their target"
+    ),
+    METRIC: (
+        "by the metric: how many more answers are wrong at the worst push found for the loss, as a share of the way to "
+        "chance, of models that solve their task"
+    ),
+    SELF: (
+        "by the model itself: how far outputs drift from its own, as a share of their variance; this says what moves "
+        "the function, and nothing about a target"
+    ),
+}
+"""The three readings of a verdict (``perturbation.reference``)."""
+
+
+def referred(findings: Sequence[Finding]) -> str:
+    """The sentence that says of which readings these verdicts are; empty without a verdict."""
+    found = {finding.reference for finding in findings}
+    said = [words for name, words in REFERENCES.items() if name in found]
+    return f"Verdicts are {'. Others are '.join(said)}." if said else ""
+
 
 def moving(ball: str) -> str:
     """``When the recurrent weights move``."""
@@ -82,7 +104,8 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     first, *others = judgement.extend or ("",)
     command = f"memsweep extend STUDY {first}" if study is None else study.extended_by(first)
     advice = (f"to decide: {', or '.join([command, *others])}",) if first else ()
-    about = (f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
+    read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
+    about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
     return "; ".join((*advice, *judgement.reasons, *about))
 
 
@@ -128,6 +151,7 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
     return [
         *condition_columns(names, labels),
         Column("ball", lambda f: f.ball, views=EXPORTED),
+        Column("reference", lambda f: f.reference, views=EXPORTED),
         Column("verdict", lambda f: f.judgement.verdict.value, cell=_verdict_cell),
         Column("slope in horizon", lambda f: f.judgement.slope_horizon, key="slope_horizon", ends=True),
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import ERROR, EXCESS, PerturbationConfig, RadiiConfig
+from memsweep.config.schema.trial import ERROR, EXCESS, TARGET, PerturbationConfig, RadiiConfig, refers_elsewhere
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.models.parameterizations.base import build
@@ -183,6 +183,8 @@ def worst_at(
 
     Arguments as of ``perturbation_error``; a path leads from the smaller radii of the grid to the largest.
     """
+    if refers_elsewhere(config):
+        config = replace(config, reference=TARGET)
     moved = Moved.of(ensemble, task_loss, weights, targets, ball, replace(config, reading=ERROR))
     search = Search(radius_grid(config.radii).to(weights), moved.ascents(data, sample), config.ascent_steps)
     _, shifts = search.at_radii(moved.starts(_count(config, sample)))

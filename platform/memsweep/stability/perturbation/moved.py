@@ -1,7 +1,8 @@
 """Models whose weights move: what is climbed on some data, in which ball, and where a search begins.
 
 What is climbed is what a radius is read from (``perturbation.reading``): the distance of the outputs from the model's
-own (drift), the growth of the error (excess), or the error.
+own (drift), the growth of the error (excess), or the error. Changes may also be held against a metric, which judges the
+pushes that the loss was climbed to, or against the model itself (``perturbation.reference``).
 
 Letters: P rows (replicas and dummies), K copies, C starts, S size of the flat weights.
 """
@@ -9,16 +10,20 @@ Letters: P rows (replicas and dummies), K copies, C starts, S size of the flat w
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, PerturbationConfig
+from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, METRIC, SELF, PerturbationConfig, refers_elsewhere
+from memsweep.data.levels import Levels
+from memsweep.data.task import on_processor
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
+from memsweep.learning.loss.exact import ExactLoss
+from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.models.base import Part, as_linear
-from memsweep.stability.perturbation.ascent import Ascent, Loss, first_steps, slice_size
+from memsweep.stability.perturbation.ascent import FIRST_STEP, LAST_STEP, Ascent, Loss, first_steps, slice_size
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
 from memsweep.streams import Stream
 
@@ -59,6 +64,9 @@ class Moved(Generic[Data]):
         budget: int | None = None,
     ) -> Moved[Data]:
         """In the balanced gauge, where that is asked for."""
+        if refers_elsewhere(config):
+            how, around = _AGAINST[config.reference], balanced(ensemble, weights, ball, config)
+            return how(ensemble, task_loss, around, targets, ball, config, budget)
         return Moved(ensemble, task_loss, balanced(ensemble, weights, ball, config), targets, ball, config, budget)
 
     @property
@@ -125,6 +133,77 @@ class Moved(Generic[Data]):
         stream = Stream(self.config.seed, "perturbation draws")
         drawn = _random(self.ball, self.weights, self.config.repeats, stream)
         return _pushed(self.ensemble, drawn) if self.config.method == "random_push" else drawn
+
+
+@dataclass(frozen=True)
+class MovedByItself(Moved[Data]):
+    """Models whose outputs drift from their own, relative to the variance of these."""
+
+    @property
+    def reading(self) -> str:
+        return DRIFT
+
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str) -> Loss:
+        return super()._loss(data, rows, live, DRIFT)
+
+
+@dataclass(frozen=True)
+class MovedByMetric(Moved[Data]):
+    """Models whose loss is climbed, and whose error rate says how far a push has changed them."""
+
+    @property
+    def reading(self) -> str:
+        return EXCESS
+
+    def ascent(self, data: Data, size: int, reading: str) -> Ascent:
+        rate = self._rate(data)
+        if reading == ERROR:
+            return Ascent(rate, self.ball, size)
+        unmoved = rate(torch.zeros_like(self.weights).unsqueeze(1))
+        loss = self._loss(data, self.ensemble, self.ensemble.real, ERROR)
+        return Judged(loss, self.ball, size, lambda shift_PKS: rate(shift_PKS) - unmoved)
+
+    def _rate(self, data: Data) -> Loss:
+        """Error rates above that of the right answers."""
+        levels = levels_of(self.task_loss, self.config)
+
+        @torch.no_grad()
+        def rate(shift_PKS: Tensor) -> Tensor:
+            shifted = self.ensemble.layout.named(self.weights.unsqueeze(1) + shift_PKS)
+            found = self.task_loss.metrics(self.ensemble.model, shifted, data)[levels.name]
+            return levels.best - found
+
+        return rate
+
+
+@dataclass(frozen=True)
+class Judged(Ascent):
+    """Ascent of a loss whose pushes are judged by another number.
+
+    Attributes:
+        judge: gives it, of the shifts without a gradient.
+    """
+
+    judge: Loss
+
+    def climb(
+        self, shifts: Tensor, radii: Tensor, steps: int, first_step: float = FIRST_STEP, last_step: float = LAST_STEP
+    ) -> tuple[Tensor, Tensor]:
+        """As of ``Ascent``; without a step, the judge's number of the shifts."""
+        if steps:
+            return super().climb(shifts, radii, steps, first_step, last_step)
+        return Ascent(self.judge, self.ball, self.size).climb(shifts, radii, 0)
+
+
+_AGAINST = {METRIC: MovedByMetric, SELF: MovedByItself}
+"""How models move whose changes are held against another reference than the target."""
+
+
+def levels_of(task_loss: TaskLoss[Any], config: PerturbationConfig) -> Levels:
+    """Of the metric that changes are held against."""
+    assert isinstance(task_loss, ExactLoss | SampledLoss), "please report this: a metric of an unknown loss"
+    with on_processor():
+        return Levels.of(task_loss.task, config)
 
 
 def balanced(ensemble: Ensemble, weights: Tensor, ball: str, config: PerturbationConfig) -> Tensor:

@@ -67,7 +67,7 @@ class Radii:
             low=table("radius_low"),
             high=table("radius_high"),
             valid=table("valid")[..., 0] == 1.0,
-            fit=(table("error_at_zero") / table("zero_loss"))[..., 0],
+            fit=table("fit")[..., 0],
             change_at=lambda radius: change_at(seeds, widths, radius),
         )
 

@@ -17,7 +17,7 @@ from memsweep.stability.verdict.judgement import (
     Missing,
     Verdict,
 )
-from memsweep.stability.verdict.radius import VALID_ERROR
+from memsweep.stability.verdict.radius import largest_fit
 from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, seeds_needed
 from memsweep.stability.verdict.weighed import Evidence
 
@@ -82,8 +82,8 @@ def _untrained(evidence: Evidence) -> Iterator[Lack]:
 
 def _unfitted(evidence: Evidence) -> Iterator[Lack]:
     """No trials are known to mend a fit."""
-    if not evidence.best_fit <= VALID_ERROR:
-        yield Lack(Missing.FIT, evidence.best_fit, VALID_ERROR)
+    if not evidence.best_fit <= (limit := largest_fit(evidence.reading)):
+        yield Lack(Missing.FIT, evidence.best_fit, limit)
         return
     if evidence.seeds < SMALLEST_SEEDS:
         return  # so few seeds hide what fits

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memsweep.config.schema.trial import ERROR, METRIC, SELF
+from memsweep.config.schema.trial import THRESHOLDS as THRESHOLDS
+from memsweep.data.levels import SOLVED
+
 if TYPE_CHECKING:
     import pandas as pd
 
-THRESHOLDS = (0.01, 0.03, 0.10)
-"""Changes, as fractions of the zero predictor's loss, at which a radius is read."""
 THRESHOLD = min(THRESHOLDS)
 """The threshold of a radius that is given as one number: in figures, searches and comparisons."""
 VALID_ERROR = 0.005
 """Largest unperturbed error, as a fraction of the zero predictor's loss, of a model that approximates its target."""
+RESOLVED = 1e-3
+"""Least growth of an error rate that counts, as a share of its way to chance: of a smaller one the size is chance."""
 ABOVE, BELOW, BETWEEN, NOT_CENSORED = "above", "below", "between", ""
 
 FOUND, INTERPOLATED = "found", "interpolated"
@@ -25,8 +29,16 @@ FOUND, INTERPOLATED = "found", "interpolated"
 
 COLUMNS = (
     *("width", "horizon", "seed", "threshold", "radius", "radius_low", "radius_high"),
-    *("censored", "valid", "error_at_zero", "zero_loss", "how"),
+    *("censored", "valid", "error_at_zero", "zero_loss", "fit", "how", "reading"),
 )
+_LIMITS = {METRIC: SOLVED, SELF: VALID_ERROR}
+
+
+def largest_fit(reading: str) -> float:
+    """The largest ``fit`` of a valid model."""
+    return _LIMITS.get(reading, VALID_ERROR)
+
+
 _SAME = 1e-5  # a change is the limit where it was put there, in either type of numbers
 
 
@@ -57,9 +69,10 @@ class Curve:
     Attributes:
         radii: increasing, the first is 0.
         errors: what radii are read from at each of them (``change``), nondecreasing, may be inf.
-        zero_loss: the zero predictor's.
+        zero_loss: the zero predictor's, or what else the changes are shares of.
         unmoved: the error without perturbation.
         looked_for: threshold -> the radius at which its crossing was looked for, and the change there.
+        reading: what the radii are read from (``perturbation.reading``, or METRIC or SELF).
     """
 
     width: int
@@ -70,10 +83,19 @@ class Curve:
     zero_loss: float
     unmoved: float
     looked_for: Mapping[float, tuple[float, float]]
+    reading: str = ERROR
+
+    @property
+    def fit(self) -> float:
+        """The error without perturbation: as a share of the zero predictor's loss, or of the error rate at chance."""
+        whole = self.zero_loss + self.unmoved if self.reading == METRIC else self.zero_loss
+        return self.unmoved / whole if whole > 0.0 else math.nan
 
     @property
     def valid(self) -> bool:
-        """Whether the unperturbed model approximates its target."""
+        """Whether the unperturbed model approximates its target, or solves its task; by itself, whether it answers."""
+        if self.reading in _LIMITS:
+            return self.fit <= _LIMITS[self.reading]
         return self.unmoved <= VALID_ERROR * self.zero_loss
 
     def radius(self, threshold: float) -> Crossing:
@@ -86,7 +108,7 @@ class Curve:
         if threshold not in self.looked_for:
             return crossing(self.radii, self.errors, limit)
         radius, change = self.looked_for[threshold]
-        if abs(change - limit) <= _SAME * limit:
+        if _is_limit(change, limit):
             return Crossing(radius, radius, NOT_CENSORED, radius, FOUND)
         within = self.errors <= limit
         low = float(self.radii[within].max(initial=0.0))
@@ -104,6 +126,15 @@ def _censored(low: float, high: float, how: str = INTERPOLATED) -> Crossing:
 def change(curves: pd.DataFrame) -> pd.Series:
     """What radii are read from: the column ``change``, and the error itself in tables that were written before it."""
     return curves["change"].fillna(curves["error"]) if "change" in curves else curves["error"]
+
+
+def readings(curves: pd.DataFrame) -> pd.Series:
+    """What the radii of these curves are read from: the error in tables that were written before the column."""
+    import pandas as pd
+
+    if "reading" not in curves:
+        return pd.Series(ERROR, index=curves.index)
+    return curves["reading"].astype(object).fillna(ERROR)
 
 
 def of_grid(curves: pd.DataFrame) -> pd.DataFrame:
@@ -139,12 +170,12 @@ def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
 
     Args:
         curves: perturbation curves of one condition and ball: columns width, horizon, seed, radius, error,
-            zero_loss, and, where they were measured, change and threshold.
-        thresholds: errors, as fractions of the zero predictor's loss.
+            zero_loss, and, where they were measured, change, threshold and reading.
+        thresholds: changes, as fractions of the zero predictor's loss.
 
     Returns:
         One row per width, horizon, seed and threshold, with columns ``COLUMNS``; ``valid``: the
-        unperturbed model approximates its target; ``how``: FOUND or INTERPOLATED.
+        unperturbed model approximates its target; ``fit``: its error as a share; ``how``: FOUND or INTERPOLATED.
     """
     import pandas as pd
 
@@ -153,7 +184,7 @@ def stability_radii(curves: pd.DataFrame, thresholds: Sequence[float] = THRESHOL
         for threshold in thresholds:
             at = curve.radius(threshold)
             place = (curve.width, curve.horizon, curve.seed, threshold, at.radius, at.low, at.high, at.censored)
-            rows.append((*place, curve.valid, curve.unmoved, curve.zero_loss, at.how))
+            rows.append((*place, curve.valid, curve.unmoved, curve.zero_loss, curve.fit, at.how, curve.reading))
     return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
@@ -164,13 +195,15 @@ def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
         curves: as of ``stability_radii``.
     """
     keys = ["width", "horizon", "seed"]
-    ordered = curves.dropna(subset=keys).assign(change=change(curves)).sort_values([*keys, "radius"])
+    known = curves.dropna(subset=keys).assign(change=change(curves), reading=readings(curves))
+    ordered = known.sort_values([*keys, "radius"])
     sides = [ordered[name].to_numpy() for name in keys]
     new = np.logical_or.reduce([side[1:] != side[:-1] for side in sides])
     starts = np.flatnonzero(np.append(len(ordered) > 0, new))
     ends = [*starts[1:], len(ordered)]
     thresholds = ordered["threshold"].to_numpy(float) if "threshold" in ordered else np.full(len(ordered), math.nan)
     values = [ordered[name].to_numpy(float) for name in ("radius", "change", "error", "zero_loss")]
+    read = ordered["reading"].to_numpy()
     for start, end in zip(starts, ends, strict=True):
         radii, changes, errors, zero_losses = (value[start:end] for value in values)
         looked_for = {
@@ -179,5 +212,27 @@ def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
             if not math.isnan(threshold)
         }
         width, horizon, seed = (side[start] for side in sides)
-        growing = np.maximum.accumulate(changes)
-        yield Curve(width, horizon, seed, radii, growing, float(zero_losses[0]), float(errors[0]), looked_for)
+        growing, zero_loss = np.maximum.accumulate(changes), float(zero_losses[0])
+        if read[start] == METRIC:
+            growing = np.maximum(growing, RESOLVED * zero_loss)
+            looked_for = _no_larger(looked_for, zero_loss)
+        yield Curve(width, horizon, seed, radii, growing, zero_loss, float(errors[0]), looked_for, read[start])
+
+
+def _no_larger(looked_for: Mapping[float, tuple[float, float]], zero_loss: float) -> dict[float, tuple[float, float]]:
+    """Crossings none of which is beyond that of a larger threshold, whose push crosses the smaller ones as well.
+
+    Each threshold has a push of its own, the worst for the loss; by an error rate another one may be worse.
+    """
+    least, kept = math.inf, dict[float, tuple[float, float]]()
+    for threshold in sorted(looked_for, reverse=True):
+        radius, change = looked_for[threshold]
+        if _is_limit(change, threshold * zero_loss):
+            radius = least = min(least, radius)
+        kept[threshold] = radius, change
+    return kept
+
+
+def _is_limit(change: float, limit: float) -> bool:
+    """Whether a change is the limit, where it was put when its radius was found."""
+    return abs(change - limit) <= _SAME * limit

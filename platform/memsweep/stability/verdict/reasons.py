@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Iterator
 
+from memsweep.config.schema.trial import METRIC, SELF
+from memsweep.data.levels import SOLVED
 from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
     SMALLEST_GRID,
@@ -21,6 +23,11 @@ from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, rounded
 from memsweep.stability.verdict.weighed import Evidence, percents
 
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number; a hyphen stands between letters
+VALID = {
+    METRIC: f"error rate without perturbation at most {SOLVED:.0%} of the way from the right answers to chance",
+    SELF: "outputs that depend on the inputs",
+}
+"""Of which models a radius counts, by readings of another reference than the target."""
 BY = "(by the interval that decides)"
 """It is wider than that of 95 % which tables print: a study is looked at again and again."""
 
@@ -40,7 +47,7 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
-    limit = f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's"
+    limit = VALID.get(evidence.reading, f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's")
     if len(evidence.widths) < SMALLEST_GRID:
         yield (
             f"widths at horizon {evidence.top_horizon} with {SMALLEST_SEEDS} valid seeds: {_listed(evidence.widths)} "
@@ -65,6 +72,11 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         )
     if evidence.seeds < SMALLEST_SEEDS:
         yield f"seeds: {evidence.seeds}; a verdict needs {SMALLEST_SEEDS}"
+    if (evidence.sequences or math.inf) < (evidence.needed_sequences or 0):
+        yield (
+            f"test sequences: {evidence.sequences}; a threshold of {percents([min(evidence.by_threshold)])} needs "
+            f"{evidence.needed_sequences}"
+        )
 
 
 def _listed(values: tuple[int, ...]) -> str:
@@ -158,8 +170,15 @@ def _up(value: float) -> str:
 
 def _asked(evidence: Evidence) -> Iterator[str]:
     """Up to which width, horizon and fit a verdict was asked: beyond it, it says nothing."""
-    if evidence.verdict is not Verdict.INCONCLUSIVE and evidence.widths:
+    if evidence.verdict is Verdict.INCONCLUSIVE or not evidence.widths:
+        return
+    asked = f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}"
+    if evidence.reading == SELF:
+        yield f"{asked}, of what moves the function: it says nothing about a target"
+    elif evidence.reading == METRIC:
+        yield f"{asked}, of models whose error rate is at most {_up(evidence.fit_error)} of that at chance"
+    else:
         yield (
-            f"asked up to width {evidence.widths[-1]} and horizon {evidence.top_horizon}, of models whose error "
-            f"without perturbation is at most {_up(evidence.fit_error)} of the zero predictor's"
+            f"{asked}, of models whose error without perturbation is at most {_up(evidence.fit_error)} of the zero "
+            "predictor's"
         )

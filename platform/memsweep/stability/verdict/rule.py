@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memsweep.config.schema.trial import DRIFT, METRIC
+from memsweep.data.levels import sequences_needed
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import (
     DEFAULT,
@@ -28,7 +31,7 @@ from memsweep.stability.verdict.judgement import (
     Verdict,
 )
 from memsweep.stability.verdict.lacks import advice, lacks
-from memsweep.stability.verdict.radius import THRESHOLD, curves_of, stability_radii
+from memsweep.stability.verdict.radius import RESOLVED, THRESHOLD, curves_of, stability_radii
 from memsweep.stability.verdict.reasons import reasons
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 from memsweep.stability.verdict.weighed import Evidence
@@ -45,18 +48,20 @@ def judge(
     nonlinear: bool = False,
     criteria: Criteria = DEFAULT,
     radii: pd.DataFrame | None = None,
+    sequences: int | None = None,
 ) -> Judgement:
     """Judge one condition in one ball.
 
     Args:
-        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change and
-            threshold.
+        curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change,
+            threshold and reading.
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
         time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
             short.
         nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
         criteria: thresholds and slope limit, where they are not the rule's own.
         radii: of these curves, where they are known: ``stability_radii`` at ``thresholds_of(criteria)``.
+        sequences: that every seed was tested on, where their number is known.
 
     Returns:
         The judgement; too little or contradicting evidence is inconclusive, with its reasons.
@@ -66,7 +71,11 @@ def judge(
     found = Radii.of(table, partial(_changes_at, curves[curves["horizon"] == top_horizon]))
     at_top = found.along_width()
     limited = _horizon_limited(replicas, at_top, top_horizon)
-    evidence = weigh(found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria)
+    reading = str(table["reading"].iloc[0])
+    evidence = weigh(
+        found, time_scale=time_scale, limited=limited, nonlinear=nonlinear, criteria=criteria, reading=reading
+    )
+    evidence = replace(evidence, sequences=sequences, needed_sequences=_needed_sequences(table, reading, criteria))
     found_lacks = lacks(evidence)
     return Judgement(
         verdict=evidence.verdict,
@@ -93,6 +102,7 @@ def weigh(
     limited: bool = False,
     nonlinear: bool = False,
     criteria: Criteria = DEFAULT,
+    reading: str = DRIFT,
 ) -> Evidence:
     """The verdict on the radii of one condition, with all that it was made from.
 
@@ -100,6 +110,7 @@ def weigh(
         found: at the thresholds of the criteria, and at THRESHOLD.
         time_scale, nonlinear, criteria: as in ``judge``.
         limited: whether the longest horizon is too short for the width slope to show instability.
+        reading: what the radii are read from.
     """
     at_top, along = found.along_width(), found.along_horizon()
     # unstable at one threshold along one axis is enough: each gets its share of the error
@@ -113,7 +124,7 @@ def weigh(
             step=at_top.step(place, along.at),
         )
     small_radius = _small_radius(found, at_top)
-    growth = _growth(found, at_top, small_radius)
+    growth = _growth(found, at_top, small_radius, reading)
     return Evidence(
         verdict=decide(by_threshold, growth, limited, criteria.slope_limit),
         by_threshold=by_threshold,
@@ -130,9 +141,10 @@ def weigh(
         time_scale=time_scale,
         seeds=len(found.seeds),
         complete_seeds=min(len(at_top.seeds), len(along.seeds)),
-        best_fit=float(np.nanmin(found.fit)),
+        best_fit=float(np.nan_to_num(found.fit, nan=math.inf).min()),
         fitting=(len(at_top.values), _fitting_horizons(found)),
         criteria=criteria,
+        reading=reading,
     )
 
 
@@ -223,6 +235,14 @@ def _fitting_horizons(found: Radii) -> int:
     return int((found.valid.sum(0) >= SMALLEST_SEEDS).any(0).sum())
 
 
+def _needed_sequences(table: pd.DataFrame, reading: str, criteria: Criteria) -> int | None:
+    """Test sequences that tell the smallest threshold of an error rate; None of another reading."""
+    if reading != METRIC:
+        return None
+    ways = table.loc[table["valid"].astype(bool), "zero_loss"]
+    return sequences_needed(float(ways.min()), min(criteria.thresholds)) if len(ways) else None
+
+
 def _fit_error(found: Radii, along: Cells, at_top: Cells) -> float:
     """The largest of the models that enter, as a share of the zero predictor's loss; nan without one."""
     entered = [at_top.taken(found.fit[:, :, -1])]
@@ -250,19 +270,21 @@ def _change_at(radii: np.ndarray, changes: np.ndarray, radius: float) -> float:
 
 
 def _changes_at(curves: pd.DataFrame, seeds: Sequence[int], widths: Sequence[int], radius: float) -> np.ndarray:
-    """``[S, W]``, nan where a curve is not known."""
+    """``[S, W]``, as shares of the zero predictor's loss or another reference; nan where a curve is not known."""
     table = np.full((len(seeds), len(widths)), math.nan)
     for curve in curves_of(curves):
         place = seeds.index(curve.seed), widths.index(curve.width)
-        table[place] = _change_at(curve.radii, curve.errors, radius)
+        table[place] = _change_at(curve.radii, curve.errors, radius) / curve.zero_loss
     return table
 
 
-def _growth(found: Radii, at_top: Cells, radius: float) -> Slope:
+def _growth(found: Radii, at_top: Cells, radius: float, reading: str) -> Slope:
     """Slope of log change with log width at a fixed radius and the largest horizon."""
     if not at_top.enough:
         return NO_SLOPE
     changes = at_top.taken(found.change_at(radius))
+    if reading == METRIC and (changes <= RESOLVED * (1 + 1e-9)).all():
+        return Slope(0.0, 0.0, 0.0)  # no error rate moves, whatever the width
     return at_top.slope(changes) if np.isfinite(changes).all() else Slope(math.inf, math.inf, math.inf)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from memsweep.config.schema.trial import DRIFT
 from memsweep.stability.verdict.judgement import USABLE_SCALES, Criteria, Trends, Verdict
 from memsweep.stability.verdict.trend import Slope, Trend
 
@@ -25,6 +26,9 @@ class Evidence:
         best_fit: the least error without perturbation, as a share of the zero predictor's loss.
         fitting: how many of the widths (at the longest horizon) and of the horizons (at any width) have as many valid
             seeds as a slope needs.
+        reading: what the radii are read from.
+        sequences, needed_sequences: test sequences of a seed, and those that tell the smallest threshold; None where
+            that is not known, or no matter.
     """
 
     verdict: Verdict
@@ -45,6 +49,9 @@ class Evidence:
     best_fit: float
     fitting: tuple[int, int]
     criteria: Criteria
+    reading: str = DRIFT
+    sequences: int | None = None
+    needed_sequences: int | None = None
 
     @property
     def top_horizon(self) -> int:

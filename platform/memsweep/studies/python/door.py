@@ -239,13 +239,19 @@ def measure(
 
 @overload
 def measure(
-    subject: nn.Module, task: str | Mapping[str, Any], /, *overrides: Overrides, workspace: str | Path = "."
+    subject: nn.Module,
+    task: str | Mapping[str, Any],
+    /,
+    *overrides: Overrides,
+    reference: str | None = None,
+    workspace: str | Path = ".",
 ) -> Measurement: ...
 
 
 def measure(
     subject: str | Path | nn.Module,
     *overrides: Overrides,
+    reference: str | None = None,
     results: str | Path | None = None,
     workspace: str | Path = ".",
     inline: bool | None = None,
@@ -265,6 +271,8 @@ def measure(
             ``name`` and its fields), then any of ``task.*``, ``perturbation.*``, ``training.dtype`` and
             ``training.first_seed``; of a user's module also ``model.tokens``, ``model.roles.*`` and ``model.causal``.
             Others as of ``sweep``.
+        reference: what changes are held against, ``perturbation.reference``: ``target``, ``metric`` or ``self``, which
+            asks nothing of the module but outputs (None: as the study, or target).
         results, inline, address, progress: as of ``sweep``; for a study alone.
         workspace: as of ``sweep``.
         trust: what the stored plan names may be called, though another user planned it.
@@ -277,6 +285,8 @@ def measure(
         MemsweepError: there are no results, or none has stored weights that fit; others as of ``sweep``.
         ModuleError: the module cannot be run or measured.
     """
+    if reference is not None:
+        overrides = (*overrides, {"perturbation.reference": reference})
     if not isinstance(subject, str | Path):
         return _measure_module(subject, overrides, workspace)
     _discover(workspace)

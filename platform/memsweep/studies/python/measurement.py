@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from memsweep.report.naming.numbers import figure, percent
-from memsweep.report.rows.verdicts import MOVES
+from memsweep.report.rows.verdicts import MOVES, REFERENCES
 from memsweep.studies.python.results import Results
 
 
@@ -14,7 +14,8 @@ class Measurement(Results):
     """The numbers of one model in memory; made by ``memsweep.measure``. Its tables are those of ``Results``.
 
     Printed, it is the error and the radii: how far the weights of each ball may move before the error changes by each
-    threshold, a share of the zero predictor's loss. One model has no slope, so that nothing is called stable.
+    threshold, a share of the zero predictor's loss or of another reference. One model has no slope, so that nothing is
+    called stable.
     """
 
     def _heading(self) -> str:
@@ -32,6 +33,7 @@ class Measurement(Results):
         error, zero = float(replica["error"]), float(replica["zero_loss"])
         yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")
+        yield from (f"radii {REFERENCES[name]}" for name in radii["reading"].unique() if name in REFERENCES)
         for ball, own in radii.groupby("ball", sort=False):
             found = ", ".join(f"{_radius(each)} at {percent(each['threshold'])}" for _, each in own.iterrows())
             norm = self.curves.query("identity == @identity and ball == @ball")["norm"].iloc[0]

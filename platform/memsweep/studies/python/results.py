@@ -99,7 +99,7 @@ class Results:
 
         ``radius`` lies between ``radius_low`` and ``radius_high``, and is a distance in the norm of
         ``perturbation.norm``; ``censored`` where the threshold is reached at no radius that was tried. ``reading`` is
-        what reaches it (drift, excess or error), and ``how`` says whether it was found or interpolated.
+        what reaches it (drift, excess, error, metric or self), and ``how`` says whether it was found or interpolated.
         """
         return self.table("radii")
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
-from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models
+from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.sweep.planning.source_graph import SourceGraph
 from memsweep.sweep.planning.statements import WHOLE, Definition
 
@@ -62,6 +62,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
         config.chain is None and asks_measures(config) and mixes_models(config.model)
     ),
+    "memsweep.config.schema.trial.refers_elsewhere": lambda config, kernels: refers_elsewhere(config.perturbation),
     "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(
         registry.get(registry.MODEL, config.model.name), "frozen_weights"
     ),

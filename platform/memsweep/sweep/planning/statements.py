@@ -28,6 +28,7 @@ _BRANCHES = frozenset(
         "freezes_weights",
         "holds_special_tensors",
         "mixes_models",
+        "refers_elsewhere",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
