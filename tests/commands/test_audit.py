@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 from memsweep.checks.finding import Finding, Status, not_measured, show
-from memsweep.checks.run import CHECKS, Audit
+from memsweep.checks.part import checks
+from memsweep.checks.run import Audit
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
@@ -91,7 +92,7 @@ def _names(value: object) -> set[str]:
 
 
 def test_the_page_of_the_documents_names_every_check() -> None:
-    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [name for name, _, _ in CHECKS]
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [check.name for check in checks()]
 
 
 def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_holds(
@@ -106,7 +107,7 @@ def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_hol
     assert said.startswith(f"Untrained, 63 % of its memory lies within {within} steps")
     assert f"(of {length} looked at)" in said
     held, _, lost = said.partition("hold to 1 % in")[2].partition(", not in")
-    for name in ("float32", "bfloat16"):
+    for name in ("float32", "bfloat16", "float16"):
         error = max(regime["error"][-1] for regime in found["precision"][name].values())
         assert f"{name} ({error_text(error)})" in (held if error <= HOLDS else lost)
     assert page.index("Memory function") < page.index("Error against float64") < page.index("<h2>Findings")

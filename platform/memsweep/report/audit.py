@@ -28,10 +28,17 @@ from memsweep.report.values.chart import Chart, ChartSet, chart
 
 _WIDEST = 120
 _PLAIN = 80
-_STYLES = {Status.FAULT: "bold red", Status.NOTE: "bold yellow", Status.PASS: "bold green", Status.SKIP: "dim"}
+_STYLES = {
+    Status.FAULT: "bold red",
+    Status.NOT_ENOUGH: "bold magenta",
+    Status.NOTE: "bold yellow",
+    Status.PASS: "bold green",
+    Status.SKIP: "dim",
+}
 _PANELS = {
     "memory": ("Memory function", "response to a step, differenced", "lag (steps)", "|dy / dt|"),
     "gradient": ("Gradient by lag", "of the last output", "lag (steps)", "|dy(T) / dx(T - lag)|"),
+    "derivative": ("Derivative by lag", "beside differences", "lag (steps)", "|change of the last output|"),
     "capacity": ("Numbers of the past", "that later outputs show", "number", "singular value / largest"),
     "hold": ("What is left of an input", "while another is held", "steps of a held input", "share left"),
     "precision": ("Error against float64", "by length", "length (steps)", "relative error"),
@@ -45,7 +52,7 @@ HOLDS = 0.01
 """Relative error of the outputs against float64 up to which a precision holds."""
 _LEAST_SHOWN = 0.001
 """Percentage below which an error is only said to be smaller."""
-_PRECISIONS = ("float32", "bfloat16")
+_PRECISIONS = ("float32", "bfloat16", "float16")
 _DEEPEST = 1e-12
 """Share of the largest value of a panel below which nothing is drawn."""
 
@@ -128,6 +135,7 @@ def audit_document(audit: Audit, about: About) -> AuditDocument:
                 "check": finding.check,
                 "status": finding.status.value,
                 "sentence": finding.sentence,
+                "left_out": list(finding.left_out),
                 "seconds": audit.seconds[finding.check],
                 "numbers": dict(finding.numbers),
                 "curves": [
@@ -203,8 +211,8 @@ def answer(audit: Audit) -> str:
     parts = [
         f"{len(checks)} fault{'s' * (len(checks) > 1)} ({', '.join(checks)})"
         if status is Status.FAULT
-        else f"{len(checks)} to note ({', '.join(checks)})"
-        for status in (Status.FAULT, Status.NOTE)
+        else f"{len(checks)} {words} ({', '.join(checks)})"
+        for status, words in ((Status.FAULT, ""), (Status.NOT_ENOUGH, "not looked at enough"), (Status.NOTE, "to note"))
         if (checks := by_status[status])
     ]
     checked = len(by_status[Status.PASS])
@@ -215,7 +223,7 @@ def _charts(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Chart]:
     """One for each of these kinds of curves that was measured."""
     for panel in panels:
         title, second, across, up = _PANELS[panel]
-        by_lag = panel in ("memory", "gradient", "hold")
+        by_lag = panel in ("memory", "gradient", "derivative", "hold")
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
         lines = _lines([curve for curve in curves if curve.panel == panel], int(by_lag))
         heights = [y for line in lines.values() for _, y in line if math.isfinite(y)]

@@ -1,0 +1,1 @@
+"""What arithmetic does to a module, and what it costs."""

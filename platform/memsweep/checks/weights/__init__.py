@@ -1,0 +1,1 @@
+"""What training would see: the weights of a module, and the derivatives of its outputs."""
