@@ -21,14 +21,15 @@ class Check:
         look: makes the finding, from the module and from the seconds that it may take.
         place: among all checks, in increasing order.
         share: of the time, against the shares of the checks that follow; what one leaves over goes to the others.
-        compares: it compares two calls, which says nothing where two equal calls differ.
+        needs: the checks whose fault makes this one meaningless; it compares calls, which says nothing where two equal
+            ones differ.
     """
 
     name: str
     look: Callable[[Subject, float], Finding]
     place: int
     share: float
-    compares: bool = True
+    needs: tuple[str, ...] = ("shapes", "determinism")
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,12 @@ from memsweep.checks.subject import Subject
 from memsweep.config.load.foreign import in_one_line
 
 _WORST_FIRST = (Status.FAULT, Status.NOT_ENOUGH, Status.NOTE, Status.PASS, Status.SKIP)
+_BROKEN = {
+    "shapes": "the module does not run as it must (shapes)",
+    "determinism": "two calls with the same input give different outputs (determinism)",
+    "batch": "sequences of a batch are not independent (batch)",
+}
+"""What a fault of a check means to those that need it."""
 
 
 @dataclass(frozen=True)
@@ -57,29 +64,28 @@ def audit(subject: Subject, seconds: float = 60.0, told: Callable[[str], None] |
 
 
 def _checked(subject: Subject, seconds: float, told: Callable[[str], None]) -> Iterator[tuple[Finding, float]]:
-    broken = random = False
+    broken: set[str] = set()
     end = time.monotonic() + seconds
     for number, check in enumerate(checks()):
         start = time.monotonic()
-        if broken:
-            found = not_measured(check.name, "the module does not run as it must (shapes).", Status.SKIP)
-        elif random and check.compares:
-            why = "two calls with the same input give different outputs (determinism)."
-            found = not_measured(check.name, why, Status.SKIP)
+        why = [_BROKEN.get(name, name) for name in check.needs if name in broken]
+        if why:
+            found = not_measured(check.name, f"{why[0]}.", Status.SKIP)
         else:
             told(check.name)
             share = check.share / sum(each.share for each in checks()[number:])
             found = _made(check, subject, max(0.0, end - start) * share)
         yield found, time.monotonic() - start
-        broken = broken or (check.name == "shapes" and found.status is Status.FAULT)
-        random = random or (check.name == "determinism" and found.status is Status.FAULT)
+        broken |= {check.name} if found.status is Status.FAULT else set()
 
 
 def _made(check: Check, subject: Subject, seconds: float) -> Finding:
     """One finding; it says what the time did not allow."""
     subject.left_out.clear()
     try:
-        found = check.look(subject, seconds)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="ComplexHalf support")  # complex weights in float16
+            found = check.look(subject, seconds)
     except Exception as error:  # foreign code may raise anything, and the other checks go on
         found = not_measured(check.name, f"{in_one_line(error)[:250]}.")
     return found.without(subject.left_out, seconds)

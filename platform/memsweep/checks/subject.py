@@ -5,6 +5,7 @@ Letters: B batch, T time (length), I inputs, O outputs.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -30,6 +31,8 @@ LARGE = 30.0
 PREFIX = 8
 """Steps of noise before a constant input."""
 _CANDIDATES = 48
+_STEEPEST = 2.2
+"""Power of the length with which time is taken to grow at most; attention's is 2."""
 _BYTES = 2**30
 """The memory that the tensors of one call may take, estimated."""
 _TENSORS = 8
@@ -155,6 +158,7 @@ class Subject:
                 said = said or in_one_line(error)[:300]
                 continue
             if len(shape) == 3 and shape[:2] == (batch, length):
+                self._warm_up()
                 return
             said = said or f"it gives {[*shape]} for {batch} sequences of {length} steps"
         ids = any(isinstance(part, nn.Embedding) for part in self.at(SINGLE).modules()) and not self.tokens
@@ -164,6 +168,16 @@ class Subject:
             + ("It has an embedding: if it reads ids, say --tokens. " if ids else "")
             + "Wrap it in a module that reads these inputs and gives these outputs, or a tuple that begins with them."
         )
+
+    def _warm_up(self) -> None:
+        """Lets the first call of everything be made before time is taken; what fails is for the checks to say."""
+        length = self.length(2 * PREFIX)
+        with contextlib.suppress(Exception):
+            self.regimes(length)
+        for dtype in NAMES:
+            with contextlib.suppress(Exception):
+                self(self.noise(2, length), dtype)
+                self.traced(dtype, length)
 
     def cast(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
         return inputs.to(self.device) if self.tokens else inputs.to(self.device, dtype)
@@ -291,5 +305,5 @@ def affordable(lengths: Sequence[int], seconds: float) -> Iterator[int]:
         yield length
         now = time.monotonic() - start
         if before and spent > 0 and length > before:
-            growth = min(max(math.log(max(now, 1e-9) / spent) / math.log(length / before), 1.0), 3.0)
+            growth = min(max(math.log(max(now, 1e-9) / spent) / math.log(length / before), 1.0), _STEEPEST)
         before, spent = length, now

@@ -29,7 +29,9 @@ def audit(args: argparse.Namespace) -> Answer:
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
     page = _page(args)
-    registry.discover(Path(args.workspace))
+    registry.look_in(Path(args.workspace))
+    if ":" not in args.module and args.module not in registry.names(registry.MODEL):
+        registry.discover(Path(args.workspace))  # a file of tasks, or a plugin, may register it
     fields = module_fields if ":" in args.module else model_fields
     given = fields(args.overrides, Path(args.workspace))
     build = _builder(args, given)

@@ -20,11 +20,8 @@ from memsweep.checks.finding import Curve, Finding, Status, show
 from memsweep.checks.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
-from memsweep.report.figures.charts import gallery_of
-from memsweep.report.figures.panels import embedded
+from memsweep.report.audit_figure import Panel, address
 from memsweep.report.naming.numbers import clean, joined, percent
-from memsweep.report.page.render import templates
-from memsweep.report.values.chart import Chart, ChartSet, chart
 
 _WIDEST = 120
 _PLAIN = 80
@@ -72,10 +69,16 @@ class About:
 
 def audit_page(audit: Audit, about: About) -> str:
     """The page: one file that needs nothing else."""
+    from memsweep.report.page.environment import templates  # jinja2 is for a page alone
+
     curves = [curve for finding in audit.findings for curve in finding.curves]
     parts = (("first", _FIRST, 2), ("rest", [panel for panel in _PANELS if panel not in _FIRST], 3))
-    drawn = {name: gallery_of(ChartSet(name, _charts(curves, panels), columns=wide)) for name, panels, wide in parts}
-    pictures = {name: embedded(gallery) for name, gallery in drawn.items() if gallery.panels}
+    drawn = {name: (list(_panels(curves, panels)), wide) for name, panels, wide in parts}
+    pictures = {
+        name: (address(panels, wide), " ".join(panel.words for panel in panels))
+        for name, (panels, wide) in drawn.items()
+        if panels
+    }
     return (
         templates()
         .get_template("audit.html.j2")
@@ -219,25 +222,23 @@ def answer(audit: Audit) -> str:
     return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
 
 
-def _charts(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Chart]:
+def _panels(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Panel]:
     """One for each of these kinds of curves that was measured."""
     for panel in panels:
         title, second, across, up = _PANELS[panel]
         by_lag = panel in ("memory", "gradient", "derivative", "hold")
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
         lines = _lines([curve for curve in curves if curve.panel == panel], int(by_lag))
-        heights = [y for line in lines.values() for _, y in line if math.isfinite(y)]
-        if heights:
-            limits = {"y": [min(heights) / 1.6, max(heights) * 1.6]}
-            yield chart(f"{title}: {second}", f"{across}, plus 1" if by_lag else across, up, "xy", lines, limits=limits)
+        if any(lines.values()):
+            yield Panel(title, second, f"{across}, plus 1" if by_lag else across, up, lines)
 
 
-def _lines(curves: Sequence[Curve], shift: int) -> dict[str, list[list[float]]]:
+def _lines(curves: Sequence[Curve], shift: int) -> dict[str, list[tuple[float, float]]]:
     """The points of curves that a logarithmic chart can show; none of a curve that is nowhere above 0."""
     shown = [curve for curve in curves if any(value > 0 for value in curve.y)]
     top = max((value for curve in shown for value in curve.y if math.isfinite(value)), default=0.0)
     return {
-        curve.name: [[x + shift, y] for x, y in zip(curve.x, curve.y, strict=True) if y > top * _DEEPEST]
+        curve.name: [(x + shift, y) for x, y in zip(curve.x, curve.y, strict=True) if top * _DEEPEST < y < math.inf]
         for curve in shown
     }
 

@@ -1,8 +1,8 @@
 """Causality: output t depends on inputs 0 ... t alone, and not on how many more there are.
 
 A module that computes in chunks may look ahead at the border of a chunk and nowhere else, or behind a certain step.
-So the sequence is cut at every power of two to the horizon, at every multiple of 16, which the usual sizes of chunks
-are, at the steps beside them, and at random steps.
+So the sequence is cut at every power of two to the horizon, at multiples of 8, 50 and 64, which the usual sizes of
+chunks are, at the steps beside them, and at random steps.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from memsweep.checks.subject import Subject
 from memsweep.models import contracts
 from memsweep.streams import Stream
 
-CHUNK = 16
-"""Every multiple of it is a cut, up to ``_FINE`` times the effort."""
-_FINE, _COARSE, _COARSE_CHUNK = 512, 2048, 64
+CHUNK = 8
+"""Every multiple of it is a cut."""
+_BORDERS = ((1, 64), (CHUNK, 512), (50, 2048), (64, 2048))
+"""Multiples that are cuts, and up to which step, times the effort: sizes of chunks are powers of two, or round."""
 _RANDOM = 16
 _TOGETHER = 32
 """Cuts of one call."""
@@ -76,8 +77,7 @@ def _groups(subject: Subject) -> Iterator[tuple[int, list[int]]]:
     """Lengths with the cuts of one call: at the horizon first, then at the first length that holds them."""
     horizon = subject.horizon
     powers = _inside([near for each in _powers(horizon) for near in (each - 1, each, each + 1)], horizon)
-    borders = [*range(CHUNK, _FINE * subject.effort + 1, CHUNK)]
-    borders += range(_FINE, _COARSE * subject.effort + 1, _COARSE_CHUNK)
+    borders = [step for every, to in _BORDERS for step in range(every, to * subject.effort + 1, every)]
     borders = _inside([near for each in borders for near in (each, each + 1)], horizon)
     random = Stream(0, "cuts").generator().integers(1, max(2, horizon), _RANDOM * subject.effort).tolist()
     for cuts in _split(powers):

@@ -128,4 +128,4 @@ def _same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
 
 
-CHECK = Check("determinism", determinism, place=20, share=0.02, compares=False)
+CHECK = Check("determinism", determinism, place=20, share=0.02, needs=("shapes",))

@@ -107,4 +107,4 @@ def _shape_faults(subject: Subject, runs: Sequence[_Run]) -> list[str]:
     return faults
 
 
-CHECK = Check("shapes", shapes, place=10, share=0.05, compares=False)
+CHECK = Check("shapes", shapes, place=10, share=0.05, needs=())

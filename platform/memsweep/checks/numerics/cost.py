@@ -126,4 +126,4 @@ def _bytes(value: float) -> str:
     raise AssertionError(value)
 
 
-CHECK = Check("cost", cost, place=160, share=0.12, compares=False)
+CHECK = Check("cost", cost, place=160, share=0.12, needs=("shapes",))

@@ -91,4 +91,4 @@ def _located(subject: Subject, inputs: Tensor, outputs: Tensor, dtype: torch.dty
     }
 
 
-CHECK = Check("finite", finite, place=70, share=0.1, compares=False)
+CHECK = Check("finite", finite, place=70, share=0.1, needs=("shapes",))

@@ -136,4 +136,4 @@ def _culprit(subject: Subject, regime: str, length: int) -> str:
     return ""
 
 
-CHECK = Check("parameters", parameters, place=50, share=0.05, compares=False)
+CHECK = Check("parameters", parameters, place=50, share=0.05, needs=("shapes",))
