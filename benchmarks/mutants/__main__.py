@@ -41,7 +41,9 @@ def main() -> None:
     parser.add_argument("--held-out", action="store_true", help="look at the layers that are held out, and at no other")
     parser.add_argument("--only", help="a kind of mutants")
     parser.add_argument("--clean", action="store_true", help="audit the layers as they are, too: no alarm is right")
-    parser.add_argument("--out", type=Path, default=Path("mutants.jsonl"), help="a line for each mutant")
+    parser.add_argument(
+        "--out", type=Path, default=Path("mutants.jsonl"), help="a line for each mutant; goes on where it ends"
+    )
     parser.add_argument("--write", action="store_true", help="put the table of the file into docs/audit.md, and end")
     args = parser.parse_args()
     if args.write:
@@ -55,9 +57,10 @@ def main() -> None:
         print(f"not here: {words}", flush=True)
     order = np.random.default_rng(args.seed).permutation(len(known))
     held = {known[place].name for place in order[:HELD_OUT]}
+    seen = {json.loads(line)["layer"] for line in args.out.read_text().splitlines()} if args.out.is_file() else set()
     with args.out.open("a") as file:
         for layer in known:
-            if (layer.name in held) == args.held_out:
+            if (layer.name in held) == args.held_out and layer.name not in seen:
                 for row in _looked_at(layer, args):
                     print(json.dumps(row | {"held_out": args.held_out}), file=file, flush=True)
                     print(row["layer"], row["kind"], row["what"], row["found"], f"{row['seconds']:.1f} s", flush=True)

@@ -53,7 +53,7 @@ class Mixer(nn.Module):
 
 
 class Stateful(Mixer):
-    """``forward(x, state) -> (y, state)``; ``fault="tail"``: a later piece of several steps starts with an empty one."""
+    """``forward(x, state) -> (y, state)``; ``fault="tail"``: a later piece of several steps begins anew."""
 
     def forward(self, x, state=None):
         if state is not None and x.shape[1] > 1 and self.fault == "tail":

@@ -115,7 +115,9 @@ def _reseeds(subject: Subject, inputs: Tensor) -> str:
                     subject(inputs, subject.reference, module)
                 except Exception:  # it fails in training, which is said already
                     continue
-                states.append((torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"], random.getstate()[1]))
+                states.append(
+                    (torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"], random.getstate()[1])
+                )
     for one, other in zip(states[::2], states[1::2], strict=False):
         alike = (torch.equal(one[0], other[0]), np.array_equal(one[1], other[1]), one[2] == other[2])
         found = [name for name, same in zip(("torch's", "numpy's", "Python's"), alike, strict=True) if same]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -40,27 +41,33 @@ def padding(subject: Subject, seconds: float) -> Finding:
     if call is None:
         why = f"with {name} of all steps ([B, T]) it fails, or gives other outputs than without."
         return not_measured("padding", why, Status.SKIP if name == "mask" else Status.NOTE)
-    worst: dict[str, tuple[float, str]] = {}
-    for regime, inputs in subject.regimes(real).items():
-        for side, pads in ((side, pads) for side in ("left", "right") for pads in _PADS):
-            apart = max(_apart(subject, call, inputs, side, pads, garbage) for garbage in (False, True))
-            words = f"{pads} steps of padding on the {side} (inputs: {regime})"
-            worst[side] = max(worst.get(side, (0.0, "")), (apart, words))
-    found = {side: size for side, (size, _) in worst.items()}
+    worst = _beside_padding(subject, call, real)
     handed = {side: _handed_on(subject, name, there, real, side) for side in ("left", "right")}
+    stay = {side: size for side, size in handed.items() if size is not None and size > subject.tolerance}
     faults = [
         f"{words} change the outputs of the steps that are there, under {name}: by {show(size)} of their size."
         for size, words in worst.values()
         if size > subject.tolerance
     ]
-    stays = [side for side, size in handed.items() if size is not None and size > subject.tolerance and not faults]
-    words = "Padding on the {} stays in the state: the step that follows differs by {} of its size."
-    notes = [words.format(side, show(handed[side] or 0.0)) for side in stays]
-    if "left" in stays:
+    said = "Padding on the {} stays in the state: the step that follows differs by {} of its size."
+    notes = [said.format(side, show(size)) for side, size in stay.items()]
+    if "left" in stay and not faults:
         faults, notes = notes, []
+    found = {side: size for side, (size, _) in worst.items()}
     numbers = {"mask": name, **found, "follows_left": handed["left"], "follows_right": handed["right"]}
     well = f"Padding of 1 to {max(_PADS)} steps under {name} changes outputs by at most {show(max(found.values()))}."
-    return finding("padding", well, numbers, faults=faults, notes=notes)
+    return finding("padding", well, numbers, faults=faults, notes=[] if faults else notes)
+
+
+def _beside_padding(subject: Subject, call: _Call, real: int) -> dict[str, tuple[float, str]]:
+    """By side, the largest change of outputs by padding, and which padding it was."""
+    worst: dict[str, tuple[float, str]] = {}
+    for regime, inputs in subject.regimes(real).items():
+        for side, pads in itertools.product(("left", "right"), _PADS):
+            apart = max(_apart(subject, call, inputs, side, pads, garbage) for garbage in (False, True))
+            words = f"{pads} steps of padding on the {side} (inputs: {regime})"
+            worst[side] = max(worst.get(side, (0.0, "")), (apart, words))
+    return worst
 
 
 _Call = Callable[[Tensor, Tensor], Any]
