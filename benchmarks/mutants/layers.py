@@ -6,7 +6,7 @@ Those whose package is not installed here are left out, and named.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -103,8 +103,8 @@ _UNITS = ("gla", "hgrn", "lstm", "min_gru", "mlstm", "retnet", "rg_lru", "s6", "
 _OWN = ("diagonal_rnn", "lru", "rnn", "ssm", "stable_ssm", "orthogonal_rnn", "vanilla_rnn")
 
 
-def layers() -> tuple[list[Layer], list[str]]:
-    """The layers that can be made here, and why others cannot."""
+def layers(names: Sequence[str] = ()) -> tuple[list[Layer], list[str]]:
+    """The layers that can be made here, and why others cannot; of some names, or all."""
     known = registry.names(registry.MODEL)
     wanted = [Layer(f"memsweep:{name}", partial(_own, name, width=WIDTH)) for name in _OWN if name in known]
     wanted += [
@@ -138,6 +138,8 @@ def layers() -> tuple[list[Layer], list[str]]:
     ]  # fmt: skip
     found, away = [], []
     for layer in wanted:
+        if names and layer.name not in names:
+            continue
         try:
             module = layer.build().eval()
             with torch.no_grad():
