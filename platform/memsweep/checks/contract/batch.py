@@ -18,4 +18,4 @@ def batch(subject: Subject, seconds: float) -> Finding:
     return finding("batch", well, {each.name: each.size for each in found}, faults=faults)
 
 
-CHECK = Check("batch", batch, place=40, share=0.02)
+CHECK = Check("batch", batch, place=25, share=0.02)

@@ -133,4 +133,4 @@ def _named(cuts: Sequence[int]) -> str:
     return f"at {len(cuts)} cuts: every power of two to {power}{also}, with the steps beside them, and more"
 
 
-CHECK = Check("causality", causality, place=30, share=0.08)
+CHECK = Check("causality", causality, place=30, share=0.08, needs=("shapes", "determinism", "batch"))

@@ -35,6 +35,7 @@ _ROUNDING: Mapping[torch.dtype, float] = {WIDE: 1e-14, SINGLE: 1e-6}
 _SMOOTH = 0.02
 """Both sides of a difference, and its two sizes, agree to this share, or it is not compared."""
 _NAMED = 3
+_SMALL = 0.1
 
 
 @dataclass
@@ -116,7 +117,7 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
         for length in subject.affordable(lengths, 0.4 * seconds):
             reached = [
                 _by_lag(subject, compared, regime, inputs[:1])
-                for regime, inputs in subject.regimes(length).items()
+                for regime, inputs in _regimes(subject, length).items()
                 if torch.isfinite(subject(inputs[:1])).all()
             ]
     weights = _by_weight(subject, compared, start + seconds)
@@ -137,6 +138,15 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
     )
     curves = [curve for each in reached if each["regime"] == "noise" for curve in each["curves"]]
     return finding("derivatives", well, numbers, faults=faults if compared.wrong else [], curves=curves)
+
+
+def _regimes(subject: Subject, length: int) -> dict[str, Tensor]:
+    """The regimes, with small noise in the place of zeros: there a norm has directional derivatives and no gradient."""
+    regimes = subject.regimes(length)
+    if not subject.tokens:
+        del regimes["zeros"]
+        regimes["small"] = subject.noise(1, length, 7, _SMALL)
+    return regimes
 
 
 def _by_lag(subject: Subject, compared: _Compared, regime: str, inputs: Tensor) -> dict[str, Any]:
@@ -222,7 +232,7 @@ def _by_weight(subject: Subject, compared: _Compared, end: float) -> int:
     module = subject.fresh(subject.reference)
     weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     single = 0
-    for regime, inputs in subject.regimes(subject.length(_LENGTH)).items():
+    for regime, inputs in _regimes(subject, subject.length(_LENGTH)).items():
         outputs = subject(inputs[:1], module=module)
         if not weights or not torch.isfinite(outputs).all():
             continue
