@@ -18,7 +18,7 @@ _BROKEN = {
     "determinism": "two calls with the same input give different outputs (determinism)",
     "batch": "sequences of a batch are not independent (batch)",
 }
-"""What a fault of a check means to those that need it."""
+"""Check -> the meaning of its fault to those that need it."""
 
 
 @dataclass(frozen=True)

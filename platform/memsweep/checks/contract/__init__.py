@@ -1,1 +1,1 @@
-"""What a module promises to whoever calls it: shapes, equal calls, causality, its states and its masks."""
+"""The promises of a module to whoever calls it: shapes, equal calls, causality, its states and its masks."""

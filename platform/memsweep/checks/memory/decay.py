@@ -70,7 +70,7 @@ def decay(subject: Subject, seconds: float) -> Finding:
 
 
 def _in_numbers(shares: np.ndarray) -> tuple[dict[str, Any], list[Curve], str]:
-    """What is left by held input, ``[C, K]``, in numbers, as curves and in words."""
+    """The shares that are left by held input, ``[C, K]``, in numbers, as curves and in words."""
     steps = shares.shape[1]
     scales = (shares >= math.exp(-1)).sum(1)
     longest, shortest = int(scales.argmax()), int(scales.argmin())

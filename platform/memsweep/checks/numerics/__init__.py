@@ -1,1 +1,1 @@
-"""What arithmetic does to a module, and what it costs."""
+"""The effects of arithmetic on a module, and its cost."""

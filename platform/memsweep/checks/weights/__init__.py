@@ -1,1 +1,1 @@
-"""What training would see: the weights of a module, and the derivatives of its outputs."""
+"""The parts of a module that training sees: its weights, and the derivatives of its outputs."""
