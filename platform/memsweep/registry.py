@@ -243,6 +243,14 @@ def discover(workspace: Path | None = None) -> list[str]:
     return broken
 
 
+def look_in(workspace: Path) -> None:
+    """Let the engine's parts wait for whoever asks, and the workspace decide ``folders``: no file of it is imported."""
+    for package in _OWN:
+        find_in(package)
+    root = workspace.resolve()
+    _folders[:] = [root, root / builtin.STUDIES]
+
+
 def replaced_tasks() -> dict[str, Path]:
     """The built-in tasks in whose place a task of the workspace stands, with its file; equal files replace nothing."""
     found = {}

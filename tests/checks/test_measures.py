@@ -11,12 +11,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from memsweep.checks.cost import cost
-from memsweep.checks.decay import decay
+from memsweep.checks.contract.forms import forms
 from memsweep.checks.finding import Status
-from memsweep.checks.forms import forms
-from memsweep.checks.memory import capacity, gradient, memory_function, time_scale
-from memsweep.checks.precision import precision
+from memsweep.checks.memory.capacity import capacity
+from memsweep.checks.memory.decay import decay
+from memsweep.checks.memory.gradient import gradient
+from memsweep.checks.memory.response import memory_function
+from memsweep.checks.memory.scale import time_scale
+from memsweep.checks.numerics.cost import cost
+from memsweep.checks.numerics.precision import precision
 from memsweep.checks.subject import Subject, affordable
 
 TAU = 20.0

@@ -6,6 +6,8 @@ import html
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from memsweep.checks.finding import Finding, Status, not_measured, show
-from memsweep.checks.run import CHECKS, Audit
+from memsweep.checks.part import checks
+from memsweep.checks.run import Audit
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
@@ -68,10 +71,15 @@ def test_every_command_of_the_page_works(nets: Path, capsys: pytest.CaptureFixtu
 
 
 def test_the_page_names_the_numbers_of_every_check(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["audit", "my_nets:MinGRU", "--width", "4", "--horizon", "32", "--json", *SMALL]
-    assert main(command) == 0
+    (nets / "caches.py").write_text((TESTS / "support" / "nets" / "audit_caches.py").read_text())
+    findings = {}
+    for module in ("caches:CacheParams", "my_nets:MinGRU"):  # the first has pieces and a mask, the second all others
+        assert main(["audit", module, "--width", "4", "--horizon", "32", "--json", *SMALL]) == 0
+        told = json.loads(capsys.readouterr().out)["findings"]
+        findings |= {each["check"]: each for each in told if each["numbers"]}
+    assert [*findings] == [check.name for check in checks()]
     table = PAGE.partition("| numbers of | names |")[2]
-    for finding in json.loads(capsys.readouterr().out)["findings"]:
+    for finding in findings.values():
         row = re.search(rf"^\| {finding['check']} \| (.*) \|$", table, re.M)
         assert row, f"{finding['check']} has no row"
         names, told = set(re.findall(r"`(\w+)`", row[1])), set(finding["numbers"])
@@ -91,7 +99,7 @@ def _names(value: object) -> set[str]:
 
 
 def test_the_page_of_the_documents_names_every_check() -> None:
-    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [name for name, _, _ in CHECKS]
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## JSON")[0], re.M) == [check.name for check in checks()]
 
 
 def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_holds(
@@ -106,7 +114,7 @@ def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_hol
     assert said.startswith(f"Untrained, 63 % of its memory lies within {within} steps")
     assert f"(of {length} looked at)" in said
     held, _, lost = said.partition("hold to 1 % in")[2].partition(", not in")
-    for name in ("float32", "bfloat16"):
+    for name in ("float32", "bfloat16", "float16"):
         error = max(regime["error"][-1] for regime in found["precision"][name].values())
         assert f"{name} ({error_text(error)})" in (held if error <= HOLDS else lost)
     assert page.index("Memory function") < page.index("Error against float64") < page.index("<h2>Findings")
@@ -150,8 +158,8 @@ def test_a_fault_is_exit_code_1_and_stands_in_table_page_and_json(
 def test_a_module_of_tokens_is_told_how_it_is_audited(nets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (nets / "tokens.py").write_text((TESTS / "support" / "nets" / "torch_rnn.py").read_text())
     command = ["audit", "tokens:TokenGRU", "--inputs", "5", "--outputs", "5", "--width", "4", "--horizon", "16", *SMALL]
-    assert main(command) == 1
-    assert "--tokens" in capsys.readouterr().out
+    assert main(command) == 2
+    assert "--tokens" in capsys.readouterr().err
     assert main([*command, "--tokens"]) == 0
 
 
@@ -189,3 +197,80 @@ def test_what_cannot_be_made_is_refused_in_a_sentence(
     assert said in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+@pytest.mark.parametrize(
+    ("top", "body", "said"),
+    [
+        ("import no_such_kernels", "return x", ("No module named 'no_such_kernels'", "line 2")),
+        ("", "return None", ("NoneType", "begins with none")),
+        ("", "return {'loss': 1.0}", ("no tensor",)),
+        ("", "return x.mean(1)", ("gives no outputs [batch, time, outputs]",)),
+        ("", "return torch.ops.triton_kernels.scan(x)", ("triton_kernels", "line 11")),
+        ("", "raise SystemError('a kernel wants CUDA')", ("a kernel wants CUDA", "line 11")),
+    ],
+)
+def test_a_module_that_cannot_run_or_gives_nonsense_is_refused_in_a_sentence(
+    nets: Path, capsys: pytest.CaptureFixture[str], top: str, body: str, said: tuple[str, ...]
+) -> None:
+    lines = ["import torch", top or "import math", "", "", "class Net(torch.nn.Module):"]
+    lines += ["    def __init__(self, inputs, outputs, width):", "        super().__init__()"]
+    lines += [
+        "        self.readout = torch.nn.Linear(inputs, outputs)",
+        "",
+        "    def forward(self, x):",
+        f"        {body}",
+    ]
+    (nets / "nonsense.py").write_text("\n".join(lines) + "\n")
+    assert main(["audit", "nonsense:Net", "--width", "4", "--horizon", "16", *SMALL]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+    for words in said:
+        assert words in shown.err
+    assert not list(nets.glob("*.html"))
+
+
+def test_time_that_is_too_short_is_exit_code_3_and_says_what_was_left_out(
+    nets: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["audit", "my_nets:MinGRU", "--width", "4", "--horizon", "64", "--json"]
+    assert main([*command, "--seconds", "0.001"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"] == "not enough"
+    short = [each for each in told["findings"] if each["status"] == "not enough"]
+    assert {"causality", "memory"} <= {each["check"] for each in short}
+    for each in short:
+        assert each["left_out"]
+        assert "Not looked at within" in each["sentence"]
+
+
+_LOADED = """
+import sys
+from memsweep.cli import main
+code = main(sys.argv[1:])
+print(code, *sorted({name.partition(".")[0] for name, module in sys.modules.items() if module is not None}))
+"""
+_NEEDED = """
+import sys, torch, numpy, rich.table, rich.console, yaml, torch._dynamo, torch.fx.experimental.symbolic_shapes
+print(0, *sorted({name.partition(".")[0] for name, module in sys.modules.items() if module is not None}))
+"""
+
+
+def test_it_loads_torch_numpy_rich_and_yaml_alone(nets: Path) -> None:
+    """Beside the standard library and what these load themselves; jinja2, with its markupsafe, for a page."""
+
+    def loaded(code: str, *words: str) -> tuple[int, set[str]]:
+        ended = subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=nets
+        )
+        number, *names = ended.stdout.splitlines()[-1].split()
+        return int(number), set(names) - {"memsweep", "my_nets"} - sys.stdlib_module_names
+
+    words = ("audit", "my_nets:MinGRU", "--width", "4", "--horizon", "16", *SMALL)
+    _, allowed = loaded(_NEEDED)
+    kernels = {"filelock"}  # with which torch builds C++ code, too: one process at a time
+    code, names = loaded(_LOADED, *words, "--json")
+    assert (code, names - allowed - kernels) == (0, set())
+    code, names = loaded(_LOADED, *words)
+    assert (code, names - allowed - kernels) == (0, {"jinja2", "markupsafe"})

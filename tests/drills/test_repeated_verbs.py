@@ -97,7 +97,7 @@ VERBS: Mapping[str, Verb | str] = {
         (*SWEPT, ("sweep", "small", "name=wider", "training.steps=10", "--inline")),
     ),
     "weights": Verb(("small", "model.width=2", "--seed", "0", "out.safetensors")),
-    "audit": Verb(("lru", "--width", "4", "--horizon", "64", "--seconds", "1", "--page", "audit.html"), ()),
+    "audit": Verb(("lru", "--width", "4", "--horizon", "64", "--seconds", "600", "--page", "audit.html"), ()),
     "describe": Verb(("training",), ()),
     "list": Verb(("tasks",), ()),
     "schema": Verb(("plan",), ()),

@@ -73,7 +73,7 @@ def test_its_study_ends_in_a_verdict_and_its_commands_work(project: Path) -> Non
     swept = memsweep("sweep", STUDY, "--inline", cwd=project)
     assert swept.returncode == 0, swept.stdout + swept.stderr
     assert "● stable" in swept.stdout
-    audited = memsweep("audit", "my_nets:MinGRU", "--width", "8", "--horizon", "64", "--seconds", "10", cwd=project)
+    audited = memsweep("audit", "my_nets:MinGRU", "--width", "8", "--horizon", "64", "--seconds", "600", cwd=project)
     assert audited.returncode == 0, audited.stdout + audited.stderr
     tested = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=project)
     assert tested.returncode == 0, tested.stdout + tested.stderr

@@ -1,29 +1,24 @@
-"""The declarations of a module about itself, all optional: its decay and its step form.
+"""The decay that a module declares, which is optional.
 
-The ecosystem has a custom for the step form: torch's cells take ``(input, state)``, ``S4.step(u, state)`` gives
-``(y, state)``, torch's layers give their last state, with which they go on, and the layers of flash-linear-attention
-have a ``mode``. It has none for decay: every library
-computes one under another name (``g``, ``gk``, ``A_log``, ``dt``). A method ``decay`` is the smallest thing to add.
+The ecosystem has customs for the step form (``carry``) and none for decay: every library computes one under another
+name (``g``, ``gk``, ``A_log``, ``dt``). A method ``decay`` is the smallest thing to add.
 
 Letters: B batch, T time (length), M channels (modes) of all layers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from memsweep.checks.subject import PREFIX, Subject, first
+from memsweep.checks.carry import step_form
+from memsweep.checks.subject import PREFIX, Subject
 from memsweep.models.base import Model, as_linear
 from memsweep.models.contracts import default_dtype
-from memsweep.models.module.steps import first_state, method_of, positional, step_of
-
-_MODE, _PARALLEL_MODES, _RECURRENT_MODE = "mode", ("chunk", "fused_chunk", "parallel"), "fused_recurrent"
+from memsweep.models.module.steps import method_of, positional
 
 
 def has_decay(module: nn.Module) -> bool:
@@ -72,46 +67,6 @@ def decay_of(subject: Subject, inputs: Tensor) -> Tensor | None:
     return constant.detach().abs().to("cpu", torch.float64).reshape(1, 1, -1).expand(batch, length, -1)
 
 
-@dataclass(frozen=True)
-class StepForm:
-    """A form of a module that goes step by step.
-
-    Attributes:
-        name: how the module gives it.
-        run: ``[B, T, ...] -> [B, T, O]``.
-        advance: ``(x_t, state) -> (y_t, state)``; None where the states stay inside.
-    """
-
-    name: str
-    run: Callable[[Tensor], Tensor]
-    advance: Callable[[Tensor, Any], tuple[Tensor, Any]] | None
-
-
-def step_form(subject: Subject, dtype: torch.dtype) -> StepForm | None:
-    """The step form of a module in a precision; None: it has none.
-
-    In this order: a method ``step(x_t, state) -> (y_t, state)``; submodules with a ``mode`` of flash-linear-attention's
-    names, which is set to ``fused_recurrent``; a ``forward(x, state) -> (y, state)``, called with one step at a time.
-    The first state is that of ``initial_state(batch)`` or ``default_state(batch)``, else None.
-    """
-    module = subject.at(dtype)
-    step = step_of(module)
-    if step is not None:
-        return StepForm("step", lambda inputs: _stepped(module, step, inputs), step)
-    switched = [part for part in module.modules() if getattr(part, _MODE, None) in _PARALLEL_MODES]
-    if switched:
-        return StepForm(f"mode {_RECURRENT_MODE!r}", lambda inputs: _in_mode(module, switched, inputs), None)
-    takes = positional(module.forward)
-    if len(takes) >= 2 and _gives_state(subject, module, dtype):
-
-        def advance(x: Tensor, state: Any) -> tuple[Tensor, Any]:
-            answer, state = module(x.unsqueeze(1), state)
-            return answer.squeeze(1), state
-
-        return StepForm(f"forward(x, {takes[1]})", lambda inputs: _stepped(module, advance, inputs), advance)
-    return None
-
-
 def kept_in_states(subject: Subject, constants: Tensor, length: int) -> Tensor | None:
     """As ``Subject.retention``, in the states of the step form: ``[C, length]``; None where they stay inside.
 
@@ -119,15 +74,15 @@ def kept_in_states(subject: Subject, constants: Tensor, length: int) -> Tensor |
     """
     dtype = subject.reference
     form = step_form(subject, dtype)
-    if form is None or form.advance is None:
+    if form is None or form.read is None or form.start is None:
         return None
     inputs = subject.held(constants, length)
     both = subject.cast(torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX))]), dtype)
-    state = first_state(subject.at(dtype), len(both))
+    state = form.start(len(both))
     kept = []
     with torch.no_grad(), default_dtype(dtype):
         for t in range(both.shape[1]):
-            _, state = form.advance(both[:, t], state)
+            _, state = form.read(both[:, t : t + 1], state)
             if t >= PREFIX:
                 kept.append(_apart(state, len(constants)))
     return torch.stack(kept, 1)
@@ -141,34 +96,6 @@ def _apart(state: Any, count: int) -> Tensor:
             rows = leaf.movedim(leaf.shape.index(2 * count), 0).flatten(1)
             squares += (rows[count:] - rows[:count]).abs().to("cpu", torch.float64).square().sum(1)
     return squares.sqrt()
-
-
-def _in_mode(module: nn.Module, parts: Sequence[nn.Module], inputs: Tensor) -> Tensor:
-    before = [getattr(part, _MODE) for part in parts]
-    try:
-        for part in parts:
-            setattr(part, _MODE, _RECURRENT_MODE)
-        return first(module(inputs))
-    finally:
-        for part, mode in zip(parts, before, strict=True):
-            setattr(part, _MODE, mode)
-
-
-def _gives_state(subject: Subject, module: nn.Module, dtype: torch.dtype) -> bool:
-    with torch.no_grad(), default_dtype(dtype):
-        try:
-            answer = module(subject.cast(subject.noise(1, subject.length(2)), dtype))
-        except Exception:  # the check of shapes says what it was
-            return False
-    return isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[0], Tensor)
-
-
-def _stepped(module: nn.Module, advance: Callable[[Tensor, Any], tuple[Tensor, Any]], inputs: Tensor) -> Tensor:
-    state, answers = first_state(module, inputs.shape[0]), []
-    for t in range(inputs.shape[1]):
-        answer, state = advance(inputs[:, t], state)
-        answers.append(answer)
-    return torch.stack(answers, 1)
 
 
 def linear(module: nn.Module) -> Model | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,15 @@ POINTS = 64
 
 
 class Status(enum.StrEnum):
-    """How a check ended; the largest of several decides."""
+    """How a check ended."""
 
     PASS = "pass"
     SKIP = "skip"
     """The check does not apply to this module, or a fault that another one found makes it meaningless."""
     NOTE = "note"
     """Something that its author should know, and that may be meant; or something that could not be measured."""
+    NOT_ENOUGH = "not enough"
+    """No fault so far as the time allowed to look, which is less than was asked for."""
     FAULT = "fault"
 
 
@@ -48,10 +50,11 @@ class Finding:
 
     Attributes:
         check: its name.
-        status: pass, note or fault.
+        status: how it ended.
         sentence: what was found, with its figures.
         numbers: what was measured; every value is a number, a text, a list or a mapping of these.
         curves: what the page draws.
+        left_out: what the time did not allow to look at.
     """
 
     check: str
@@ -59,6 +62,15 @@ class Finding:
     sentence: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
     curves: tuple[Curve, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    def without(self, left_out: Sequence[str], seconds: float) -> Finding:
+        """The finding as it stands where the time did not allow all: not enough, unless it is a fault."""
+        if not left_out:
+            return self
+        said = f"{self.sentence} Not looked at within {show(seconds)} s: {'; '.join(left_out)}."
+        status = Status.FAULT if self.status is Status.FAULT else Status.NOT_ENOUGH
+        return replace(self, status=status, sentence=said, left_out=tuple(left_out))
 
 
 def finding(

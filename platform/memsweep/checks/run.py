@@ -1,43 +1,24 @@
-"""An audit: all checks of one module within a time budget, without training."""
+"""An audit: all checks of one module within a time limit, without training."""
 
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from memsweep.checks.contract import batch, causality, determinism, parameters, shapes
-from memsweep.checks.cost import cost
-from memsweep.checks.decay import decay
 from memsweep.checks.finding import Finding, Status, not_measured
-from memsweep.checks.finite import finite
-from memsweep.checks.forms import forms
-from memsweep.checks.memory import capacity, gradient, memory_function
-from memsweep.checks.precision import precision
+from memsweep.checks.part import Check, checks
 from memsweep.checks.subject import Subject
 from memsweep.config.load.foreign import in_one_line
 
-Check = Callable[[Subject, float], Finding]
-
-CHECKS: tuple[tuple[str, Check, float], ...] = (
-    ("shapes", shapes, 0.05),
-    ("determinism", determinism, 0.0),
-    ("causality", causality, 0.05),
-    ("batch", batch, 0.0),
-    ("parameters", parameters, 0.05),
-    ("finite", finite, 0.15),
-    ("memory", memory_function, 0.1),
-    ("gradient", gradient, 0.1),
-    ("capacity", capacity, 0.1),
-    ("decay", decay, 0.1),
-    ("forms", forms, 0.1),
-    ("precision", precision, 0.1),
-    ("cost", cost, 0.15),
-)
-"""Name, check, and its share of the time; the quick ones take what they need."""
-
-_COMPARING = frozenset({"causality", "batch", "decay", "forms", "precision", "memory", "gradient", "capacity"})
-"""Checks that compare two calls, which says nothing where two equal calls differ."""
+_WORST_FIRST = (Status.FAULT, Status.NOT_ENOUGH, Status.NOTE, Status.PASS, Status.SKIP)
+_BROKEN = {
+    "shapes": "the module does not run as it must (shapes)",
+    "determinism": "two calls with the same input give different outputs (determinism)",
+    "batch": "sequences of a batch are not independent (batch)",
+}
+"""Check -> the meaning of its fault to those that need it."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +37,7 @@ class Audit:
     def status(self) -> Status:
         """The worst of all findings."""
         found = {finding.status for finding in self.findings}
-        return next(status for status in (Status.FAULT, Status.NOTE, Status.PASS, Status.SKIP) if status in found)
+        return next(status for status in _WORST_FIRST if status in found)
 
     def __getitem__(self, check: str) -> Finding:
         return next(finding for finding in self.findings if finding.check == check)
@@ -67,9 +48,13 @@ def audit(subject: Subject, seconds: float = 60.0, told: Callable[[str], None] |
 
     Args:
         subject: the module.
-        seconds: about how long; checks look at shorter sequences where the horizon would take longer.
+        seconds: about how long at most; what a check leaves out for that reason, its finding says.
         told: is given each check's name before it starts.
+
+    Raises:
+        ModuleError: it gives outputs ``[B, T, O]`` for no input that was tried.
     """
+    subject.run_once()
     findings: list[Finding] = []
     spent: dict[str, float] = {}
     for finding, took in _checked(subject, seconds, told or (lambda _name: None)):
@@ -79,20 +64,28 @@ def audit(subject: Subject, seconds: float = 60.0, told: Callable[[str], None] |
 
 
 def _checked(subject: Subject, seconds: float, told: Callable[[str], None]) -> Iterator[tuple[Finding, float]]:
-    broken = random = False
-    for name, check, share in CHECKS:
+    broken: set[str] = set()
+    end = time.monotonic() + seconds
+    for number, check in enumerate(checks()):
         start = time.monotonic()
-        if broken:
-            found = not_measured(name, "the module does not run as it must (shapes).", Status.SKIP)
-        elif random and name in _COMPARING:
-            why = "two calls with the same input give different outputs (determinism)."
-            found = not_measured(name, why, Status.SKIP)
+        why = [_BROKEN.get(name, name) for name in check.needs if name in broken]
+        if why:
+            found = not_measured(check.name, f"{why[0]}.", Status.SKIP)
         else:
-            told(name)
-            try:
-                found = check(subject, share * seconds)
-            except Exception as error:  # foreign code may raise anything, and the other checks go on
-                found = not_measured(name, f"{in_one_line(error)[:250]}.")
+            told(check.name)
+            share = check.share / sum(each.share for each in checks()[number:])
+            found = _made(check, subject, max(0.0, end - start) * share)
         yield found, time.monotonic() - start
-        broken = broken or (name == "shapes" and found.status is Status.FAULT)
-        random = random or (name == "determinism" and found.status is Status.FAULT)
+        broken |= {check.name} if found.status is Status.FAULT else set()
+
+
+def _made(check: Check, subject: Subject, seconds: float) -> Finding:
+    """One finding; it says what the time did not allow."""
+    subject.left_out.clear()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="ComplexHalf support")  # complex weights in float16
+            found = check.look(subject, seconds)
+    except Exception as error:  # foreign code may raise anything, and the other checks go on
+        found = not_measured(check.name, f"{in_one_line(error)[:250]}.")
+    return found.without(subject.left_out, seconds)

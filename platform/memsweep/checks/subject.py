@@ -5,6 +5,8 @@ Letters: B batch, T time (length), I inputs, O outputs.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,18 +17,22 @@ import torch
 from torch import Tensor, nn
 
 from memsweep.checks.trace import NARROW, Trace
+from memsweep.config.load.foreign import in_one_line
+from memsweep.errors import ModuleError
 from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
 from memsweep.models.module.anatomy import to_dtype
 from memsweep.streams import Stream
 
-WIDE, SINGLE, HALF = torch.float64, torch.float32, torch.bfloat16
-NAMES: Mapping[torch.dtype, str] = {WIDE: "float64", SINGLE: "float32", HALF: "bfloat16"}
+WIDE, SINGLE, HALF, HALF_16 = torch.float64, torch.float32, torch.bfloat16, torch.float16
+NAMES: Mapping[torch.dtype, str] = {WIDE: "float64", SINGLE: "float32", HALF: "bfloat16", HALF_16: "float16"}
 SCALES = (1.0, 3.0, 10.0, 30.0)
 """Sizes of constant inputs among which the one with the longest memory is sought: 30 saturates most gates."""
 LARGE = 30.0
 PREFIX = 8
 """Steps of noise before a constant input."""
 _CANDIDATES = 48
+_STEEPEST = 2.2
+"""Power of the length with which time is taken to grow at most; attention's is 2."""
 _BYTES = 2**30
 """The memory that the tensors of one call may take, estimated."""
 _TENSORS = 8
@@ -41,13 +47,23 @@ class Subject:
         horizon: the longest length.
         tokens: inputs are ids ``[B, T]``.
         fixed: it runs at the horizon and at no other length.
-        decay, step: what the module declares (see ``memsweep.checks``); None where it declares nothing.
+        effort: how much is looked at: a check multiplies its number of looks by it.
+        left_out: what the check that runs did not look at, because its time was over.
     """
 
     def __init__(
-        self, build: Callable[[], nn.Module], inputs: int, horizon: int, *, tokens: bool = False, device: str = "cpu"
+        self,
+        build: Callable[[], nn.Module],
+        inputs: int,
+        horizon: int,
+        *,
+        tokens: bool = False,
+        device: str = "cpu",
+        effort: int = 1,
     ) -> None:
         """``build`` gives the module with the same weights at every call."""
+        self.effort = effort
+        self.left_out: list[str] = []
         self.build, self.inputs, self.horizon, self.tokens, self.device = build, inputs, horizon, tokens, device
         self.fixed = False
         self._built_in = torch.get_default_dtype()
@@ -116,6 +132,52 @@ class Subject:
         if self.fixed:
             return [self.horizon]
         return sorted({max(1, round(self.horizon / 4**power)) for power in range(5)})
+
+    def affordable(self, lengths: Sequence[int], seconds: float) -> Iterator[int]:
+        """Lengths from the shortest, as long as the next one is expected to end in time; says which were left out."""
+        looked = []
+        for length in affordable(lengths, seconds):
+            looked.append(length)
+            yield length
+        left = [length for length in lengths if length not in looked]
+        if left:
+            self.left_out.append(f"{', '.join(map(str, left))} steps")
+
+    def run_once(self) -> None:
+        """Runs the module on a few inputs, to refuse in a sentence what gives no outputs at all.
+
+        Raises:
+            ModuleError: none of them gives ``[B, T, O]``.
+        """
+        said = ""
+        sizes = [(2, min(7, self.horizon)), (1, min(7, self.horizon)), (1, self.horizon)]
+        for dtype, (batch, length) in itertools.product((SINGLE, WIDE), sizes):
+            try:
+                shape = tuple(self(self.noise(batch, length), dtype).shape)
+            except Exception as error:  # foreign code may raise anything
+                said = said or in_one_line(error)[:300]
+                continue
+            if len(shape) == 3 and shape[:2] == (batch, length):
+                self._warm_up()
+                return
+            said = said or f"it gives {[*shape]} for {batch} sequences of {length} steps"
+        ids = any(isinstance(part, nn.Embedding) for part in self.at(SINGLE).modules()) and not self.tokens
+        kind = "ids [batch, time]" if self.tokens else f"numbers [batch, time, {self.inputs}]"
+        raise ModuleError(
+            f"The module gives no outputs [batch, time, outputs] for {kind}: {said.rstrip('.')}. "
+            + ("It has an embedding: if it reads ids, say --tokens. " if ids else "")
+            + "Wrap it in a module that reads these inputs and gives these outputs, or a tuple that begins with them."
+        )
+
+    def _warm_up(self) -> None:
+        """Lets the first call of everything be made before time is taken; what fails is for the checks to say."""
+        length = self.length(2 * PREFIX)
+        with contextlib.suppress(Exception):
+            self.regimes(length)
+        for dtype in NAMES:
+            with contextlib.suppress(Exception):
+                self(self.noise(2, length), dtype)
+                self.traced(dtype, length)
 
     def cast(self, inputs: Tensor, dtype: torch.dtype) -> Tensor:
         return inputs.to(self.device) if self.tokens else inputs.to(self.device, dtype)
@@ -219,8 +281,11 @@ class Subject:
 
 def first(answer: Any) -> Tensor:
     """The outputs, where a module gives states as well; ``[B, T]`` becomes ``[B, T, 1]``."""
+    given = type(answer).__name__
     while not isinstance(answer, Tensor):
-        answer = answer[0]
+        if answer is None or isinstance(answer, str | bytes | int | float | set):
+            raise TypeError(f"forward gave {given}, which is no tensor and begins with none")
+        answer = next(iter(answer.values())) if isinstance(answer, dict) else answer[0]
     return answer.unsqueeze(-1) if answer.ndim == 2 else answer
 
 
@@ -240,5 +305,5 @@ def affordable(lengths: Sequence[int], seconds: float) -> Iterator[int]:
         yield length
         now = time.monotonic() - start
         if before and spent > 0 and length > before:
-            growth = min(max(math.log(max(now, 1e-9) / spent) / math.log(length / before), 1.0), 3.0)
+            growth = min(max(math.log(max(now, 1e-9) / spent) / math.log(length / before), 1.0), _STEEPEST)
         before, spent = length, now

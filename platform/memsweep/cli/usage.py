@@ -290,17 +290,20 @@ examples:
     "audit": Text(
         "check any recurrent module without training it: memory, causality, precision",
         "Look at a module [B, T, inputs] -> [B, T, outputs] for about a minute, without training: shapes,\n"
-        "determinism, causality, independence within the batch, weights without gradient, values that are not finite,\n"
-        "memory function and gradient by lag, decay, step form against parallel form, precision, time and memory by\n"
-        "length. MODULE is my_nets:MinGRU for the class (or any callable) MinGRU in my_nets.py, or a registered\n"
+        "determinism, causality, independence within the batch, weights without gradient, derivatives against\n"
+        "differences, values that are not finite, memory function and gradient by lag, decay, step form against\n"
+        "parallel form, pieces, padding, precision, time and memory by length.\n"
+        "MODULE is my_nets:MinGRU for the class (or any callable) MinGRU in my_nets.py, or a registered\n"
         "model. --width, --horizon, --inputs and --outputs go to its arguments of these names. Fields of the model\n"
         "are written as in a study: arguments.layers=2 is another argument, width_argument=d_model the callable's\n"
         "name for the width, width_argument=null leaves it out.\n\n"
         "A module may declare, as methods: decay(x) -> [B, T, channels] or decay() -> [channels], the factors by\n"
         "which its states shrink at each step; step(x_t, state) -> (y_t, state), its step form (the first state is\n"
         "None, or initial_state(batch)). torch's own form, forward(x, state) -> (y, state), is found by itself.\n"
-        "Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made or the page not be written (this is\n"
-        "looked at first), 4 the page could not be written at the end; the findings are printed.",
+        "--effort says what is looked at, and --seconds how long at most: what it cut off is said, and is not\n"
+        "enough. Exit code: 0 no fault, 1 a fault was found, 2 the module cannot be made, gives no outputs, or the\n"
+        "page cannot be written (this is looked at first), 3 no fault so far and not enough was looked at within\n"
+        "--seconds, 4 the page could not be written at the end; the findings are printed.",
         """\
 examples:
   memsweep audit my_nets:MinGRU --width 64 --horizon 4096

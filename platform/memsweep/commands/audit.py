@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def audit(args: argparse.Namespace) -> Answer:
-    """Audits a module, and writes the page. The exit code is 1 where a fault was found."""
+    """Audits a module, and writes the page. The exit code is 1 where a fault was found, 3 where time ran out."""
     from memsweep.checks.finding import Status
     from memsweep.checks.run import audit as made_of
     from memsweep.checks.subject import Subject
@@ -29,17 +29,20 @@ def audit(args: argparse.Namespace) -> Answer:
     from memsweep.report.audit import About, audit_document, audit_page, audit_text
 
     page = _page(args)
-    registry.discover(Path(args.workspace))
+    registry.look_in(Path(args.workspace))
+    if ":" not in args.module and args.module not in registry.names(registry.MODEL):
+        registry.discover(Path(args.workspace))  # a file of tasks, or a plugin, may register it
     fields = module_fields if ":" in args.module else model_fields
     given = fields(args.overrides, Path(args.workspace))
     build = _builder(args, given)
     build()  # a module that cannot be built is refused in a sentence before anything is measured
     tokens = args.tokens or given.get("tokens") is True
-    subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device)
+    subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device, effort=args.effort)
     with _told() as told:
         result = made_of(subject, args.seconds, told)
     about = About(args.module, _settings(args, given, tokens))
-    text, code = audit_text(result, about), Exit.UNMET if result.status is Status.FAULT else Exit.DONE
+    codes = {Status.FAULT: Exit.UNMET, Status.NOT_ENOUGH: Exit.LIMIT}
+    text, code = audit_text(result, about), codes.get(result.status, Exit.DONE)
     if page:
         try:
             write_file(page, audit_page(result, about).encode())
@@ -81,6 +84,7 @@ def _settings(args: argparse.Namespace, given: dict[str, Any], tokens: bool) -> 
         "inputs": args.inputs,
         "outputs": args.outputs,
         **({"tokens": True} if tokens else {}),
+        **({"effort": args.effort} if args.effort > 1 else {}),
         "seed": args.seed,
         **({"weights": args.weights} if args.weights else {}),
         **{path: value for key, inner in given.items() for path, value in leaves(inner, key)},

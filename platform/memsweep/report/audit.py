@@ -20,18 +20,22 @@ from memsweep.checks.finding import Curve, Finding, Status, show
 from memsweep.checks.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
-from memsweep.report.figures.charts import gallery_of
-from memsweep.report.figures.panels import embedded
+from memsweep.report.audit_figure import Panel, address
 from memsweep.report.naming.numbers import clean, joined, percent
-from memsweep.report.page.render import templates
-from memsweep.report.values.chart import Chart, ChartSet, chart
 
 _WIDEST = 120
 _PLAIN = 80
-_STYLES = {Status.FAULT: "bold red", Status.NOTE: "bold yellow", Status.PASS: "bold green", Status.SKIP: "dim"}
+_STYLES = {
+    Status.FAULT: "bold red",
+    Status.NOT_ENOUGH: "bold magenta",
+    Status.NOTE: "bold yellow",
+    Status.PASS: "bold green",
+    Status.SKIP: "dim",
+}
 _PANELS = {
     "memory": ("Memory function", "response to a step, differenced", "lag (steps)", "|dy / dt|"),
     "gradient": ("Gradient by lag", "of the last output", "lag (steps)", "|dy(T) / dx(T - lag)|"),
+    "derivative": ("Derivative by lag", "beside differences", "lag (steps)", "|change of the last output|"),
     "capacity": ("Numbers of the past", "that later outputs show", "number", "singular value / largest"),
     "hold": ("What is left of an input", "while another is held", "steps of a held input", "share left"),
     "precision": ("Error against float64", "by length", "length (steps)", "relative error"),
@@ -45,7 +49,7 @@ HOLDS = 0.01
 """Relative error of the outputs against float64 up to which a precision holds."""
 _LEAST_SHOWN = 0.001
 """Percentage below which an error is only said to be smaller."""
-_PRECISIONS = ("float32", "bfloat16")
+_PRECISIONS = ("float32", "bfloat16", "float16")
 _DEEPEST = 1e-12
 """Share of the largest value of a panel below which nothing is drawn."""
 
@@ -65,10 +69,16 @@ class About:
 
 def audit_page(audit: Audit, about: About) -> str:
     """The page: one file that needs nothing else."""
+    from memsweep.report.page.environment import templates  # jinja2 is for a page alone
+
     curves = [curve for finding in audit.findings for curve in finding.curves]
     parts = (("first", _FIRST, 2), ("rest", [panel for panel in _PANELS if panel not in _FIRST], 3))
-    drawn = {name: gallery_of(ChartSet(name, _charts(curves, panels), columns=wide)) for name, panels, wide in parts}
-    pictures = {name: embedded(gallery) for name, gallery in drawn.items() if gallery.panels}
+    drawn = {name: (list(_panels(curves, panels)), wide) for name, panels, wide in parts}
+    pictures = {
+        name: (address(panels, wide), " ".join(panel.words for panel in panels))
+        for name, (panels, wide) in drawn.items()
+        if panels
+    }
     return (
         templates()
         .get_template("audit.html.j2")
@@ -128,6 +138,7 @@ def audit_document(audit: Audit, about: About) -> AuditDocument:
                 "check": finding.check,
                 "status": finding.status.value,
                 "sentence": finding.sentence,
+                "left_out": list(finding.left_out),
                 "seconds": audit.seconds[finding.check],
                 "numbers": dict(finding.numbers),
                 "curves": [
@@ -203,33 +214,31 @@ def answer(audit: Audit) -> str:
     parts = [
         f"{len(checks)} fault{'s' * (len(checks) > 1)} ({', '.join(checks)})"
         if status is Status.FAULT
-        else f"{len(checks)} to note ({', '.join(checks)})"
-        for status in (Status.FAULT, Status.NOTE)
+        else f"{len(checks)} {words} ({', '.join(checks)})"
+        for status, words in ((Status.FAULT, ""), (Status.NOT_ENOUGH, "not looked at enough"), (Status.NOTE, "to note"))
         if (checks := by_status[status])
     ]
     checked = len(by_status[Status.PASS])
     return f"{'; '.join(parts) or 'No fault'}; {checked} of {len(audit.findings)} checks passed."
 
 
-def _charts(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Chart]:
+def _panels(curves: Sequence[Curve], panels: Sequence[str]) -> Iterator[Panel]:
     """One for each of these kinds of curves that was measured."""
     for panel in panels:
         title, second, across, up = _PANELS[panel]
-        by_lag = panel in ("memory", "gradient", "hold")
+        by_lag = panel in ("memory", "gradient", "derivative", "hold")
         # a lag of 0 has no place on a logarithmic axis: lags are drawn one step to the right
         lines = _lines([curve for curve in curves if curve.panel == panel], int(by_lag))
-        heights = [y for line in lines.values() for _, y in line if math.isfinite(y)]
-        if heights:
-            limits = {"y": [min(heights) / 1.6, max(heights) * 1.6]}
-            yield chart(f"{title}: {second}", f"{across}, plus 1" if by_lag else across, up, "xy", lines, limits=limits)
+        if any(lines.values()):
+            yield Panel(title, second, f"{across}, plus 1" if by_lag else across, up, lines)
 
 
-def _lines(curves: Sequence[Curve], shift: int) -> dict[str, list[list[float]]]:
+def _lines(curves: Sequence[Curve], shift: int) -> dict[str, list[tuple[float, float]]]:
     """The points of curves that a logarithmic chart can show; none of a curve that is nowhere above 0."""
     shown = [curve for curve in curves if any(value > 0 for value in curve.y)]
     top = max((value for curve in shown for value in curve.y if math.isfinite(value)), default=0.0)
     return {
-        curve.name: [[x + shift, y] for x, y in zip(curve.x, curve.y, strict=True) if y > top * _DEEPEST]
+        curve.name: [(x + shift, y) for x, y in zip(curve.x, curve.y, strict=True) if top * _DEEPEST < y < math.inf]
         for curve in shown
     }
 

@@ -12,7 +12,8 @@ import pytest
 
 from memsweep import report
 from memsweep.report.page import data
-from memsweep.report.page.render import HERE, SCRIPTS, about, templates
+from memsweep.report.page.environment import templates
+from memsweep.report.page.render import HERE, SCRIPTS, about
 from report_study import THEORY, write_study
 
 

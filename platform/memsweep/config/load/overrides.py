@@ -100,6 +100,8 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
         words: as they were typed.
         folders: where the study file lies, and where it may include from; their subfolders are Hydra's config groups.
     """
+    if not words:
+        return Overrides()
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser, (words, apart) = OverridesParser.create(), put_together(words)

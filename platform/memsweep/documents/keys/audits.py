@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypedDict
 class CurveItem(TypedDict):
     """A line of a picture of an audit."""
 
-    panel: Annotated[str, "memory, gradient, hold, precision, seconds or bytes"]
+    panel: Annotated[str, "memory, gradient, derivative, capacity, hold, precision, seconds or bytes"]
     name: Annotated[str, "what the line is, among those of its panel"]
     x: Annotated[list[float], "lags or lengths, in steps"]
     y: Annotated[list[float], "values, in the unit of the panel"]
@@ -18,8 +18,9 @@ class FindingItem(TypedDict):
     """The finding of one check of an audit."""
 
     check: Annotated[str, "its name"]
-    status: Annotated[Literal["pass", "skip", "note", "fault"], "how it ended"]
+    status: Annotated[Literal["pass", "skip", "note", "not enough", "fault"], "how it ended"]
     sentence: Annotated[str, "what was found, in words"]
+    left_out: Annotated[list[str], "what --seconds did not allow to look at"]
     seconds: Annotated[float, "how long it took"]
     numbers: Annotated[dict[str, Any], "what was measured, by the names in docs/audit.md"]
     curves: Annotated[list[CurveItem], "what the page draws"]
@@ -30,5 +31,5 @@ class AuditDocument(TypedDict):
 
     module: Annotated[str, "as it was given"]
     settings: Annotated[dict[str, Any], "sizes, seed, fields of the model"]
-    status: Annotated[Literal["pass", "skip", "note", "fault"], "the worst of all"]
+    status: Annotated[Literal["pass", "skip", "note", "not enough", "fault"], "the worst of all"]
     findings: Annotated[list[FindingItem], "one for each check, in the order of the page"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memsweep.redaction import without_secrets
-from memsweep.stability.verdict.trend import Slope
+
+if TYPE_CHECKING:
+    from memsweep.stability.verdict.trend import Slope
 
 MOST_NAMED = 6
 """Names in a sentence that can still be read."""

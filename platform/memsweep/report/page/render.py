@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import html
 import re
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
@@ -12,11 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
-from jinja2.filters import do_mark_safe
-
 from memsweep.data.levels import SOLVED
-from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.analysis.losses import Quantity
@@ -28,6 +23,7 @@ from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
+from memsweep.report.page.environment import templates
 from memsweep.report.page.files import Files, headings
 from memsweep.report.page.grid import grids
 from memsweep.report.read.study import Study, not_measured
@@ -57,8 +53,6 @@ NO_FILES = Files()
 HERE = Path(__file__).parent
 SCRIPTS = ("vendor/d3.min.js", "vendor/plot.umd.min.js", "page.js")
 """In the order in which they run; the first two are others' (``vendor/versions.json``)."""
-_POWER = re.compile(r"(?<=\S)\^(?:\(([^()]*)\)|([−–+-]?[\w.]*))")
-"""``T^−0.2`` or ``m^(+0.31 [+0.18, +0.40])``, as texts without markup write an exponent."""
 _COUNTS = re.compile(r"^(memsweep sweep|\d+ (trials|models|cells))\b")
 
 
@@ -228,28 +222,6 @@ def _text(path: Path) -> str:
     if "</script" in text or "\r" in text:
         raise ValueError(f"{path.name} cannot stand in a page: it holds </script, or ends lines with a carriage return")
     return text
-
-
-def templates() -> jinja2.Environment:
-    """The templates of all pages."""
-    folder = HERE.parent / "templates"
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,  # names, reasons and tracebacks are data, whatever they contain
-        finalize=lambda value: gated(value) if type(value) is str else value,  # what is no markup is foreign text
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["powers"] = _powers
-    environment.globals["style"] = (folder / "style.css").read_text(encoding="utf-8").rstrip("\n")
-    return environment
-
-
-def _powers(text: str) -> str:
-    """Foreign text as markup: all of it is escaped, and its exponents are raised."""
-    raised = _POWER.sub(lambda found: f"<sup>{found[1] or found[2]}</sup>", html.escape(gated(text)))
-    return do_mark_safe(raised)
 
 
 def _rules(contents: Contents) -> dict[str, str]:

@@ -30,7 +30,7 @@ class Audit:
 
     @property
     def status(self) -> str:
-        """The worst of all findings: ``fault``, ``note``, ``pass`` or ``skip``."""
+        """The worst of all findings: ``fault``, ``not enough``, ``note``, ``pass`` or ``skip``."""
         return self._found.status.value
 
     @property
@@ -85,6 +85,7 @@ def audit(
     horizon: int | None = None,
     tokens: bool = False,
     device: str = "cpu",
+    effort: int = 1,
     seconds: float = 60.0,
 ) -> Audit:
     """Audit a module in memory as ``memsweep audit`` does: what it computes, how long it remembers, what it costs.
@@ -97,15 +98,17 @@ def audit(
         horizon: longest sequence in steps (None: that of a registered model, else 1024).
         tokens: the module reads ids ``[batch, time]``.
         device: cpu, or cuda for modules that need it.
-        seconds: about how long it may take.
+        effort: looks at so many times as many places.
+        seconds: about how long at most; a check that it cut off is ``not enough``.
 
     Raises:
-        ModuleError: it is no ``nn.Module``, or cannot be copied.
+        ModuleError: it is no ``nn.Module``, cannot be copied, or gives no outputs.
     """
     copies = copies_of(module)
     own = module.signature if isinstance(module, Model) else None
     inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS
     horizon = horizon if horizon is not None else own.horizon if own is not None else _HORIZON
-    found = checked(Subject(copies, inputs, horizon, tokens=tokens, device=device), seconds)
+    found = checked(Subject(copies, inputs, horizon, tokens=tokens, device=device, effort=effort), seconds)
     settings = {"horizon": horizon, "inputs": inputs, **({"tokens": True} if tokens else {})}
+    settings |= {"effort": effort} if effort > 1 else {}
     return Audit(found, About(name_of(module), settings))

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from memsweep.checks.finding import Curve, Finding, finding, show
-from memsweep.checks.subject import NAMES, SINGLE, Subject, affordable, first
+from memsweep.checks.part import Check
+from memsweep.checks.subject import NAMES, SINGLE, Subject, first
 from memsweep.models.contracts import default_dtype
 
 _REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins
@@ -21,7 +22,7 @@ def cost(subject: Subject, seconds: float) -> Finding:
     """Seconds of a forward and of a training pass over one sequence, and the bytes that the latter keeps, by length."""
     dtype = SINGLE
     lengths, forward, training, kept = [], [], [], []
-    for length in affordable(_doubling(subject), seconds):
+    for length in subject.affordable(_doubling(subject), seconds):
         inputs = subject.cast(subject.noise(1, length), dtype)
         lengths.append(length)
         forward.append(_forward(subject, inputs, dtype))
@@ -123,3 +124,6 @@ def _bytes(value: float) -> str:
             return f"{value:.0f} {unit}" if value >= 10 or unit == "B" else f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError(value)
+
+
+CHECK = Check("cost", cost, place=160, share=0.12, needs=("shapes",))

@@ -18,8 +18,9 @@ import numpy as np
 import torch
 
 from memsweep.checks.declared import decay_of, has_decay, kept_in_states, linear, reads_input
-from memsweep.checks.finding import Finding, curve, finding, not_measured, show
-from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject, affordable
+from memsweep.checks.finding import Curve, Finding, curve, finding, not_measured, show
+from memsweep.checks.part import Check
+from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject
 
 _SHORTER, _LONGER = 0.05, 10.0
 """Between two late steps, the measured share may fall to so many times what the slowest declared factor says.
@@ -29,6 +30,8 @@ polynomial times the slowest factor."""
 _SEEN = 1e-4
 """Share of its beginning down to which the declared memory of the slowest channel is compared."""
 _FEWEST = 8  # steps of a comparison
+_FADES, _LONG = 1e-3, 32
+"""A memory fades where it loses that share under some held input, within these steps at least."""
 _VARIES = 0.05
 """Declared factors that differ by more from one input to another are a decay that depends on the input."""
 _FLOOR = {WIDE: 1e-9, SINGLE: 1e-3, HALF: 0.3}
@@ -40,12 +43,34 @@ def decay(subject: Subject, seconds: float) -> Finding:
     constants = subject.candidates()
     declares = has_decay(subject.at(subject.reference))
     kept, states = np.empty((0, 0)), None
-    for length in affordable(sorted({max(1, length - PREFIX) for length in subject.lengths()}), seconds):
+    for length in subject.affordable(sorted({max(1, length - PREFIX) for length in subject.lengths()}), seconds):
         kept = subject.retention(constants, length).numpy()
-        states = kept_in_states(subject, constants, length) if declares else None
+        states = kept_in_states(subject, constants, length)
     rows, shares = _shares(kept)
     if not len(rows):
         return not_measured("decay", "no output changes once its input is past: the module has no memory.")
+    numbers, curves, well = _in_numbers(shares)
+    in_states = None if states is None else _shares(states.numpy())
+    notes = _never_forgets(shares if in_states is None else in_states[1], numbers)
+    if not declares:
+        well = f"{well} It declares no decay to compare."
+        return finding("decay", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
+    if in_states is not None:
+        rows, shares = in_states
+        if not len(rows):
+            return finding("decay", well, numbers, faults=["Its states keep nothing of an input."], curves=curves)
+    declared = decay_of(subject, subject.held(constants[torch.from_numpy(rows)], 1))
+    if declared is None:
+        return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
+    numbers["declared"], factors = True, declared[:, -1].numpy()
+    certain = in_states is not None or linear(subject.at(subject.reference)) is not None
+    words, faults, apart = _compared(subject, factors, shares, numbers, certain)
+    curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
+    return finding("decay", f"{well} {words}", numbers, faults=faults, notes=[*notes, *apart], curves=curves)
+
+
+def _in_numbers(shares: np.ndarray) -> tuple[dict[str, Any], list[Curve], str]:
+    """The shares that are left by held input, ``[C, K]``, in numbers, as curves and in words."""
     steps = shares.shape[1]
     scales = (shares >= math.exp(-1)).sum(1)
     longest, shortest = int(scales.argmax()), int(scales.argmin())
@@ -55,8 +80,9 @@ def decay(subject: Subject, seconds: float) -> Finding:
         "shortest": int(scales[shortest]),
         "typical": float(np.median(scales)),
         "left_at_the_end": float(shares[:, -1].max()),
+        "left_at_least": float(shares[:, -1].min()),
         "inputs_tried": len(shares),
-        "declared": declares,
+        "declared": False,
     }
     curves = [
         curve("hold", "longest, measured", shares[longest]),
@@ -67,22 +93,16 @@ def decay(subject: Subject, seconds: float) -> Finding:
     many = f"{scales[shortest]} to {scales[longest]}{beyond} steps, by input ({typical})."
     same = f"{scales[longest]}{beyond} steps, whichever is held (measured over {steps})."
     well = "While one input is held, the effect of an earlier one falls to 1/e in "
-    well += same if scales[shortest] == scales[longest] else many
-    if not declares:
-        return finding("decay", f"{well} It declares no decay to compare.", numbers, curves=curves)
-    if states is not None:
-        rows, shares = _shares(states.numpy())
-        if not len(rows):
-            return finding("decay", well, numbers, faults=["Its states keep nothing of an input."], curves=curves)
-    declared = decay_of(subject, subject.held(constants[torch.from_numpy(rows)], 1))
-    if declared is None:
-        return finding("decay", well, numbers | {"declared": False}, curves=curves)
-    factors = declared[:, -1].numpy()
-    certain = states is not None or linear(subject.at(subject.reference)) is not None
-    words, faults, notes = _compared(subject, factors, shares, numbers, certain)
-    lags = np.arange(steps)
-    curves.append(curve("hold", "longest, declared", factors.max() ** lags))
-    return finding("decay", f"{well} {words}", numbers, faults=faults, notes=notes, curves=curves)
+    return numbers, curves, well + (same if scales[shortest] == scales[longest] else many)
+
+
+def _never_forgets(shares: np.ndarray, numbers: dict[str, Any]) -> list[str]:
+    """A note where no held input makes anything fade."""
+    steps = shares.shape[1] if len(shares) else 0
+    if steps < _LONG or shares[:, -1].min() < 1 - _FADES:
+        return []
+    numbers["left_at_least"] = float(shares[:, -1].min())
+    return [f"It never forgets: whichever input is held for {steps} steps, all of an earlier one is left."]
 
 
 def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -185,3 +205,6 @@ def _apart(share: np.ndarray, rate: float, floor: float) -> _Apart | None:
     if sooner or (longer and share[end] > floor):
         return _Apart(start, end, measured, expected, math.exp(-rate))
     return None
+
+
+CHECK = Check("decay", decay, place=110, share=0.08)

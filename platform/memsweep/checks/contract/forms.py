@@ -7,9 +7,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from memsweep.checks.declared import step_form
+from memsweep.checks.carry import step_form
 from memsweep.checks.finding import Finding, Status, finding, not_measured, show
-from memsweep.checks.subject import NAMES, SINGLE, Subject, affordable
+from memsweep.checks.part import Check
+from memsweep.checks.subject import NAMES, SINGLE, Subject
 from memsweep.models.contracts import default_dtype
 
 _WORSE = 100.0
@@ -24,10 +25,10 @@ def forms(subject: Subject, seconds: float) -> Finding:
     if found is None:
         why = "the module has one form: no step(x, state), and forward takes and gives no state."
         return not_measured("forms", why, Status.SKIP)
-    single = step_form(subject, SINGLE)
+    single = step_form(subject, SINGLE) if subject.reference != SINGLE else None
     worst, where, rounding, lossy, lengths = 0.0, "", {}, "", []
     ordered = sorted({*subject.lengths(), *(length for length in (2, 65) if length <= subject.horizon)})
-    for length in affordable([subject.horizon] if subject.fixed else ordered, seconds):
+    for length in subject.affordable([subject.horizon] if subject.fixed else ordered, seconds):
         lengths.append(length)
         for regime, inputs in subject.regimes(length).items():
             exact = _call(subject, found.run, inputs, dtype)
@@ -70,3 +71,6 @@ def _apart(one: Tensor, other: Tensor, tolerance: float) -> tuple[float, int]:
     differences = torch.where(known, (one - other).abs(), 0.0).amax((0, 2)) / max(scale, 1e-300)
     beyond = (differences > tolerance).nonzero()
     return float(differences.max()), int(beyond[0]) if len(beyond) else 0
+
+
+CHECK = Check("forms", forms, place=120, share=0.08)

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from memsweep.checks.finding import Curve, Finding, finding, show
-from memsweep.checks.subject import HALF, NAMES, SINGLE, WIDE, Subject, affordable
+from memsweep.checks.part import Check
+from memsweep.checks.subject import HALF, HALF_16, NAMES, SINGLE, WIDE, Subject
 from memsweep.config.load.foreign import in_one_line
 from memsweep.models.module.anatomy import to_dtype
 
-_TOO_MUCH = {SINGLE: 1e-4, HALF: 0.3}
+_TOO_MUCH = {SINGLE: 1e-4, HALF: 0.3, HALF_16: 0.3}
 """Relative errors from which a precision is worth a word."""
 _UNAVOIDABLE = 100.0
 """Arithmetic may be so many times worse than the rounding of weights and inputs alone."""
@@ -35,7 +36,7 @@ class _Errors:
     def measure(self, subject: Subject, regime: str, inputs: Tensor) -> None:
         """Adds the errors for these inputs."""
         exact = subject(inputs)
-        for dtype in (SINGLE, HALF):
+        for dtype in (SINGLE, HALF, HALF_16):
             name = NAMES[dtype]
             if name in self.fails:
                 continue
@@ -64,20 +65,20 @@ class _Errors:
 
 
 def precision(subject: Subject, seconds: float) -> Finding:
-    """Relative errors of float32 and bfloat16 against float64, beside those of rounded weights and inputs alone."""
+    """Relative errors of lower precisions against float64, beside those of rounded weights and inputs alone."""
     half = _half_inside(subject)
     faults, notes = [half] if half else [], list[str]()
     if subject.reference != WIDE:
         notes.append("It does not run in float64: nothing to compare with.")
         return finding("precision", "", {}, faults=faults, notes=notes)
     single, errors = subject.traced(WIDE).single, _Errors()
-    for length in affordable(subject.lengths(), seconds):
+    for length in subject.affordable(subject.lengths(), seconds):
         errors.lengths.append(length)
         regimes = subject.regimes(length)
         for regime in ("noise", "hold"):
             if regime in regimes:
                 errors.measure(subject, regime, regimes[regime])
-    for dtype in (SINGLE, HALF):
+    for dtype in (SINGLE, HALF, HALF_16):
         wrong, worth_a_word = _losses(errors, dtype)
         faults += wrong
         notes += worth_a_word
@@ -131,3 +132,6 @@ def _error(outputs: Tensor, exact: Tensor) -> float:
     if not torch.isfinite(outputs).all():
         return float("inf")
     return float((outputs - exact).norm() / exact.norm().clamp(min=1e-300))
+
+
+CHECK = Check("precision", precision, place=150, share=0.1)

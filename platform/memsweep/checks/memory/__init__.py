@@ -1,0 +1,1 @@
+"""How long a module remembers, and how much."""

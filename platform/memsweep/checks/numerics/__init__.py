@@ -1,0 +1,1 @@
+"""The effects of arithmetic on a module, and its cost."""

@@ -1,0 +1,56 @@
+"""Mutants of layers: faults that are put in are found, what changes nothing is equivalent."""
+
+from __future__ import annotations
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.mutants.layers import Layer, layers
+from benchmarks.mutants.mutations import MUTATIONS, Changed, equivalent
+from memsweep.checks.part import checks
+from memsweep.checks.subject import Subject
+from memsweep.models.training_mode import seeded
+from paths import ROOT
+
+
+@pytest.fixture(scope="module")
+def gru() -> Layer:
+    (found,), _ = layers(["torch:GRU"])
+    return found
+
+
+def test_a_mutant_that_changes_nothing_is_equivalent(gru: Layer) -> None:
+    base = gru.build()
+    assert equivalent("leak", base, Changed(copy.deepcopy(base), "layer", lambda y: y + 0))
+    assert equivalent("detach", base, Changed(copy.deepcopy(base), "layer", lambda y: y.clone()))
+    assert not equivalent("leak", base, Changed(copy.deepcopy(base), "layer", lambda y: y.roll(-1, 1)))
+    assert not equivalent("detach", base, Changed(copy.deepcopy(base), "layer", torch.Tensor.detach))
+
+
+@pytest.mark.parametrize("kind", ["reseed", "tie", "clamp"])
+def test_a_mutant_is_found_by_the_check_of_its_kind(gru: Layer, kind: str) -> None:
+    mutation, found = MUTATIONS[kind], []
+    (check,) = [each for each in checks() if each.name == mutation.checks[0]]
+    for put in (False, True):
+
+        def build(put: bool = put) -> torch.nn.Module:
+            with seeded(0):
+                made = mutation.put(gru.build(), np.random.default_rng(3)) if put else (mutation.base(gru.build()), "")
+            assert made is not None
+            return made[0]
+
+        found.append(check.look(Subject(build, 4, 300), 3600.0))
+    assert found[0].status.value == "pass"
+    assert found[1].status.value in ("note", "fault"), found[1].sentence
+
+
+def test_the_page_has_a_row_for_each_kind() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    table = page.split("<!-- mutants")[1].split("<!-- end of mutants")[0]
+    rows = dict(re.findall(r"^\| (\w+) \| (\d+) \|", table, re.M))
+    assert [*rows] == [*MUTATIONS]
+    assert "no alarm" in table
