@@ -47,10 +47,11 @@ _USUAL = (
     "perturbation.starts=0",
     "perturbation.ascent_steps=4",
     "perturbation.radii={from: 0.001, to: 1, count: 7}",
+    "perturbation.bits=[2, 3, 4, 5, 6, 8]",
     "perturbation.memory_over_inputs={sequences: 2}",
 )
 """Of a measurement on sequences, where nothing else is said: minutes for a model of some million weights."""
-_WEIGHTS, _STATES = "fixed_weights", ("fixed_states", "feedback_states")
+_WEIGHTS, _STATES = "fixed_weights", "fixed_states"
 _DRAWN = ""
 """In place of a file of weights: a class has none, and its module draws them."""
 
@@ -100,11 +101,11 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
     with default_dtype(torch.float64):
         write_own_outputs(own, given, file)
     ids = [] if given.is_floating_point() else ["model.tokens=true"]
-    states = f", {', '.join(_STATES)}" if step_of(own) is not None else ""
+    roundings = f"[{_WEIGHTS}, {_STATES}]" if step_of(own) is not None else f"[{_WEIGHTS}]"
     usual = [
         f"perturbation.test_size={min(len(given), _MOST)}",
         *_USUAL,
-        f"perturbation.roundings=[{_WEIGHTS}{states}]",
+        f"perturbation.roundings={roundings}",
     ]
     task = {"name": NAME, "file": str(file)}
     with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):
