@@ -49,7 +49,7 @@ def measure_trained(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     found = measure(module, *settings, sequences=sequences, workspace=args.workspace)
     text = "\n".join(filter(None, [said, repr(found)]))
     if args.page:
-        write_file(Path(args.page), str(found.page()).encode())
+        write_file(Path(args.page), found.page().text.encode())
         text += f"\npage: {console.shown(Path(args.page))}"
     return Answer(_document(found, time.monotonic() - begun), text=text)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
@@ -89,6 +90,6 @@ class ModuleConfig:
         return Signature(ids, signature.outputs, signature.horizon)
 
 
-def asks_groups(config: ModuleConfig) -> bool:
+def asks_groups(config: Any) -> bool:
     """Whether a study puts parameters of a module into groups of the optimizer."""
     return bool(config.recurrent_group or config.input_group)

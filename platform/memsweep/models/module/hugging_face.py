@@ -7,6 +7,7 @@ safetensors alone, and no code of the model's repository runs, unless the person
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def load(target: str, weights: str | None, *, trust: bool) -> tuple[nn.Module, s
     if folder.is_dir():
         _refuse_code(folder, trust)
     try:
-        import transformers
+        transformers: Any = import_module("transformers")  # no dependency of memsweep
     except ImportError as error:
         raise ModuleError(f"{target} needs the package transformers, which is not installed ({error}).") from error
     options = {"local_files_only": True, "trust_remote_code": trust, "use_safetensors": None if trust else True}

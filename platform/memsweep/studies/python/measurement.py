@@ -42,7 +42,7 @@ class Measurement(Results):
         replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
         if row["task"] == OWN_OUTPUTS:
-            yield f"reference: its own outputs, whose mean square is {figure(zero)}"
+            yield f"reference: its own outputs, whose variance over the sequences is {figure(zero)} (L₀)"
         else:
             yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")

@@ -1,7 +1,8 @@
 """The task of a trained model of others: to give on some sequences the outputs that it gives now.
 
 No data and no labels are needed. The error of the unmoved model is 0, that of a moved one is the distance of its
-outputs from the model's own, and the predictor that says 0 has the mean square of these outputs.
+outputs from the model's own, and L₀, the loss of the best answer that ignores the sequences, is the variance of these
+outputs over the sequences.
 
 Letters: N models, B batch, S sequences, T time, I inputs, O outputs.
 """
@@ -29,6 +30,7 @@ from memsweep.streams import Stream
 NAME = "own_outputs"
 _AT_ONCE = 32
 """Sequences of one call: a trained model of others may be large."""
+_LEAST = 2
 _SOURCE = "the sequences"
 
 
@@ -145,6 +147,10 @@ def read_sequences(given: Any) -> Tensor:
         raise ConfigError(
             [f"sequences are numbers [sequences, time, inputs] or ids [sequences, time], got {list(found.shape)}."],
             _SOURCE,
+        )
+    if len(found) < _LEAST:
+        raise ConfigError(
+            [f"at least {_LEAST} sequences are needed: errors are shares of what differs among them."], _SOURCE
         )
     if found.is_floating_point() and not found.isfinite().all():
         raise ConfigError(["some numbers are not finite (nan or inf)."], _SOURCE)
