@@ -17,7 +17,7 @@ import memsweep as ms
 from memsweep.cli import main
 from memsweep.errors import ModuleError
 from memsweep.models.module.in_memory import drop
-from memsweep.studies.python.cells import digest, name_of_callable
+from memsweep.studies.cells import digest, name_of_callable
 from sweeping import ready
 
 CELL = """
@@ -30,8 +30,18 @@ TABLE = torch.ones(3)
 NAMES = {"one", "two", "three"}
 
 
+class Settings:
+    power = 1
+
+    def __init__(self):
+        self.shift = 0.25
+
+
+SETTINGS = Settings()
+
+
 def twice(x):
-    return 2 * x
+    return 2 * x + SETTINGS.shift * SETTINGS.power
 
 
 class Base(nn.Module):
@@ -70,7 +80,7 @@ SCRIPT = f"""
 import json, sys
 exec(compile({CELL!r}, "<cell>", "exec"), globals())
 import memsweep as ms
-from memsweep.studies.python.cells import digest
+from memsweep.studies.cells import digest
 if sys.argv[1:] == ["ray"]:
     study = {STUDY!r} | {{"model": {{"name": "module", "factory": Net, "width": 3}}}}
     print(ms.sweep(study, inline=False, progress=False).trials["identity"][0])
@@ -141,6 +151,8 @@ def test_audit_and_measure_take_the_class(place: Path) -> None:
         ("rate = 0.5", "rate = 0.6"),
         ("return self.rate", "return -self.rate"),
         ("return 2 * x", "return 3 * x"),
+        ("power = 1", "power = 2"),
+        ("shift = 0.25", "shift = 0.5"),
         ('{"one", "two", "three"}', '{"one", "two", "four"}'),
         ("(0, h)", "(1, h)"),
         ("bias=True", "bias=False"),

@@ -75,7 +75,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in value.items()}
     if callable(value):
-        from memsweep.studies.python.cells import name_of_callable
+        from memsweep.studies.cells import name_of_callable
 
         return name_of_callable(value)
     return str(value) if isinstance(value, PurePath) else value

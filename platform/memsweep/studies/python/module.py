@@ -27,8 +27,8 @@ from memsweep.models.module.model import Module
 from memsweep.models.module.steps import step_of, with_steps
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.read.study import Known, Study
+from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain
-from memsweep.studies.python.cells import name_of_callable
 from memsweep.studies.python.in_memory import copies_of, name_of, named
 from memsweep.studies.python.own_outputs import NAME, OwnOutputs, read_sequences, write_own_outputs
 from memsweep.sweep.store.record import SCHEMA
