@@ -90,7 +90,7 @@ else:
 
 
 def cell(text: str = CELL) -> dict[str, Any]:
-    """What a cell defines, in a module that no file holds."""
+    """The definitions of a cell, in a module that no file holds."""
     names: dict[str, Any] = {"__name__": "__main__"}
     exec(compile(text, "<cell>", "exec"), names)
     return names

@@ -92,7 +92,7 @@ class _Walk:
         ] = {}  # by id, the place in the walk; it holds the object, so no id returns
 
     def words(self, value: Any) -> Iterator[str]:
-        """What tells a value from others."""
+        """The words that tell a value from others."""
         if value is None or isinstance(value, bool | int | float | complex | str | bytes):
             yield repr(value)
         elif id(value) in self._seen:
@@ -168,7 +168,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """What a wrapper of functions holds; None for all else."""
+    """The parts of a wrapper of functions; None for all else."""
     if isinstance(value, staticmethod | classmethod | MethodType):
         return [value.__func__, getattr(value, "__self__", None)] if isinstance(value, MethodType) else [value.__func__]
     if isinstance(value, property):

@@ -1,4 +1,4 @@
-"""What parameters do, measured: growth with the lag, and the groups of the optimizer by pattern."""
+"""The influence of parameters over time: growth with the lag, and the groups of the optimizer by pattern."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def is_gone(target: str) -> bool:
 
 
 def told_gone(target: str) -> str:
-    """What to do about it."""
+    """The sentence that says what to do about it."""
     name = target.removeprefix(_TARGET)
     word = name.partition("@")[0]
     return (

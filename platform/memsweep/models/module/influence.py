@@ -1,4 +1,4 @@
-"""What parameters do, measured: one is recurrent where its effect is carried over time.
+"""The influence of parameters over time: one is recurrent where its effect is carried over time.
 
 The response of a module to a small push of one input is followed over the lags behind it. A parameter of the
 recurrence acts on it once more with each step, so that its effect on the logarithm of the response grows with the lag.
