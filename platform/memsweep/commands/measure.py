@@ -39,7 +39,7 @@ def measure(args: argparse.Namespace) -> Answer:
     if args.sequences:
         if studies:
             _refuse_half(studies, [])
-        return measure_trained(args, words)
+        return measure_trained(args, words, measured_item)
     of_a_file = {"--factory or --model": args.factory or args.model, "--weights": args.weights, "--task": args.task}
     if any(of_a_file.values()):
         _refuse_half(studies, [flag for flag, value in of_a_file.items() if not value])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +27,12 @@ _OF_MEASUREMENT = ("model.roles.", "model.causal=")
 
 
 @users_faults()
-def measure_trained(args: argparse.Namespace, words: Sequence[str]) -> Answer:
+def measure_trained(args: argparse.Namespace, words: Sequence[str], item: Callable[..., MeasuredItem]) -> Answer:
     """Measures the model of ``args.factory`` with ``args.weights`` on ``args.sequences``.
+
+    Args:
+        args, words: of the command line.
+        item: makes the document of a trial from its tables.
 
     Raises:
         ConfigError: something is missing or wrong; with all of it.
@@ -51,7 +55,7 @@ def measure_trained(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     if args.page:
         write_file(Path(args.page), found.page().text.encode())
         text += f"\npage: {console.shown(Path(args.page))}"
-    return Answer(_document(found, time.monotonic() - begun), text=text)
+    return Answer(_document(found, time.monotonic() - begun, item), text=text)
 
 
 def _refuse(args: argparse.Namespace) -> None:
@@ -97,11 +101,9 @@ def _built(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) ->
     return resolve(args.factory).build(signature, width, config.arguments.plain(), config.names)
 
 
-def _document(found: Measurement, seconds: float) -> RunDocument:
-    from memsweep.commands.measure import measured_item
-
+def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredItem]) -> RunDocument:
     measured: list[MeasuredItem] = [
-        measured_item(str(identity), own, found.curves.query("identity == @identity"), _memory(found, identity))
+        item(str(identity), own, found.curves.query("identity == @identity"), _memory(found, identity))
         for identity, own in found.replicas.groupby("identity", sort=False)
     ]
     outcomes = {str(row.identity): str(row.outcome) for row in found.replicas.itertuples()}
