@@ -22,7 +22,8 @@ import re
 import sys
 import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -126,6 +127,16 @@ def _register(kind: str, name: str) -> Callable[[_Part], _Part]:
         return part
 
     return decorate
+
+
+@contextmanager
+def lent(kind: str, name: str, part: type) -> Iterator[None]:
+    """A part that has its name while the context lasts: no study can name it."""
+    _register(kind, name)(part)
+    try:
+        yield
+    finally:
+        _parts[kind].pop(name, None)
 
 
 def _may_replace(known: type, part: type) -> bool:

@@ -52,7 +52,7 @@ def test_lists_and_descriptions(capsys: pytest.CaptureFixture[str]) -> None:
     (mine,) = told(capsys, "describe", f"{ROOT}/tests/support/nets/min_gru.py:MinGRU", "arguments.layers=2")[
         "described"
     ]
-    assert {"name", "shape", "role", "reason", "guessed", "frozen"} == set(mine["tensors"][0])
+    assert {"name", "shape", "role", "reason", "guessed", "frozen", "growth"} == set(mine["tensors"][0])
 
 
 STUDY = f"""# Eight small trials.

@@ -19,6 +19,7 @@ LISTED = "commands/test_plugins.py::test_the_parts_are_listed_and_described"
 GROWS = f"{BOUNDED}::test_what_grows_without_bound_is_refused"
 
 ADVICE = "advice"
+FOREIGN_FILES = "studies/test_trained_model.py::test_no_code_of_a_file_runs"
 SENTENCES = {
     "A study file is data": f"{GATE}::test_anything_else_is_refused_before_it_is_called",
     "YAML in `search_spaces/`": "config/load/test_hostile_anything.py::test_anything_loads_or_is_refused_in_words",
@@ -37,6 +38,8 @@ SENTENCES = {
     "Results are data": READING,
     "Records and plans are JSON": "sweep/store/test_store.py::test_a_record_is_strict_json_for_any_reader",
     "Checkpoints and files of weights": f"{WEIGHTS}::test_what_is_no_state_dict_is_refused_and_no_code_of_a_file_runs",
+    "Sequences and `npz` files": FOREIGN_FILES,
+    "A Hugging Face model": FOREIGN_FILES,
     "To read results imports nothing": READING,
     "Names reach pages": "report/test_report_page.py::test_names_are_text_and_never_markup",
     "Reports escape every name": "report/test_report_page.py::test_the_page_needs_nothing_else",

@@ -20,6 +20,7 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.models.base import Signature
+from memsweep.models.module.in_memory import PLACE, held
 from memsweep.streams import TEST, Stream
 from sweeping import ready
 
@@ -168,7 +169,7 @@ def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
     assert folder.is_dir()  # the weights are read from there
     del judged
     assert not folder.parent.exists()
-    assert "in memory" not in sys.modules
+    assert not held([f"{PLACE}:Net"]), "nothing keeps the module"
 
 
 @pytest.mark.parametrize(

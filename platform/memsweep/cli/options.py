@@ -216,6 +216,13 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("--model", {"metavar": "NAME", "help": "a registered model, in the place of --factory"}),
         ("--weights", {"metavar": "FILE", "help": "its weights: safetensors, or what torch.save wrote"}),
         ("--task", {"metavar": "NAME", "help": "the task on which it is measured"}),
+        (
+            "--sequences",
+            {"metavar": "FILE", "help": "in the place of a task: npy, safetensors or parquet, [S, T, I] or ids [S, T]"},
+        ),
+        ("--reference", {"metavar": "self", "help": "of --sequences: the model's own outputs (the default)"}),
+        ("--outputs", {"metavar": "N", "type": int, "default": 1, "help": "for a factory's argument outputs (1)"}),
+        ("--page", {"metavar": "FILE", "help": "of --sequences: write the page of the measurement to this file"}),
         *_PLACES,
         _TRUST,
         *_LAUNCH,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.commands import console
+from memsweep.commands.trained import measure_trained
 from memsweep.commands.verbs import run
 from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
@@ -35,6 +36,10 @@ def measure(args: argparse.Namespace) -> Answer:
     """Measures trained weights; the exit code is as of a sweep."""
     studies = [word for word in args.overrides if "=" not in word and not word.startswith("~")]
     words = [word for word in args.overrides if word not in studies]
+    if args.sequences:
+        if studies:
+            _refuse_half(studies, [])
+        return measure_trained(args, words, measured_item)
     of_a_file = {"--factory or --model": args.factory or args.model, "--weights": args.weights, "--task": args.task}
     if any(of_a_file.values()):
         _refuse_half(studies, [flag for flag, value in of_a_file.items() if not value])
@@ -56,7 +61,7 @@ def _refuse_half(studies: Sequence[str], missing: Sequence[str]) -> None:
     wrong = f"a study ({studies[0]}) is another question" if studies else f"{' and '.join(missing)} {verb} missing"
     raise MemsweepError(
         f"{wrong}. To measure a file of weights, write memsweep measure --factory my_nets:MinGRU --weights "
-        "ckpt.pt --task TASK model.width=16 task.horizon=100."
+        "ckpt.pt --task TASK model.width=16 task.horizon=100; or without a task --sequences x.npy."
     )
 
 
@@ -106,18 +111,20 @@ def _measured(store: Store) -> list[MeasuredItem]:
     for identity in stored_plan(store).rows:
         if store.has(identity):
             tables = store.tables(identity, ("curves", "replicas", "memory"))
-            replicas, curves = tables["replicas"], tables["curves"].groupby("ball", sort=False)
-            measured.append(
-                {
-                    "identity": identity,
-                    "seeds": int(replicas["seed"].nunique()),
-                    "error": float(replicas["error"].median()),
-                    "zero_loss": float(replicas["zero_loss"].median()),
-                    "balls": {str(ball): _curve(own) for ball, own in curves},
-                    "lags": {name: lag for name in _LAGS if (lag := _lag(tables["memory"], name)) is not None},
-                }
-            )
+            measured.append(measured_item(identity, tables["replicas"], tables["curves"], tables["memory"]))
     return measured
+
+
+def measured_item(identity: str, replicas: pd.DataFrame, curves: pd.DataFrame, memory: pd.DataFrame) -> MeasuredItem:
+    """The measurements of one trial, from its tables."""
+    return {
+        "identity": identity,
+        "seeds": int(replicas["seed"].nunique()),
+        "error": float(replicas["error"].median()),
+        "zero_loss": float(replicas["zero_loss"].median()),
+        "balls": {str(ball): _curve(own) for ball, own in curves.groupby("ball", sort=False)},
+        "lags": {name: lag for name in _LAGS if (lag := _lag(memory, name)) is not None},
+    }
 
 
 def _curve(own: pd.DataFrame) -> list[MeasuredRadiusItem]:

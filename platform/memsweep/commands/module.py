@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
 from memsweep.documents.keys.parts import DescribedItem
 from memsweep.errors import ConfigError, did_you_mean, one_of
+
+if TYPE_CHECKING:
+    from memsweep.models.module.roles import Described
 
 SOURCE = "the command line"
 
@@ -28,7 +31,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
     from memsweep.models.base import Signature
     from memsweep.models.module.anatomy import anatomy, findings
     from memsweep.models.module.config import EMBEDDING, ModuleConfig
-    from memsweep.models.module.roles import table
+    from memsweep.models.module.influence import carried_over_time, taken_for_less
     from memsweep.reference.describe import wrapped
 
     given = module_fields(args.overrides, args.workspace)
@@ -36,6 +39,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
     symbols = args.inputs - EMBEDDING if config.tokens else args.inputs  # --inputs is what the module gets
     signature = Signature(symbols, args.outputs, args.horizon)
     about, found = anatomy(config, signature), findings(config, signature)
+    growth = {} if found.refusals else carried_over_time(config, signature)
     item: DescribedItem = {
         "kind": "module",
         "meaning": "",
@@ -49,11 +53,12 @@ def describe_module(args: argparse.Namespace) -> Answer:
                 "reason": each.reason,
                 "guessed": each.guessed,
                 "frozen": each.frozen,
+                "growth": growth.get(each.name),
             }
             for each in about.tensors
         ],
         "refusals": list(found.refusals),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *_on_growth(taken_for_less(about.tensors, growth))],
     }
     count = sum(math.prod(each["shape"]) for each in item["tensors"])
     guessed = sum(each["guessed"] for each in item["tensors"])
@@ -61,7 +66,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
     lines = [
         wrapped(f"{args.name}: {count:,} numbers in {len(item['tensors'])} tensors ({size})"),
         "",
-        *(wrapped(line, " " * 4) for line in table(list(about.tensors))),
+        *(wrapped(line, " " * 4) for line in _table(about.tensors, growth)),
         "",
     ]
     if guessed:
@@ -72,6 +77,26 @@ def describe_module(args: argparse.Namespace) -> Answer:
         lines.append(wrapped(guesses))
     lines += [wrapped(f"{text}.") for text in (*item["refusals"], *item["notes"])]
     return Answer({"name": args.name, "described": [item]}, text="\n".join(lines).rstrip())
+
+
+def _table(tensors: Sequence[Described], growth: Mapping[str, float]) -> Iterator[str]:
+    """The table of parameters and roles, with the growth of each behind its reason."""
+    from memsweep.models.module.roles import table
+
+    heading, *lines = table(list(tensors))
+    yield heading
+    for each, line in zip(tensors, lines, strict=True):
+        yield f"{line}; growth {growth[each.name]:.1f}" if each.name in growth else line
+
+
+def _on_growth(names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    patterns = ", ".join(f'"{name}"' for name in names)
+    return [
+        f"the effect of {', '.join(names)} grows with the lag (growth): it is carried over time. Where that sets how "
+        f"the model forgets, write model.roles.recurrent: [{patterns}]"
+    ]
 
 
 def module_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:

@@ -74,6 +74,11 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
     return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
 
 
+def measured_text(tables: Tables, *, width: int | None = None) -> str:
+    """The sections of what was measured beside the perturbation error, without colours; ``width`` as above."""
+    return _printed(lambda columns: _sections(tables, Place.MEASURED, columns), width, colour=False)
+
+
 def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
     """A comparison for a terminal; ``width`` and ``colour`` as of ``report_text``."""
     return _printed(lambda columns: _compared(found, columns), width, colour)

@@ -64,13 +64,20 @@ def _is_axis(path: str, values: list[Any]) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """A value as a YAML file holds it: arrays, ranges and tuples are lists, NumPy's numbers Python's, paths text."""
+    """A value as a YAML file holds it: arrays, ranges and tuples are lists, NumPy's numbers Python's, paths text.
+
+    A class or function becomes the name by which a config names it.
+    """
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, (list, tuple, range)):
         return [plain(inner) for inner in value]
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in value.items()}
+    if callable(value):
+        from memsweep.studies.cells import name_of_callable
+
+        return name_of_callable(value)
     return str(value) if isinstance(value, PurePath) else value
 
 

@@ -42,6 +42,7 @@ class TensorItem(TypedDict):
     reason: Annotated[str, "why it is taken to have this role"]
     guessed: Annotated[bool, "neither a pattern of the study nor a convention of torch says so"]
     frozen: Annotated[bool, "its requires_grad is off: training leaves it as it is, and a ball moves it by its role"]
+    growth: Annotated[float | None, "its effect at long lags over that at lag 0 or 1, in units of what acts once"]
 
 
 class DescribedItem(TypedDict):

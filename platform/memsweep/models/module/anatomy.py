@@ -15,9 +15,10 @@ from memsweep.config.load.foreign import foreign_code, in_one_line
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
 from memsweep.models.contracts import breaches, unreached
-from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.config import ModuleConfig, asks_groups
 from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
-from memsweep.models.module.roles import Described, describe, patterns_of, unused_patterns
+from memsweep.models.module.roles import Described, describe, in_groups, patterns_of, unused_patterns
+from memsweep.models.roles import Group
 from memsweep.models.training_mode import in_training
 
 PROBE_STEPS = 64
@@ -81,8 +82,12 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
         changed = {name for name in trained.changed if buffers[name].is_floating_point() or buffers[name].is_complex()}
         statistics = {name: buffers[name] for name in buffers if name in drawn | changed}
         tensors = describe(module, inputs, patterns, statistics)
+        if asks_groups(config):
+            tensors = in_groups(tensors, {Group.RECURRENT: config.recurrent_group, Group.INPUT: config.input_group})
     if not any(True for _ in module.parameters()):
         raise ModuleError(f"{target} has no parameters: there is nothing to train, and nothing to perturb.")
+    if asks_groups(config):
+        patterns = {**patterns, "recurrent_group": config.recurrent_group, "input_group": config.input_group}
     if unused := unused_patterns([each.name for each in tensors], patterns):
         raise ModuleError(
             f"model.roles has the pattern {unused[0]!r}, which fits no parameter of {target}. Its parameters: "
@@ -166,6 +171,7 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
         module.state_dict()  # the weights come out by it
         notes += _frozen(about)
+        notes += _asked_of_optimizer(module, config)
         notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
     return Findings(tuple(refusals), tuple(notes))
 
@@ -178,6 +184,21 @@ def _frozen(about: Anatomy) -> list[str]:
     return [
         f"frozen (requires_grad is off): {listed(names, 5)}. Training leaves them as they are, without weight decay or "
         "penalty; a ball moves them by their role, as it moves any weight"
+    ]
+
+
+def _asked_of_optimizer(module: nn.Module, config: ModuleConfig) -> list[str]:
+    """Says that settings which parameters carry for their optimizer (``_optim``, as those of S4) are not taken."""
+    asked = {name: each for name, weight in module.named_parameters() if (each := getattr(weight, "_optim", None))}
+    if not asked or asks_groups(config):
+        return []
+    said = "; ".join(f"{name} {dict(each)}" for name, each in [*asked.items()][:3])
+    more = f" and {len(asked) - 3} more" if len(asked) > 3 else ""
+    patterns = ", ".join(f'"{name}"' for name in asked)
+    return [
+        f"some parameters ask for settings of the optimizer (_optim: {said}{more}), which are not taken: all are "
+        f"trained alike. To take them, write model.recurrent_group: [{patterns}], with the rate and decay in "
+        "training.groups.recurrent"
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
@@ -60,6 +61,10 @@ class ModuleConfig:
     horizon_argument: str | None = setting("horizon", "the factory's argument for the sequence length; null: none")
     width_argument: str | None = setting("width", "the factory's argument for the width; null: none")
     roles: RolesConfig = setting(doc="what the parameters do, where names and types do not say it", factory=RolesConfig)
+    recurrent_group: tuple[str, ...] = setting(
+        (), "patterns of the parameters to which training.groups.recurrent gives a learning rate or decay of its own"
+    )
+    input_group: tuple[str, ...] = setting((), "the same for training.groups.input")
     replicas: str = setting(
         "auto",
         "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
@@ -83,3 +88,8 @@ class ModuleConfig:
         """The sizes that the factory gets: of ids, their number instead of the inputs of a step."""
         ids = signature.inputs + EMBEDDING if self.tokens else signature.inputs
         return Signature(ids, signature.outputs, signature.horizon)
+
+
+def asks_groups(config: Any) -> bool:
+    """Whether a study puts parameters of a module into groups of the optimizer."""
+    return bool(config.recurrent_group or config.input_group)

@@ -24,6 +24,7 @@ from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError, did_you_mean, one_of
 from memsweep.models.module.config import ArgumentNames
+from memsweep.models.module.in_memory import is_gone, told_gone
 from memsweep.models.roles import Signature
 from memsweep.models.training_mode import seeded
 
@@ -117,8 +118,10 @@ def resolve(target: str, folders: Sequence[Path] | None = None) -> Factory:
         if not hasattr(make, part):
             own = [key for key, value in vars(make).items() if callable(value) and not key.startswith("_")]
             raise ModuleError(
-                f"{target!r}: {_where(module)} has no {part!r}.{did_you_mean(part, own)} What can be called there: "
-                f"{one_of(own)}."
+                told_gone(target)
+                if is_gone(target)
+                else f"{target!r}: {_where(module)} has no {part!r}.{did_you_mean(part, own)} What can be called "
+                f"there: {one_of(own)}."
             )
         make = getattr(make, part)
     if not callable(make):
@@ -277,8 +280,10 @@ def _import(target: str, place: str, folders: Sequence[Path]) -> ModuleType:
     if absent:
         near = [path.stem for folder in folders for path in folder.glob("*.py")]
         raise ModuleError(
-            f"{target!r}: there is no {top}.py or {top}/{_searched(folders)}, and no installed package of that name."
-            f"{did_you_mean(top, near)}"
+            told_gone(target)
+            if is_gone(target)
+            else f"{target!r}: there is no {top}.py or {top}/{_searched(folders)}, and no installed package of that "
+            f"name.{did_you_mean(top, near)}"
         )
     return _attempt(place, target)
 

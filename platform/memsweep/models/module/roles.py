@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from memsweep.models.base import Part, Role
 from memsweep.models.module.config import RolesConfig
 from memsweep.models.module.factory import outputs_of
+from memsweep.models.roles import Group
 
 _NORMS = re.compile(r"(Layer|RMS|Group|Instance|Batch|Sync)_?Norm", re.IGNORECASE)
 _DECAY = re.compile(r"(^|_)(a_?log|log_?a|lambda|decay|nu_?log|theta_?log|log_?lambda|forget)($|_)", re.IGNORECASE)
@@ -70,6 +71,16 @@ def describe(
         role = Role(Part.STATISTIC, _axes(tensor))
         result.append(Described(name, tuple(tensor.shape), role, "buffer that training changes", False))
     return result
+
+
+def in_groups(described: list[Described], groups: Mapping[Group, tuple[str, ...]]) -> list[Described]:
+    """The same parameters, in the groups of the optimizer whose patterns fit their names."""
+    return [replace(each, role=replace(each.role, group=_group_of(each.name, groups))) for each in described]
+
+
+def _group_of(name: str, groups: Mapping[Group, tuple[str, ...]]) -> Group:
+    fitting = (group for group, globs in groups.items() if any(fnmatchcase(name, glob) for glob in globs))
+    return next(fitting, Group.REST)
 
 
 def unused_patterns(names: list[str], patterns: Mapping[str, tuple[str, ...]]) -> list[str]:

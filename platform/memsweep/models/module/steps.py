@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
@@ -35,6 +36,18 @@ def step_of(module: nn.Module) -> Callable[..., Any] | None:
     """A module's method ``step``, which takes an input and a state; None: it has none."""
     step = method_of(module, "step")
     return step if step is not None and len(positional(step)) >= 2 else None
+
+
+def with_steps(module: nn.Module) -> nn.Module:
+    """The same module; one of torch's recurrent layers (batch first, forward in time) gets a step form."""
+    if isinstance(module, nn.RNNBase) and module.batch_first and not module.bidirectional:
+        module.step = MethodType(_step_of_torch, module)
+    return module
+
+
+def _step_of_torch(module: nn.RNNBase, x_BI: Tensor, state: Any) -> tuple[Tensor, Any]:
+    outputs, state = module(x_BI.unsqueeze(1), state)
+    return outputs.squeeze(1), state
 
 
 def first_state(module: nn.Module, batch: int) -> Any:

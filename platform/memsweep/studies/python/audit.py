@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from torch import nn
 
 from memsweep.checks.run import Audit as Checked
 from memsweep.checks.run import audit as checked
 from memsweep.checks.subject import Subject
-from memsweep.models.base import Model
+from memsweep.models.base import Model, Signature
 from memsweep.report.audit import About, answer, audit_page, audit_text
-from memsweep.studies.python.in_memory import copies_of, name_of
+from memsweep.studies.python.in_memory import built, copies_of, name_of
 from memsweep.studies.python.page import Page
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import nn
 
 _INPUTS, _HORIZON = 1, 1024
 _WIDTH = 110  # letters of a printed line
@@ -79,9 +80,12 @@ class Audit:
 
 
 def audit(
-    module: nn.Module,
+    module: nn.Module | Callable[..., nn.Module],
     *,
     inputs: int | None = None,
+    outputs: int = 1,
+    width: int | None = None,
+    arguments: Mapping[str, Any] | None = None,
     horizon: int | None = None,
     tokens: bool = False,
     device: str = "cpu",
@@ -93,8 +97,10 @@ def audit(
     Nothing is trained, and the module is not changed: the checks look at copies of it, in eval mode.
 
     Args:
-        module: ``[batch, time, inputs] -> [batch, time, outputs]``, or a tuple that begins with these outputs.
+        module: ``[batch, time, inputs] -> [batch, time, outputs]``, or a tuple that begins with these outputs. Or its
+            class, or a function that makes it: it gets the sizes where it has arguments of those names.
         inputs: size of an input, or number of ids (None: that of a registered model, else 1).
+        outputs, width, arguments: of a class or function alone; arguments are further ones, by name.
         horizon: longest sequence in steps (None: that of a registered model, else 1024).
         tokens: the module reads ids ``[batch, time]``.
         device: cpu, or cuda for modules that need it.
@@ -102,8 +108,11 @@ def audit(
         seconds: about how long at most; a check that it cut off is ``not enough``.
 
     Raises:
-        ModuleError: it is no ``nn.Module``, cannot be copied, or gives no outputs.
+        ModuleError: it is no ``nn.Module``, and makes none; it cannot be copied, or gives no outputs.
     """
+    if not isinstance(module, nn.Module) and callable(module):
+        sizes = Signature(inputs or _INPUTS, outputs, horizon or _HORIZON)
+        module = built(module, sizes, width, arguments)
     copies = copies_of(module)
     own = module.signature if isinstance(module, Model) else None
     inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -31,7 +31,7 @@ from memsweep.studies.preview import Preview, preview
 from memsweep.studies.python.comparison import Comparison, compared
 from memsweep.studies.python.decided import Decided
 from memsweep.studies.python.measurement import Measurement
-from memsweep.studies.python.module import measured
+from memsweep.studies.python.module import measured, measured_on
 from memsweep.studies.python.results import Results
 from memsweep.studies.python.words import Description, Status
 from memsweep.studies.run import Run
@@ -68,7 +68,8 @@ def sweep(
     """Run a study as ``memsweep sweep`` does: plan, train, measure, judge, report. What is stored is not run again.
 
     Args:
-        study: a name in search_spaces/, the path of a YAML file, or a dict of what such a file would say.
+        study: a name in search_spaces/, the path of a YAML file, or a dict of what such a file would say. In a dict
+            ``factory`` may be the class itself, that of a notebook's cell as well.
         overrides: words (``"model.width=2,4"``) or dicts (``{"model.width": [2, 4]}``; a list is an axis of the grid).
         results: the folder of all results, or ``s3://bucket/prefix`` (None: $MEMSWEEP_RESULTS, else ``results``).
         workspace: folder that holds tasks/ and search_spaces/.
@@ -238,8 +239,12 @@ def measure(
 
 
 @overload
+def measure(subject: nn.Module, *overrides: Overrides, sequences: Any, workspace: str | Path = ".") -> Measurement: ...
+
+
+@overload
 def measure(
-    subject: nn.Module,
+    subject: nn.Module | Callable[..., nn.Module],
     task: str | Mapping[str, Any],
     /,
     *overrides: Overrides,
@@ -249,9 +254,10 @@ def measure(
 
 
 def measure(
-    subject: str | Path | nn.Module,
+    subject: str | Path | nn.Module | Callable[..., nn.Module],
     *overrides: Overrides,
     reference: str | None = None,
+    sequences: Any = None,
     results: str | Path | None = None,
     workspace: str | Path = ".",
     inline: bool | None = None,
@@ -263,16 +269,20 @@ def measure(
 
     ``measure("small", {"perturbation.norm": "entrywise"})`` measures the stored weights of a study by other settings.
     ``measure(module, "linear_functional", {"task.horizon": 50})`` measures a module with the weights that it has:
-    nothing of it is stored, and nothing is changed.
+    nothing of it is stored, and nothing is changed. ``measure(module, sequences=x)`` needs no task: it measures by how
+    far the outputs on these sequences move from the model's own.
 
     Args:
-        subject: the name of a study, the folder or ``s3://`` address of its results; or an ``nn.Module``.
+        subject: the name of a study, the folder or ``s3://`` address of its results; or an ``nn.Module``, or a class or
+            function that makes one, whose initial weights are measured (``model.width`` and others are then settings).
         overrides: of a study, ``perturbation.*`` and ``name``. Of a module, first the task (its name, or a dict with
             ``name`` and its fields), then any of ``task.*``, ``perturbation.*``, ``training.dtype`` and
             ``training.first_seed``; of a user's module also ``model.tokens``, ``model.roles.*`` and ``model.causal``.
             Others as of ``sweep``.
         reference: what changes are held against, ``perturbation.reference``: ``target``, ``metric`` or ``self``, which
             asks nothing of the module but outputs (None: as the study, or target).
+        sequences: in place of a task: numbers ``[S, T, I]`` or ids ``[S, T]`` (an array, a tensor, an iterable of
+            sequences, or the path of a npy, safetensors or parquet file).
         results, inline, address, progress: as of ``sweep``; for a study alone.
         workspace: as of ``sweep``.
         trust: what the stored plan names may be called, though another user planned it.
@@ -288,7 +298,7 @@ def measure(
     if reference is not None:
         overrides = (*overrides, {"perturbation.reference": reference})
     if not isinstance(subject, str | Path):
-        return _measure_module(subject, overrides, workspace)
+        return _measure_module(subject, overrides, workspace, sequences)
     _discover(workspace)
     store = find_study(str(subject), Location.at(default_results() if results is None else results))
     request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
@@ -298,22 +308,28 @@ def measure(
     return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
 
 
-def _measure_module(module: nn.Module, overrides: tuple[Overrides, ...], workspace: str | Path) -> Measurement:
-    if not overrides:
+def _measure_module(module: Any, overrides: tuple[Overrides, ...], workspace: str | Path, data: Any) -> Measurement:
+    if not overrides and data is None:
         names = one_of(registry.names(registry.TASK))
         raise ConfigError(
-            [f"the task is missing: measure(module, 'linear_functional', ...). Tasks: {names}."], "measure"
+            [
+                "the task is missing: measure(module, 'linear_functional', ...), or without a task "
+                f"measure(module, sequences=x). Tasks: {names}."
+            ],
+            "measure",
         )
     _discover(workspace)
-    task, *others = overrides
     folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
     try:
-        found = Measurement(
-            Location.at(folder / "results"), measured(module, task, words_of(others), Path(workspace), folder)
-        )
+        if data is None:
+            task, *others = overrides
+            contents = measured(module, task, words_of(others), Path(workspace), folder)
+        else:
+            contents = measured_on(module, data, words_of(overrides), Path(workspace), folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    found = Measurement(Location.at(folder / "results"), contents)
     # the weights are read from there, by these results and by those that are judged by other criteria
     weakref.finalize(found.contents.study, shutil.rmtree, folder, True)
     return found

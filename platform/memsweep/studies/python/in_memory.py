@@ -7,11 +7,8 @@ gives a copy of it, weights included.
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,9 +17,10 @@ from torch import nn
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError
 from memsweep.models.module.anatomy import to_dtype
+from memsweep.models.module.factory import Factory
+from memsweep.models.module.in_memory import drop, put
 from memsweep.models.module.model import Module
-
-_PLACE = "in memory"  # no file and no package can have this name
+from memsweep.models.roles import Signature
 
 
 def copies_of(module: object) -> Callable[[], nn.Module]:
@@ -32,8 +30,10 @@ def copies_of(module: object) -> Callable[[], nn.Module]:
         ModuleError: it is no ``nn.Module``, or cannot be copied.
     """
     if not isinstance(module, nn.Module):
-        what = f"the class {module.__name__}: call it first" if isinstance(module, type) else type(module).__name__
-        raise ModuleError(f"a torch.nn.Module is expected, got {what}. Give the module itself, such as Net(width=16).")
+        raise ModuleError(
+            f"a torch.nn.Module is expected, got {type(module).__name__}. Give the module, such as Net(width=16), or "
+            "its class."
+        )
     own: nn.Module = module.module if isinstance(module, Module) else module
     name = name_of(own)
 
@@ -48,6 +48,18 @@ def copies_of(module: object) -> Callable[[], nn.Module]:
 
     copied()
     return copied
+
+
+def built(
+    make: Callable[..., nn.Module], signature: Signature, width: int | None, arguments: Mapping[str, Any] | None = None
+) -> nn.Module:
+    """A module of a class or function, of seed 0.
+
+    Raises:
+        ModuleError: see ``Factory.build``.
+    """
+    name = str(getattr(make, "__name__", type(make).__name__))
+    return Factory(name, make, str(getattr(make, "__module__", "")), None, own=True).build(signature, width, arguments)
 
 
 def name_of(module: nn.Module) -> str:
@@ -69,19 +81,9 @@ def named(module: nn.Module) -> Iterator[str]:
         to_dtype(made, torch.get_default_dtype(), "cpu")  # as a script makes it; a file has the weights in full
         return made
 
-    before, place = sys.modules.get(_PLACE), ModuleType(_PLACE)
-    place.__spec__ = ModuleSpec(_PLACE, None)
-    setattr(place, name, make)
-    sys.modules[_PLACE] = place
+    target = put(name, make)
     try:
-        yield f"{_PLACE}:{name}"
+        yield target
     finally:
         copies.clear()  # what is remembered of the module (its roles) does not keep its weights
-        _restore(before)
-
-
-def _restore(before: Any) -> None:
-    if before is None:
-        sys.modules.pop(_PLACE, None)
-    else:
-        sys.modules[_PLACE] = before
+        drop(target)

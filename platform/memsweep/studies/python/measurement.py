@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import MOVES, REFERENCES
+from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
 from memsweep.studies.python.results import Results
+
+_MOST_OF_IT, _SEEN = 0.63, 0.01
+"""Shares of the weight of a memory, and of its largest value, that say how far back it reaches."""
+_WIDTH = 110  # letters of a printed line
 
 
 class Measurement(Results):
@@ -22,7 +29,11 @@ class Measurement(Results):
         return f"{self.name}, measured as it is"
 
     def _text(self) -> str:
-        return "\n".join(line for identity in self.replicas["identity"] for line in self._lines(identity))
+        from memsweep.report.terminal import measured_text
+
+        lines = [line for identity in self.replicas["identity"] for line in self._lines(identity)]
+        text = measured_text(self._tables(), width=_WIDTH)
+        return "\n".join([*lines, *(line.rstrip() for line in text.rstrip().splitlines())])
 
     def _lines(self, identity: str) -> Iterator[str]:
         """The numbers of one combination of settings."""
@@ -31,13 +42,30 @@ class Measurement(Results):
         yield from [", ".join(f"{name}={row[name]}" for name in varied)] if varied else []
         replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
-        yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
+        if row["task"] == OWN_OUTPUTS:
+            yield f"reference: its own outputs, whose variance over the sequences is {figure(zero)} (L₀)"
+        else:
+            yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")
         yield from (f"radii {REFERENCES[name]}" for name in radii["reading"].unique() if name in REFERENCES)
         for ball, own in radii.groupby("ball", sort=False):
             found = ", ".join(f"{_radius(each)} at {percent(each['threshold'])}" for _, each in own.iterrows())
             norm = self.curves.query("identity == @identity and ball == @ball")["norm"].iloc[0]
             yield f"radius when {MOVES[str(ball)]} (ball {ball}, norm {norm}): {found}"
+        yield from self._memory_lines(identity)
+
+    def _memory_lines(self, identity: str) -> Iterator[str]:
+        """How far back the last output reaches, where the memory over inputs was measured."""
+        table = self.table("memory_over_inputs")
+        own = table[table["identity"] == identity].sort_values("lag")
+        weight = own["median"].to_numpy(float)
+        if len(weight) and weight.sum() > 0:
+            within = int((weight.cumsum() / weight.sum() >= _MOST_OF_IT).argmax())
+            seen = np.flatnonzero(weight >= _SEEN * weight.max())
+            yield (
+                f"memory of the last output: {percent(_MOST_OF_IT)} of its weight within {within} of {len(weight)} "
+                f"steps; at {percent(_SEEN)} of its largest or more up to {int(own['lag'].iloc[seen[-1]])} steps back"
+            )
 
 
 def _radius(row: Any) -> str:

@@ -6,12 +6,14 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
+from memsweep import registry
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
@@ -19,11 +21,16 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.state.weights_file import to_bytes
 from memsweep.models.base import Model
+from memsweep.models.contracts import default_dtype
+from memsweep.models.module.anatomy import to_dtype
 from memsweep.models.module.model import Module
+from memsweep.models.module.steps import step_of, with_steps
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.read.study import Known, Study
+from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain
 from memsweep.studies.python.in_memory import copies_of, name_of, named
+from memsweep.studies.python.own_outputs import NAME, OwnOutputs, read_sequences, write_own_outputs
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.provenance import collect
@@ -31,15 +38,31 @@ from memsweep.trial import run_trial
 
 _SOURCE = "the measurement"
 _SECTIONS = ("task.", "perturbation.", "model.roles.")
-_FIELDS = ("training.dtype", "training.first_seed", "model.tokens", "model.roles", "model.causal")
+_FIELDS = ("perturbation", "training.dtype", "training.first_seed", "model.tokens", "model.roles", "model.causal")
 """Settings of a measurement; any other would be one of a model that is trained."""
+_MOST = 64
+"""Test sequences of a model of others, where it is given more and nothing is said."""
+_USUAL = (
+    "perturbation.balls=[recurrent]",
+    "perturbation.starts=0",
+    "perturbation.ascent_steps=4",
+    "perturbation.radii={from: 0.001, to: 1, count: 7}",
+    "perturbation.bits=[2, 3, 4, 5, 6, 8]",
+    "perturbation.memory_over_inputs={sequences: 2}",
+)
+"""Of a measurement on sequences, where nothing else is said: minutes for a model of some million weights."""
+_WEIGHTS, _STATES = "fixed_weights", "fixed_states"
+_DRAWN = ""
+"""In place of a file of weights: a class has none, and its module draws them."""
 
 
-def measured(module: nn.Module, task: Any, words: Sequence[str], workspace: Path, folder: Path) -> Contents:
+def measured(
+    module: nn.Module | Callable[..., nn.Module], task: Any, words: Sequence[str], workspace: Path, folder: Path
+) -> Contents:
     """Measures a model in memory on a task.
 
     Args:
-        module: a user's, or a registered model; it is not changed.
+        module: a user's, or a registered model; it is not changed. Or a class or function that makes one.
         task: its name, or a dict with ``name`` and its fields.
         words: overrides.
         workspace: folder that may hold tasks/.
@@ -49,9 +72,44 @@ def measured(module: nn.Module, task: Any, words: Sequence[str], workspace: Path
         ConfigError: a setting is wrong.
         ModuleError: the module cannot be measured.
     """
+    if not isinstance(module, nn.Module) and callable(module):
+        factory = name_of_callable(module)
+        section = {"name": "module", "factory": factory}
+        sweep = _study(factory.partition(":")[2], section, _DRAWN, task, words, workspace)
+        return analyse(_measured(sweep, Store(folder / "results")))
     copies_of(module)  # refuses what is no module
     with _section(module, folder) as (model, weights):
         sweep = _study(name_of(module), model, weights, task, words, workspace)
+        return analyse(_measured(sweep, Store(folder / "results")))
+
+
+def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspace: Path, folder: Path) -> Contents:
+    """Measures a model in memory on sequences, against its own outputs.
+
+    Args:
+        module: a user's; it is not changed.
+        sequences: as of ``read_sequences``.
+        words, workspace, folder: as of ``measured``.
+
+    Raises:
+        ConfigError, ModuleError: as of ``measured`` and ``read_sequences``.
+    """
+    given = read_sequences(sequences)
+    own = with_steps(copies_of(module)()).eval()
+    to_dtype(own, torch.float64, "cpu")
+    file = folder / "sequences.safetensors"
+    with default_dtype(torch.float64):
+        write_own_outputs(own, given, file)
+    ids = [] if given.is_floating_point() else ["model.tokens=true"]
+    roundings = f"[{_WEIGHTS}, {_STATES}]" if step_of(own) is not None else f"[{_WEIGHTS}]"
+    usual = [
+        f"perturbation.test_size={min(len(given), _MOST)}",
+        *_USUAL,
+        f"perturbation.roundings={roundings}",
+    ]
+    task = {"name": NAME, "file": str(file)}
+    with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):
+        sweep = _study(name_of(module), model, weights, task, [*ids, *usual, *words], workspace)
         return analyse(_measured(sweep, Store(folder / "results")))
 
 
@@ -73,9 +131,10 @@ def _study(
 ) -> SweepConfig:
     """A study that trains nothing. Nothing may change the weights: no step, and no merging of modes."""
     paths = [word.partition("=")[0].lstrip("+~").removeprefix("grid.") for word in words]
-    refused = [path for path in paths if not path.startswith(_SECTIONS) and path not in _FIELDS]
+    sections = _SECTIONS if weights != _DRAWN else (*_SECTIONS, "model.")
+    refused = [path for path in paths if not path.startswith(sections) and path not in _FIELDS]
     if refused:
-        allowed = f"{', '.join(f'{section}*' for section in _SECTIONS)}, {', '.join(_FIELDS)}"
+        allowed = f"{', '.join(f'{section}*' for section in sections)}, {', '.join(_FIELDS)}"
         rule = f"this measures one model and trains nothing: got {', '.join(refused)}, allowed are {allowed}."
         raise ConfigError([f"{rule} To train models like it, run memsweep.sweep."], _SOURCE)
     training = {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": weights}

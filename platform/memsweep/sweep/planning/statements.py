@@ -24,6 +24,7 @@ SENTENCES = frozenset(
 """Names of functions that are for plans and descriptions: no trial runs them."""
 _BRANCHES = frozenset(
     {
+        "asks_groups",
         "asks_measures",
         "freezes_weights",
         "holds_special_tensors",

@@ -139,9 +139,10 @@ class JobTable:
     def of(cls, jobs: Mapping[str, PackJob]) -> JobTable:
         """The table of these jobs, by the identities of their packs."""
         import numpy as np
+        from ray.cloudpickle import dumps
 
         names = sorted(jobs)
-        blobs = [pickle.dumps(jobs[name]) for name in names]
+        blobs = [dumps(jobs[name]) for name in names]  # a class of a notebook goes by value
         packs = np.frombuffer("".join(names).encode(), np.uint8).reshape(len(names), -1)
         return cls(packs, np.cumsum([len(blob) for blob in blobs]), np.frombuffer(b"".join(blobs), np.uint8))
 

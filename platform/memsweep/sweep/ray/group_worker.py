@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.models.module.in_memory import put_all
 from memsweep.sweep.planning.reuse import stored_trainings
 from memsweep.sweep.ray.coordinator import Assignment, WorkerResult
 from memsweep.sweep.store.results import Store
@@ -39,6 +40,7 @@ def run_assignments(config: dict[str, Any]) -> None:
     rank, workers = context.get_world_rank(), context.get_world_size()
     threading.Thread(target=_exit_on_abort, args=(coordinator,), name="memsweep abort", daemon=True).start()
     registry.discover(Path(job.workspace))
+    put_all(job.code)
     number = 0
     with memory_limit(job.memory), storage_retries():
         while (assignment := ray.get(coordinator.assignment.remote(number))) is not None:

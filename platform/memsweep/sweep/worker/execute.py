@@ -18,6 +18,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
 from memsweep.gate import gated
+from memsweep.models.module.in_memory import put_all
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.cost import training_share
 from memsweep.sweep.planning.identity import Arithmetic, identity
@@ -142,6 +143,7 @@ class _Worker:
     def start(self) -> dict[str, TrialConfig]:
         """The members that have no result yet; those with a result are finished, those with a broken config failed."""
         broken = registry.discover(Path(self.job.workspace))
+        put_all(self.job.code)
         todo: dict[str, TrialConfig] = {}
         for name, data in self.job.members:
             try:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.errors import ConfigError
+from memsweep.models.module.in_memory import put_all
 from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import on_card
+from memsweep.sweep.worker.job import code_of
 from memsweep.sweep.worker.limits import GIB
 
 if TYPE_CHECKING:
@@ -129,12 +131,15 @@ def shortened(config: TrialConfig, steps: int, radii: int, ascent_steps: int) ->
     return dataclasses.replace(config, training=training, perturbation=perturbation, chain=chain)
 
 
-def probe(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path) -> Need:
+def probe(
+    groups: Sequence[Sequence[dict[str, Any]]], workspace: Path, code: Mapping[str, Callable[..., Any]] | None = None
+) -> Need:
     """Measure programs on the GPU of this process, which no other process may use meanwhile.
 
     Args:
         groups: trials as ``to_dict`` writes them: this process knows the workspace's own classes from here on.
         workspace: the study's.
+        code: as of ``PackJob``.
 
     Raises:
         ConfigError: one of them does not even fit alone.
@@ -146,6 +151,7 @@ def probe(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path) -> Need:
     from memsweep.trial import RunOptions, run_pack
 
     registry.discover(workspace)
+    put_all(code or {})
     for group in groups:
         try:
             run_pack([trial_from_dict(data) for data in group], RunOptions(device="cuda"))
@@ -179,7 +185,9 @@ def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -
     # in a process of its own, which frees its memory on the GPU at its end
     task = ray.remote(num_cpus=resources.cpus, num_gpus=1, max_calls=1, max_retries=0)(probe)
     try:
-        need: Need = ray.get(task.remote(programs(packs), workspace))
+        packs = [*packs]
+        code = code_of(trial.config for pack in packs for trial in pack.trials)
+        need: Need = ray.get(task.remote(programs(packs), workspace, code))
     except RayTaskError as error:
         raise error.cause from None
     share = need.share(resources.card)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict
+from memsweep.models.module.in_memory import held
+from memsweep.sweep.planning.fingerprint import configs_in
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, pack_identity
 from memsweep.sweep.planning.resources import threads
 from memsweep.sweep.store.filesystem import FileSlot, storage_errors
@@ -46,6 +48,7 @@ class PackJob:
         keep: ``weights``: results hold the trained weights; ``none``: they do not.
         trained: identity of a member -> URI of the folder and identity of the trial that keep its trained weights.
         measures: a member whose trained weights cannot be read fails, and is not trained.
+        code: name -> class or function that a member's config names and no file holds, as of a notebook's cell.
     """
 
     pack: str
@@ -65,6 +68,7 @@ class PackJob:
     keep: str = WEIGHTS
     trained: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     measures: bool = False
+    code: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def is_chained(self) -> bool:
@@ -110,9 +114,15 @@ def jobs_of(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             keep=plan.sweep.keep,
             trained={trial.identity: trial.trained for trial in pack.trials if trial.trained[0]},
             measures=plan.measures,
+            code=code_of(trial.config for trial in pack.trials),
         )
         for pack in plan.packs
     ]
+
+
+def code_of(configs: Iterable[Any]) -> dict[str, Callable[..., Any]]:
+    """The classes and functions that configs name and no file holds, by name."""
+    return held(str(getattr(owner, "factory", "")) for config in configs for owner in configs_in(config))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,130 @@
+"""``memsweep measure --sequences``: a trained model of others on sequences, measured against its own outputs."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.commands import console
+from memsweep.commands.module import SOURCE, module_fields
+from memsweep.commands.outputs import check_file, write_file
+from memsweep.config.load.foreign import users_faults
+from memsweep.documents import Answer
+from memsweep.documents.keys.runs import MeasuredItem, RunDocument
+from memsweep.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from memsweep.studies.python.measurement import Measurement
+
+_MODEL = "model."
+_OF_MEASUREMENT = ("model.roles.", "model.causal=")
+"""Words about the model that are no arguments of its factory."""
+
+
+@users_faults()
+def measure_trained(args: argparse.Namespace, words: Sequence[str], item: Callable[..., MeasuredItem]) -> Answer:
+    """Measures the model of ``args.factory`` with ``args.weights`` on ``args.sequences``.
+
+    Args:
+        args, words: of the command line.
+        item: makes the document of a trial from its tables.
+
+    Raises:
+        ConfigError: something is missing or wrong; with all of it.
+        ModuleError: the module cannot be built or run.
+        WeightsFileError: the file holds no weights of the module.
+    """
+    from memsweep.studies.python.door import measure
+    from memsweep.studies.python.own_outputs import read_sequences
+
+    _refuse(args)
+    if args.page:
+        check_file(Path(args.page), "--page FILE")
+    begun = time.monotonic()
+    args.discover(Path(args.workspace))
+    sequences = read_sequences(args.sequences)
+    module, said = _module(args, words, sequences)
+    settings = [word for word in words if not word.startswith(_MODEL) or word.startswith(_OF_MEASUREMENT)]
+    found = measure(module, *settings, sequences=sequences, workspace=args.workspace)
+    text = "\n".join(filter(None, [said, repr(found)]))
+    if args.page:
+        write_file(Path(args.page), found.page().text.encode())
+        text += f"\npage: {console.shown(Path(args.page))}"
+    return Answer(_document(found, time.monotonic() - begun, item), text=text)
+
+
+def _refuse(args: argparse.Namespace) -> None:
+    problems = []
+    if args.model or not args.factory:
+        problems.append("--sequences measures a module: give --factory my_nets:Net (or hf:FOLDER).")
+    if args.task:
+        problems.append("--task and --sequences are two questions: give one of them.")
+    if args.reference not in (None, "self"):
+        problems.append(f"--reference is {args.reference}; on sequences without a task it can be self alone.")
+    if problems:
+        raise ConfigError(problems, SOURCE)
+
+
+def _module(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -> tuple[nn.Module, str]:
+    """The module with its trained weights, and a sentence about where they lay."""
+    from memsweep.learning.state.found_weights import find_weights
+    from memsweep.models.module.hugging_face import PREFIX, load
+
+    if args.factory.startswith(PREFIX):
+        return load(args.factory, args.weights, trust=args.trust)
+    module = _built(args, words, sequences)
+    if not args.weights:
+        return module, ""
+    found = find_weights(Path(args.weights), module.state_dict())
+    module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
+    return module, f"weights: {found.said}"
+
+
+def _built(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -> nn.Module:
+    from memsweep.config.core.build import config_from
+    from memsweep.models.base import Signature
+    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.factory import resolve
+
+    own = [word for word in words if word.startswith(_MODEL) and not word.startswith(_OF_MEASUREMENT)]
+    given = module_fields(own, Path(args.workspace))
+    config = config_from(ModuleConfig, {"factory": args.factory, **given}, SOURCE)
+    ids = not sequences.is_floating_point()
+    inputs = int(sequences.max()) + 1 if ids else sequences.shape[-1]
+    signature = Signature(inputs, args.outputs, sequences.shape[1])
+    width = config.width if "width" in given else None
+    return resolve(args.factory).build(signature, width, config.arguments.plain(), config.names)
+
+
+def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredItem]) -> RunDocument:
+    measured: list[MeasuredItem] = [
+        item(str(identity), own, found.curves.query("identity == @identity"), _memory(found, identity))
+        for identity, own in found.replicas.groupby("identity", sort=False)
+    ]
+    outcomes = {str(row.identity): str(row.outcome) for row in found.replicas.itertuples()}
+    return {
+        "study": found.name,
+        "trials": len(outcomes),
+        "reused": 0,
+        "finished": outcomes,
+        "diverged": 0,
+        "failed": [],
+        "left": 0,
+        "stopped": None,
+        "seconds": seconds,
+        "inline": True,
+        "time": {"seconds": seconds, "slots": 1, "phases": {}},
+        "report": None,
+        "tracking": None,
+        "tracking_lacks": None,
+        "measured": measured,
+    }
+
+
+def _memory(found: Measurement, identity: Any) -> Any:
+    return found.memory.query("identity == @identity")

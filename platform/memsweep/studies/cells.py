@@ -1,0 +1,205 @@
+"""Callables that Python gives in the place of a factory's name, such as a class of a notebook's cell."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import hashlib
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import packages_distributions, version
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from torch import nn
+
+from memsweep.errors import ModuleError
+from memsweep.models.module.factory import resolve
+from memsweep.models.module.in_memory import put
+from memsweep.sweep.planning.fingerprint import GRAPH
+from memsweep.sweep.planning.statements import WHOLE
+
+_BUILT_IN = frozenset({*sys.stdlib_module_names, "torch", "numpy", "scipy"})
+"""Modules that count by Python's version, or in every identity."""
+_NO_CODE = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__qualname__"})
+_NO_CODE |= {"__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl"}
+
+
+def name_of_callable(make: Callable[..., Any]) -> str:
+    """The name by which a config names a class or function: its import path, or ``in memory:Net@<hash of its code>``.
+
+    Raises:
+        ModuleError: it is a module and not what makes one, or workers could not have it.
+    """
+    if isinstance(make, nn.Module):
+        kind = type(make).__name__
+        raise ModuleError(
+            f"model.factory is a module (a {kind}), and each seed needs a module of its own: give what makes it, the "
+            f"class {kind} with model.arguments, or a function. memsweep.measure and memsweep.audit take the module."
+        )
+    if path := _import_path(make):
+        return path
+    shown = str(getattr(getattr(make, "func", make), "__name__", type(make).__name__))  # of a partial, what it calls
+    home = sys.modules.get(str(getattr(make, "__module__", "")))
+    if home is not None and home.__name__ != "__main__" and getattr(home, shown, None) is make:
+        raise ModuleError(
+            f"{shown} of {getattr(home, '__file__', None) or home.__name__} is neither installed nor in the "
+            "workspace, so that no worker could import it. Give workspace=, the folder of the file; or the file by "
+            "its path, 'folder/my_nets.py:Net'."
+        )
+    word = re.sub(r"\W", "", shown)
+    return put(f"{word}@{digest(make)}", make)
+
+
+def _import_path(make: Any) -> str:
+    """``my_nets:Net`` where that is this very callable; empty where it has none, as in a notebook."""
+    module, name = getattr(make, "__module__", None), getattr(make, "__qualname__", None)
+    if not module or not name or module == "__main__" or "<" in name:
+        return ""
+    try:
+        path = f"{module}:{name}"
+        return path if resolve(path).make is make else ""
+    except ModuleError:
+        return ""
+
+
+def digest(make: Any) -> str:
+    """A hash of the compiled code of a callable and of all that it uses, 16 hexadecimal digits.
+
+    Followed are classes with their bases, functions, and the globals and closures that they read, where they stand
+    beside the callable. Files of the workspace count whole, installed packages by their version, and data by value.
+    """
+    told = hashlib.sha256(f"{sys.version_info[:2]}\n".encode())
+    for word in _Walk(getattr(make, "__module__", "")).words(make):
+        told.update(f"{word}\n".encode("utf-8", errors="surrogatepass"))
+    return told.hexdigest()[:16]
+
+
+class _Walk:
+    """Goes through all that a callable uses, each object once.
+
+    Args:
+        home: the name of the module beside whose definitions it goes.
+    """
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        self._seen: dict[
+            int, tuple[int, Any]
+        ] = {}  # by id, the place in the walk; it holds the object, so no id returns
+
+    def words(self, value: Any) -> Iterator[str]:
+        """The words that tell a value from others."""
+        if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+            yield repr(value)
+        elif id(value) in self._seen:
+            yield f"again {self._seen[id(value)][0]}"
+        else:
+            self._seen[id(value)] = len(self._seen), value
+            yield from self._words_of_object(value)
+
+    def _words_of_object(self, value: Any) -> Iterator[str]:
+        if isinstance(value, ModuleType):
+            yield from _words_of_module(value.__name__)
+        elif isinstance(value, type | FunctionType | BuiltinFunctionType) and not self._stands_beside(value):
+            yield f"{value.__module__}:{value.__qualname__}"
+            yield from _words_of_module(str(value.__module__))
+        elif isinstance(value, type):
+            yield from self._words_of_class(value)
+        elif isinstance(value, FunctionType):
+            yield from self._words_of_function(value)
+        elif isinstance(value, CodeType):
+            yield f"{value.co_code!r} {value.co_names} {value.co_varnames} {value.co_freevars} {value.co_cellvars}"
+            yield from self.words(value.co_consts)
+        else:
+            yield from self._words_of_data(value)
+
+    def _stands_beside(self, value: Any) -> bool:
+        module = value.__module__
+        return module in (None, self._home, "__main__") or not hasattr(sys.modules.get(module), "__name__")
+
+    def _words_of_class(self, owner: type) -> Iterator[str]:
+        yield f"class {owner.__name__}"
+        for base in owner.__bases__:
+            yield from self.words(base)
+        for name, value in sorted(vars(owner).items()):
+            if name not in _NO_CODE:
+                yield name
+                yield from self.words(value)
+
+    def _words_of_function(self, function: FunctionType) -> Iterator[str]:
+        yield f"function {function.__name__}"
+        yield from self.words([function.__code__, function.__defaults__, function.__kwdefaults__])
+        for name in sorted(_names(function.__code__) & function.__globals__.keys()):
+            yield name
+            yield from self.words(function.__globals__[name])
+        for cell in function.__closure__ or ():
+            try:
+                yield from self.words(cell.cell_contents)
+            except ValueError:  # not yet filled
+                yield "empty"
+
+    def _words_of_data(self, value: Any) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            yield type(value).__name__
+            for key in sorted(value, key=repr):
+                yield repr(key)
+                yield from self.words(value[key])
+        elif isinstance(value, list | tuple | set | frozenset):
+            yield f"{type(value).__name__} of {len(value)}"
+            for each in sorted(value, key=repr) if isinstance(value, set | frozenset) else value:
+                yield from self.words(each)
+        elif (parts := _parts(value)) is not None:
+            yield type(value).__name__
+            yield from self.words(parts)
+        elif self._stands_beside(type(value)) and hasattr(value, "__dict__"):
+            yield from self.words([type(value), vars(value)])
+        else:
+            yield _pickled(value)
+
+
+def _names(code: CodeType) -> set[str]:
+    """The names that a function and those in it read from its module."""
+    own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return own.union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """The parts of a wrapper of functions; None for all else."""
+    if isinstance(value, staticmethod | classmethod | MethodType):
+        return [value.__func__, getattr(value, "__self__", None)] if isinstance(value, MethodType) else [value.__func__]
+    if isinstance(value, property):
+        return [value.fget, value.fset, value.fdel]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    return None
+
+
+def _pickled(value: Any) -> str:
+    """A hash of an object by value, such as a tensor."""
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        value = value.detach().cpu().numpy()
+    if hasattr(value, "tobytes"):
+        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
+    try:
+        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+    except Exception:  # what cannot be read is another one in each process: computed again, and never taken for equal
+        return f"{type(value).__qualname__} {os.getpid()} {id(value)}"
+
+
+def _words_of_module(name: str) -> Iterator[str]:
+    """Version of an installed package; of a user's file, its code and that of the files it imports."""
+    top = name.partition(".")[0]
+    if top in _BUILT_IN:
+        yield name
+        return
+    for distribution in sorted(set(packages_distributions().get(top, ()))):
+        yield f"{distribution} {version(distribution)}"
+    yield GRAPH.digest(GRAPH.closure([(name, WHOLE)], _none), _none)
+
+
+def _none(_definition: object) -> bool:
+    return False

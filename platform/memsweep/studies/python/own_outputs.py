@@ -1,0 +1,198 @@
+"""The task of a trained model of others: to give on some sequences the outputs that it gives now.
+
+No data and no labels are needed. The error of the unmoved model is 0, that of a moved one is the distance of its
+outputs from the model's own, and L₀, the loss of the best answer that ignores the sequences, is the variance of these
+outputs over the sequences.
+
+Letters: N models, B batch, S sequences, T time, I inputs, O outputs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from memsweep.config.core.fields import setting
+from memsweep.config.load.foreign import foreign_code
+from memsweep.data.task import Batch, Task, epoch_rows
+from memsweep.errors import ConfigError, ModuleError
+from memsweep.learning.state.weights_file import from_bytes, to_bytes
+from memsweep.models.module.factory import outputs_of
+from memsweep.streams import Stream
+
+NAME = "own_outputs"
+_AT_ONCE = 32
+"""Sequences of one call: a trained model of others may be large."""
+_LEAST = 2
+_SOURCE = "the sequences"
+
+
+class OwnOutputs(Task):
+    """Give the outputs that the model gave before its weights moved, on sequences of a file; mean squared error."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        """The sequences, with the outputs of the unmoved model."""
+
+        file: str = setting(doc="safetensors: inputs [S, T, I] or ids [S, T], and outputs [S, T, O]")
+
+    @property
+    def inputs(self) -> int:
+        given = self._data["inputs"]
+        return given.shape[-1] if given.is_floating_point() else int(given.max()) + 1
+
+    @property
+    def outputs(self) -> int:
+        return self._data["outputs"].shape[-1]
+
+    @property
+    def horizon(self) -> int:
+        return self._data["inputs"].shape[1]
+
+    def draw(self, stream: Stream, index: int, size: int) -> Batch:
+        rows = torch.from_numpy(epoch_rows(stream, index, size, len(self._data["inputs"])))
+        return Batch(self._data["inputs"][rows], self._data["outputs"][rows])
+
+    def squared_weights(self) -> Tensor:
+        return torch.full((self.horizon,), 1.0 / (self.horizon * self.outputs), dtype=torch.float64)
+
+    def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
+        return (outputs - batch.targets).square().mean((-3, -2, -1))
+
+    def chance(self) -> float:
+        """The mean variance of an output over the sequences: of the best answer that ignores them."""
+        return max(float(self._data["outputs"].var(0, correction=0).mean()), torch.finfo(torch.float64).tiny)
+
+    def oracle(self, inputs: Tensor) -> Tensor:
+        """The stored outputs of these very sequences."""
+        same = [(self._data["inputs"] == each).flatten(1).all(1).int().argmax() for each in inputs]
+        return self._data["outputs"][torch.stack(same)]
+
+    @property
+    def _data(self) -> dict[str, Tensor]:
+        return _read(self.config.file)
+
+
+@functools.lru_cache(maxsize=2)
+def _read(file: str) -> dict[str, Tensor]:
+    return from_bytes(Path(file).read_bytes())
+
+
+def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path) -> Tensor:
+    """Writes the file of a task: sequences, and what a module answers to them, in the precision of its weights.
+
+    Args:
+        module: in eval mode, in float64.
+        sequences: ``[S, T, I]`` float64, or ids ``[S, T]``.
+
+    Returns:
+        The outputs ``[S, T, O]``.
+
+    Raises:
+        ModuleError: the module raised, or its outputs are no numbers for each step.
+    """
+    name = type(module).__name__
+
+    def sentence(error: str) -> str:
+        kind = "numbers" if sequences.is_floating_point() else "ids"
+        return f"{name} failed on the sequences, {kind} of shape {list(sequences.shape)}: {error}."
+
+    with torch.no_grad(), foreign_code(sentence):
+        parts = [outputs_of(module(some)) for some in sequences.split(_AT_ONCE)]
+    wrong = next((each for each in parts if not isinstance(each, Tensor)), None)
+    if wrong is not None or parts[0].ndim != 3 or parts[0].shape[:2] != sequences[:_AT_ONCE].shape[:2]:
+        got = type(wrong).__name__ if wrong is not None else list(parts[0].shape)
+        raise ModuleError(
+            f"{name} gave {got} for sequences of shape {list(sequences.shape)}; outputs of every step are needed, "
+            "[batch, time, outputs] or a tuple that begins with them. Of torch's own layers say batch_first=True."
+        )
+    outputs = torch.cat(parts).to(torch.float64)
+    if not outputs.isfinite().all():
+        raise ModuleError(f"{name} gave outputs that are not finite on the sequences: nothing can be measured.")
+    file.write_bytes(to_bytes({"inputs": sequences, "outputs": outputs}))
+    return outputs
+
+
+def read_sequences(given: Any) -> Tensor:
+    """Sequences as one tensor: numbers ``[S, T, I]`` in float64, or ids ``[S, T]``.
+
+    Args:
+        given: an array or tensor, or the path of one (``npy``, safetensors with one tensor or one called inputs,
+            parquet with a column of lists); or an iterable of sequences, ``[T, I]``, or ``[T]`` of ids. Whole numbers
+            ``[S, T]`` are ids; other numbers ``[S, T]`` are sequences of one input.
+
+    Raises:
+        ConfigError: they cannot be read, or are no sequences of one length.
+    """
+    if isinstance(given, str | Path):
+        given = _of_file(Path(given))
+    if not isinstance(given, np.ndarray | Tensor):
+        given = _stacked(given)
+    found = torch.as_tensor(given)
+    if found.ndim == 2 and not found.is_floating_point() and not found.is_complex():
+        if found.numel() and int(found.min()) < 0:
+            raise ConfigError([f"ids start at 0, got {int(found.min())}."], _SOURCE)
+        found = found.to(torch.int64)
+    else:
+        found = found.unsqueeze(-1) if found.ndim == 2 else found
+        found = found.to(torch.float64) if not found.is_complex() else found
+    if found.ndim != 3 - (not found.is_floating_point()) or 0 in found.shape or found.is_complex():
+        raise ConfigError(
+            [f"sequences are numbers [sequences, time, inputs] or ids [sequences, time], got {list(found.shape)}."],
+            _SOURCE,
+        )
+    if len(found) < _LEAST:
+        raise ConfigError(
+            [f"at least {_LEAST} sequences are needed: errors are shares of what differs among them."], _SOURCE
+        )
+    if found.is_floating_point() and not found.isfinite().all():
+        raise ConfigError(["some numbers are not finite (nan or inf)."], _SOURCE)
+    return found.contiguous()
+
+
+def _stacked(given: Iterable[Any]) -> Tensor:
+    rows = [
+        torch.as_tensor(np.asarray(each) if not isinstance(each, Tensor) else each.detach().cpu()) for each in given
+    ]
+    if len({tuple(row.shape) for row in rows}) != 1:
+        lengths = sorted({row.shape[0] if row.ndim else 0 for row in rows})
+        what = f"lengths from {lengths[0]} to {lengths[-1]}" if lengths else "no sequence"
+        raise ConfigError([f"sequences of one shape are needed, got {what}. Cut or pad them to one length."], _SOURCE)
+    return torch.stack(rows)
+
+
+def _of_file(path: Path) -> Any:
+    try:
+        if path.suffix == ".npy":
+            return np.load(path, allow_pickle=False)
+        if path.suffix == ".safetensors":
+            tensors = from_bytes(path.read_bytes())
+            if len(tensors) == 1 or "inputs" in tensors:
+                return tensors.get("inputs", next(iter(tensors.values())))
+            raise ValueError(f"it holds {len(tensors)} tensors, and none is called inputs")
+        if path.suffix == ".parquet":
+            import pandas as pd
+
+            table = pd.read_parquet(path)
+            if table.shape[1] == 1:
+                return _stacked(_nested(row) for row in table.iloc[:, 0])
+            raise ValueError(
+                f"it has {table.shape[1]} columns, and one column of lists is read, a row for each sequence"
+            )
+    except ConfigError:
+        raise
+    except Exception as error:  # a damaged file can fail in many ways
+        raise ConfigError([f"{path} cannot be read: {str(error)[:200] or type(error).__name__}."], _SOURCE) from error
+    raise ConfigError([f"{path} is neither npy, safetensors nor parquet."], _SOURCE)
+
+
+def _nested(row: Any) -> np.ndarray:
+    """A cell of a table: a list of numbers, or of lists of numbers."""
+    return np.stack([np.asarray(step) for step in row]) if np.asarray(row).dtype == object else np.asarray(row)

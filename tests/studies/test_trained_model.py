@@ -1,0 +1,220 @@
+"""Trained models of others: weights found in any file, and a measurement against the model's own outputs."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import memsweep as ms
+from memsweep import registry
+from memsweep.cli import main
+from memsweep.errors import ConfigError, ModuleError
+from memsweep.learning.state.found_weights import find_weights
+from memsweep.learning.state.weights_file import WeightsFileError
+from memsweep.models.module.hugging_face import load
+from memsweep.studies.python.own_outputs import NAME, read_sequences
+
+QUICK = (
+    "perturbation.test_size=4",
+    "perturbation.ascent_steps=1",
+    "perturbation.bits=[3,8]",
+    "perturbation.radii={from: 0.01, to: 1, count: 3}",
+)
+
+
+def gru() -> nn.GRU:
+    torch.manual_seed(1)
+    return nn.GRU(2, 3, batch_first=True)
+
+
+def inputs(steps: int = 8) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((4, steps, 2))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda own: own,
+        lambda own: {"model_state": own, "step": 7, "optimizer": {"state": {}}},
+        lambda own: {"epoch": 1, "anything": {"inner": {f"module.rnn.{name}": value for name, value in own.items()}}},
+        lambda own: {f"_orig_mod.{name}": nn.Parameter(value) for name, value in own.items()},
+        lambda own: {
+            "model": {**{f"lstm.{name}": value for name, value in own.items()}, "linear.weight": torch.ones(2)}
+        },
+    ],
+)
+def test_weights_are_found_wherever_a_trainer_keeps_them(tmp_path: Path, wrap: Any) -> None:
+    own = gru().state_dict()
+    torch.save(wrap(own), tmp_path / "ckpt.pt")
+    found = find_weights(tmp_path / "ckpt.pt", nn.GRU(2, 3, batch_first=True).state_dict())
+    assert all(torch.equal(found.tensors[name], own[name]) for name in own)
+
+
+def test_what_is_ignored_is_said_and_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    own = gru().state_dict()
+    torch.save({"model": {**own, "head.weight": torch.ones(2)}, "ema": own}, tmp_path / "ckpt.pt")
+    said = find_weights(tmp_path / "ckpt.pt", own).said
+    assert "below model" in said
+    assert "ignored: head.weight" in said
+    assert "were not taken: ema" in said
+    with pytest.raises(WeightsFileError, match=r"weight_ih_l0 is \[9, 2\], and the module's \[12, 2\]"):
+        find_weights(tmp_path / "ckpt.pt", nn.GRU(2, 4).state_dict())
+    save_file({"other": torch.ones(1)}, tmp_path / "other.safetensors")
+    with pytest.raises(WeightsFileError, match="The file has other"):
+        find_weights(tmp_path / "other.safetensors", own)
+
+
+class _Opens:
+    def __reduce__(self) -> Any:
+        return open, ("ran", "w")
+
+
+def test_no_code_of_a_file_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": gru().state_dict(), "evil": _Opens()}, "evil.pt")
+    np.savez("evil.npz", evil=np.array([_Opens()], dtype=object))
+    for name in ("evil.pt", "evil.npz"):
+        with pytest.raises(WeightsFileError):
+            find_weights(Path(name), gru().state_dict())
+    np.save("evil.npy", np.array([_Opens()], dtype=object))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_sequences("evil.npy")
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Opens()))
+    with pytest.raises(ModuleError, match="pickles"):
+        load("hf:model", None, trust=False)
+    (folder / "model.safetensors").write_bytes(b"")
+    (folder / "config.json").write_text('{"auto_map": {"AutoModel": "code.Net"}}')
+    with pytest.raises(ModuleError, match="auto_map"):
+        load("hf:model", None, trust=False)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_sequences_come_from_every_form(tmp_path: Path) -> None:
+    x = inputs()
+    np.save(tmp_path / "x.npy", x)
+    save_file({"inputs": torch.from_numpy(x)}, tmp_path / "x.safetensors")
+    pd.DataFrame({"x": [[[*step] for step in each] for each in x]}).to_parquet(tmp_path / "x.parquet")
+    for given in (x, [*x], tmp_path / "x.npy", str(tmp_path / "x.safetensors"), tmp_path / "x.parquet"):
+        assert torch.equal(read_sequences(given), torch.from_numpy(x))
+    assert read_sequences([[1, 2, 3], [0, 1, 2]]).dtype == torch.int64, "whole numbers [S, T] are ids"
+    assert read_sequences(x[:, :, 0]).shape == (4, 8, 1)
+    with pytest.raises(ConfigError, match="lengths from 2 to 3"):
+        read_sequences([[1, 2, 3], [0, 1]])
+    with pytest.raises(ConfigError, match="at least 2 sequences"):
+        read_sequences(x[:1])
+    with pytest.raises(ConfigError, match="not finite"):
+        read_sequences(np.full((2, 2, 1), np.nan))
+
+
+def test_a_model_is_measured_against_its_own_outputs() -> None:
+    net = gru()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    found = ms.measure(net, *QUICK, sequences=inputs())
+    curve = found.curves.query("ball == 'recurrent' and method == 'worst_case'")
+    assert found.replicas["error"][0] < 1e-20, "the unmoved model is its own reference"
+    with torch.no_grad():
+        outputs = net.double()(torch.from_numpy(inputs()))[0]
+    assert found.replicas["zero_loss"][0] == pytest.approx(float(outputs.var(0, correction=0).mean()), rel=1e-6)
+    assert curve.sort_values("radius")["error"].is_monotonic_increasing
+    assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"]), "torch's layers go step by step"
+    assert "reference: its own outputs" in repr(found)
+    assert "memory of the last output" in repr(found)
+    assert all(torch.equal(value, net.float().state_dict()[name]) for name, value in before.items())
+    assert NAME not in registry.names(registry.TASK), "no study can name its task"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.save("x.npy", inputs())
+    torch.save({"model_state": gru().state_dict(), "step": 3}, "ckpt.pt")
+    return tmp_path
+
+
+FIELDS = ("model.inputs_argument=input_size", "model.width_argument=hidden_size", "model.width=3")
+COMMAND = (
+    "measure",
+    "--factory",
+    "torch.nn:GRU",
+    "--weights",
+    "ckpt.pt",
+    "--sequences",
+    "x.npy",
+    "--reference",
+    "self",
+)
+
+
+def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*COMMAND, *FIELDS, "model.arguments={batch_first: true}", *QUICK, "--page", "page.html"]) == 0
+    said = capsys.readouterr().out
+    assert "below model_state" in said
+    assert "ignored: step" not in said.split("below")[0]
+    assert "radius when the recurrent weights move" in said
+    assert (place / "page.html").stat().st_size > 1000
+    assert not (place / "results").exists(), "nothing is stored"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--factory", "torch.nn:GRU", "--sequences", "x.npy", "--task", "copying_memory"), "two questions"),
+        (("--sequences", "x.npy"), "give --factory"),
+        (("--factory", "torch.nn:GRU", "--sequences", "no.npy", *FIELDS), "no.npy cannot be read"),
+        ((*COMMAND[1:], *FIELDS), "batch_first=True"),
+        (("--factory", "broken:Net", "--sequences", "x.npy", "model.width_argument=null"), "line 1"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(
+    place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
+) -> None:
+    (place / "broken.py").write_text("import no_such_package\n")
+    assert main(["measure", *words]) == 2
+    said = capsys.readouterr().err
+    assert told in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def _package(name: str, folder: Path) -> Path:
+    """The files of a published package, or a skip where no registry answers."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), name]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
+    if done.returncode:
+        pytest.skip(f"{name} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+    for wheel in folder.glob("*.whl"):
+        zipfile.ZipFile(wheel).extractall(folder)
+    return folder
+
+
+@pytest.mark.more
+def test_the_encoder_of_a_package_that_ships_trained_weights(tmp_path: Path) -> None:
+    folder = _package("g2p-en==2.1.0", tmp_path)
+    with np.load(folder / "g2p_en" / "checkpoint20.npz") as stored:
+        net = nn.GRU(256, 256, batch_first=True)
+        for own, name in {
+            "weight_ih_l0": "w_ih",
+            "weight_hh_l0": "w_hh",
+            "bias_ih_l0": "b_ih",
+            "bias_hh_l0": "b_hh",
+        }.items():
+            getattr(net, own).data = torch.from_numpy(stored[f"enc_{name}"])
+        words = np.random.default_rng(0).integers(3, 29, (4, 8))
+        found = ms.measure(net, *QUICK, sequences=stored["enc_emb"][words])
+    assert 0 < found.radii["radius"].min() < 1
+    assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"])
