@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.ray.metrics import Gauges
     from memsweep.sweep.tracking import Tracker
 
 
@@ -144,8 +146,7 @@ class Run:
 
         launch = join_cluster(self._place.launch)
         self._place = replace(self._place, launch=launch)
-        resources = self._sweep.resources
-        if launch.address is None:
+        for resources in self._sweep.kinds if launch.address is None else ():
             # one process computes the parts of all workers, one after the other
             here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
             slots(here, [this_machine(here)])
@@ -321,6 +322,25 @@ class Run:
             doing=snapshot.doing,
             note=snapshot.note,
         )
+        if self._place.launch.address is not None:
+            self._gauges.set(
+                {
+                    "memsweep_packs_running": snapshot.running,
+                    "memsweep_packs_waiting": snapshot.waiting,
+                    "memsweep_slots": snapshot.slots,
+                    "memsweep_trials_finished": snapshot.finished + snapshot.reused,
+                    "memsweep_trials_failed": snapshot.failed,
+                    "memsweep_trials_total": snapshot.total,
+                    "memsweep_mlflow_waiting": self._tracker.waiting,
+                }
+            )
+
+    @cached_property
+    def _gauges(self) -> Gauges:
+        """What a cluster exports of this run; made once its Ray runs."""
+        from memsweep.sweep.ray.metrics import Gauges
+
+        return Gauges(self._sweep.name)
 
     def _note_runs_page(self) -> None:
         """Adds to the plan where MLflow shows the runs, for the report."""

@@ -19,10 +19,12 @@ class Launch:
         inline: in this process, one after another, without Ray; None: as ``placement`` says, once it is
             known what is left to run.
         address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
+        nodes: the most of its nodes that packs may fill at once, and that are asked for; None: as many as there can be.
     """
 
     inline: bool | None = None
     address: str | None = None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)

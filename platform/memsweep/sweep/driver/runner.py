@@ -29,7 +29,8 @@ from memsweep.sweep.worker.gpu_memory import fitted
 from memsweep.sweep.worker.timing import Profile, throttled
 
 if TYPE_CHECKING:
-    from memsweep.sweep.planning.plan import Plan
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.sweep.planning.plan import Pack, Plan
 
 
 class InlineBackend:
@@ -242,11 +243,22 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
     if launch.inline:
         yield InlineBackend(work)
         return
+    asked = plan.sweep.resources
+    packs: dict[ResourcesConfig, list[Pack]] = {}
+    for pack in plan.packs:
+        packs.setdefault(asked.of(pack.trials[0].config), []).append(pack)
     if launch.address is None:
         # A pack that this machine can never hold is refused before any process starts.
-        slots(plan.sweep.resources, [this_machine(plan.sweep.resources)])
+        for kind in packs:
+            slots(kind, [this_machine(kind)])
     from memsweep.sweep.ray.backend import ray_backend
+    from memsweep.sweep.ray.node_memory import with_node_memory
 
-    fit = partial(fitted, packs=plan.packs, workspace=workspace)
-    with ray_backend(work, plan.sweep.resources, len(plan.packs), fit, launch.address) as backend:
+    def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
+        got, card_bytes = fitted(kind, packs[kind], workspace)
+        return got if launch.address is None else with_node_memory(got, packs[kind], workspace), card_bytes
+
+    with ray_backend(
+        work, {kind: len(some) for kind, some in packs.items()}, fit, launch.address, launch.nodes
+    ) as backend:
         yield backend

@@ -373,7 +373,8 @@ class PackScheduler:
             self._limits.stop()
 
     def _show(self) -> None:
-        self._on_progress(self._work.snapshot())
+        waiting = sum(map(len, (self._unstarted, self._postponed, self._retry, self._retry_alone)))
+        self._on_progress(replace(self._work.snapshot(), waiting=waiting, slots=self._slots()))
 
 
 def _costs(plan: Plan) -> dict[str, float]:
