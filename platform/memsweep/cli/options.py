@@ -11,6 +11,7 @@ from typing import Any
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.report.formats import FIGURES, TABLES, TRIALS
+from memsweep.sweep.estimate.nodes import VARIABLE, NodeOffer
 from memsweep.sweep.store.layout import default_results
 
 JOBS = ("sweep", "resume", "extend", "retry", "sync", "report", "measure")
@@ -35,6 +36,13 @@ def _above_zero(word: str, allowed: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{allowed}, got {word!r}")
     return number
+
+
+def _node(word: str) -> NodeOffer:
+    try:
+        return NodeOffer.of(word)
+    except (ValueError, TypeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _numbers(word: str) -> tuple[float, ...]:
@@ -109,6 +117,10 @@ _LIMITS: tuple[Option, ...] = (
     ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),
     ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
 )
+_MOST_NODES: Option = (
+    "--max-nodes",
+    {"metavar": "N", "type": _count, "help": "on a cluster: run on no more nodes at once than N, and ask for no more"},
+)
 _LAUNCH: tuple[Option, ...] = (
     ("--inline", _INLINE | {"const": True, "help": "run in this process, without Ray; the same numbers"}),
     (
@@ -119,6 +131,7 @@ _LAUNCH: tuple[Option, ...] = (
         "--address",
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
+    _MOST_NODES,
     *_LIMITS,
     (
         "--no-page",
@@ -147,6 +160,7 @@ _SUBMIT: tuple[Option, ...] = (
     ("--no-reuse", _FLAG | {"help": "as for sweep"}),
     _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
+    _MOST_NODES,
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
     ("--wait", _FLAG | {"help": "wait for the end without showing the log"}),
@@ -159,6 +173,15 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _NO_REUSE,
         ("--all", _FLAG | {"help": "list every trial, where they are many"}),
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
+        (
+            "--node",
+            {
+                "metavar": "CPUS",
+                "type": _node,
+                "default": os.environ.get(VARIABLE) or None,
+                "help": f"say hours and cost on 1, 2, 4, ... such nodes: cpus=16,gpus=1,price=1.2 (${VARIABLE})",
+            },
+        ),
     ),
     "sweep": (
         *_STUDY_FILE,

@@ -74,6 +74,7 @@ COMMANDS = {
 examples:
   memsweep plan quickstart
   memsweep plan quickstart --no-probe
+  memsweep plan quickstart --node cpus=16,price=0.68
   memsweep plan quickstart training.seeds=10 model.width=2,4
   memsweep plan drafts/mine.yaml --results /data/results
 
