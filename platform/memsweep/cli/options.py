@@ -45,6 +45,15 @@ def _node(word: str) -> NodeOffer:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _cost(word: str) -> float:
+    """The hours of nodes that a sum pays for."""
+    amount = _above_zero(word, "a cost is a number above 0")
+    offer = _node(given) if (given := os.environ.get(VARIABLE)) else None
+    if offer is None or not offer.price:
+        raise argparse.ArgumentTypeError(f"say first what an hour of a node costs: {VARIABLE}=cpus=16,price=0.68")
+    return amount / offer.price
+
+
 def _numbers(word: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in word.split(","))
@@ -114,6 +123,19 @@ _STORED: tuple[Option, ...] = (
 )
 _LIMITS: tuple[Option, ...] = (
     ("--max-hours", {"metavar": "H", "type": _hours, "help": "stop after so many hours; exit code 3"}),
+    (
+        "--max-node-hours",
+        {"metavar": "H", "type": _hours, "help": "stop after so many hours of nodes, idle ones too; exit code 3"},
+    ),
+    (
+        "--max-cost",
+        {
+            "metavar": "C",
+            "type": _cost,
+            "dest": "max_node_hours",
+            "help": f"the same, by ${VARIABLE}'s price of an hour",
+        },
+    ),
     ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),
     ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
 )
@@ -178,7 +200,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             {
                 "metavar": "CPUS",
                 "type": _node,
-                "default": os.environ.get(VARIABLE) or None,
+                "default": lambda: os.environ.get(VARIABLE) or None,
                 "help": f"say hours and cost on 1, 2, 4, ... such nodes: cpus=16,gpus=1,price=1.2 (${VARIABLE})",
             },
         ),

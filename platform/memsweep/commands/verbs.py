@@ -70,10 +70,8 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     """Runs a study where the command line says, and prints how it ended."""
     from memsweep.commands.answers.run import run_document
 
-    launch, limits = (
-        Launch(args.inline, args.address, args.max_nodes),
-        Limits(args.max_hours, args.max_trials, args.max_failures),
-    )
+    launch = Launch(args.inline, args.address, args.max_nodes)
+    limits = Limits(args.max_hours, args.max_trials, args.max_failures, args.max_node_hours)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)

@@ -222,6 +222,15 @@ def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:
     assert [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
 
 
+def test_when_nodes_have_cost_what_they_may_what_runs_is_stopped(tmp_path: Path) -> None:
+    plan = planned([[tiny(0)], [tiny(1)]])
+    summary = run(
+        plan, workspace=tmp_path, results=tmp_path, launch=INLINE, work=endless, limits=Limits(node_hours=0.5 / 3600)
+    )
+    assert (summary.interrupted, len(summary.failed)) == (True, 0)
+    assert "--max-node-hours 0.000138889: so many hours of nodes were used" in summary.limit
+
+
 STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n"
 
 

@@ -60,6 +60,7 @@ def test_slots_follow_the_nodes_and_what_waits_is_asked_for(cluster: Cluster) ->
         found.look(lambda left=left: {ResourcesConfig(): left})  # type: ignore[misc]
         assert (found.now, cluster.asked[-1]) == (nodes, asked)
     assert found.most == 4
+    assert found.node_hours * 3600 == 2 * (1 + 1 + 3 + 4)  # a node is paid for whether a pack runs there or not
     # 4 slots for 8 s, of which there were 1, 1, 3 and 4 for two seconds each
     assert found.absent == 4 * 8 - 2 * (1 + 1 + 3 + 4)
     with found.followed():

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+_LOOK_INTERVAL = 5.0  # seconds between two looks at what nodes have cost
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -35,11 +37,13 @@ class Limits:
         hours: wall-clock hours, the start of Ray included.
         trials: trials that get a result.
         failures: trials that fail for good.
+        node_hours: hours of all nodes with cores, idle ones included, from the start of the run.
     """
 
     hours: float | None = None
     trials: int | None = None
     failures: int | None = None
+    node_hours: float | None = None
 
 
 class ActiveLimits:
@@ -100,6 +104,33 @@ class ActiveLimits:
         finally:
             timer.cancel()
             timer.join()  # so that its signal comes while the handler is installed
+
+    @contextmanager
+    def watch_nodes(self, node_hours: Callable[[], float]) -> Iterator[None]:
+        """Stops the body in the main thread when its nodes have cost what they may; else as ``watch``.
+
+        Args:
+            node_hours: so far.
+        """
+        limit, ended = self._limits.node_hours, threading.Event()
+        if limit is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def look() -> None:
+            while not ended.wait(min(_LOOK_INTERVAL, 3600.0 * limit)):
+                if node_hours() >= limit:
+                    self.reached = self.reached or f"--max-node-hours {limit:g}: so many hours of nodes were used"
+                    _signal()
+                    return
+
+        thread = threading.Thread(target=look, name="memsweep-nodes", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()  # so that its signal comes while the handler is installed
 
     def _out_of_time(self) -> None:
         self.reached = self.reached or _hours(self._limits.hours or 0.0)

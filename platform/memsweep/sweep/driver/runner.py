@@ -39,7 +39,11 @@ class InlineBackend:
     slots, absent = 1, 0.0
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work, self._began = work, time.monotonic()
+
+    @property
+    def node_hours(self) -> float:
+        return (time.monotonic() - self._began) / 3600.0
 
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         for job in jobs:
@@ -179,7 +183,7 @@ def run(
                 terminate_like_ctrl_c(),
             ):
                 scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
-                with active.watch():
+                with active.watch(), active.watch_nodes(lambda: backend.node_hours):
                     _all_plans(scheduler, backend, next_plan)
                     ended = True
         except KeyboardInterrupt as interruption:

@@ -84,6 +84,10 @@ class RayBackend:
     def absent(self) -> float:
         return self._room.absent
 
+    @property
+    def node_hours(self) -> float:
+        return self._room.node_hours
+
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         if not jobs:
             return

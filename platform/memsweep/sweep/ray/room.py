@@ -63,12 +63,12 @@ class Room:
         self._requests = Requests()
         found = capacity()
         self.of = {kind: room(kind, found.living, nodes) for kind in kinds}
-        self.most, self.leaving = max(1, self.now), found.leaving
+        self.most, self.leaving, self._there = max(1, self.now), found.leaving, _workers(found)
         possible = self._possible(found)
         unknown = found.most is None and nodes is None
         self.expected = self.now + REQUESTS if unknown else max(possible.values())
         self._began = self._looked = self._tried = self._told = clock()
-        self._area = 0.0  # packs times seconds
+        self._area = self._node_seconds = 0.0  # packs times seconds, nodes times seconds
         self._empty_since: float | None = None
 
     @property
@@ -81,6 +81,11 @@ class Room:
         """Slots times seconds so far in which some of ``most`` slots were not there."""
         now = self._clock()
         return self.most * (now - self._began) - self._area - self.now * (now - self._looked)
+
+    @property
+    def node_hours(self) -> float:
+        """Hours of all nodes with cores so far, whether packs ran there or not."""
+        return (self._node_seconds + self._there * (self._clock() - self._looked)) / 3600.0
 
     def look(self, left: Callable[[], Kinds]) -> None:
         """Follows the cluster; does nothing where the last look was a moment ago, or the cluster does not answer.
@@ -99,7 +104,8 @@ class Room:
     def _follow(self, found: Capacity, left: Kinds) -> None:
         now, before = self._clock(), self.now
         self._area += before * (now - self._looked)
-        self._looked = now
+        self._node_seconds += self._there * (now - self._looked)
+        self._looked, self._there = now, _workers(found)
         self.of = {kind: room(kind, found.living, self._nodes) for kind in self.of}
         self.leaving, self.most = found.leaving, max(self.most, self.now)
         wanted: Kinds = {}
@@ -133,3 +139,7 @@ class Room:
         elif self.now and self.now != before:
             self._empty_since = None
             _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
+
+
+def _workers(found: Capacity) -> int:
+    return sum(bool(node.get("CPU")) for node in found.living)
