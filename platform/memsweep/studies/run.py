@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
     from memsweep.report.publish import ReportPaths
     from memsweep.report.terminal import EarlyVerdicts
+    from memsweep.sweep.driver.metrics import Gauges
     from memsweep.sweep.driver.progress import Snapshot, View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
-    from memsweep.sweep.ray.metrics import Gauges
     from memsweep.sweep.tracking import Tracker
 
 
@@ -338,7 +338,7 @@ class Run:
     @cached_property
     def _gauges(self) -> Gauges:
         """What a cluster exports of this run; made once its Ray runs."""
-        from memsweep.sweep.ray.metrics import Gauges
+        from memsweep.sweep.driver.metrics import Gauges
 
         return Gauges(self._sweep.name)
 

@@ -11,7 +11,7 @@ import requests
 from ray_head import RayHead, ray_head
 
 from drill_study import STUDY, Drill, study_text
-from memsweep.sweep.ray.metrics import GAUGES
+from memsweep.sweep.driver.metrics import GAUGES
 from paths import ROOT
 from processes import wait_for
 from sweeping import end, environment, start

@@ -255,8 +255,8 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
         # A pack that this machine can never hold is refused before any process starts.
         for kind in packs:
             slots(kind, [this_machine(kind)])
+    from memsweep.sweep.driver.node_memory import with_node_memory
     from memsweep.sweep.ray.backend import ray_backend
-    from memsweep.sweep.ray.node_memory import with_node_memory
 
     def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
         got, card_bytes = fitted(kind, packs[kind], workspace)

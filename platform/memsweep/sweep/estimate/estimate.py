@@ -10,7 +10,6 @@ a few steps of its costliest programs.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM
 from memsweep.config.schema.study import KEEP
 from memsweep.errors import ConfigError
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
+from memsweep.sweep.estimate.nodes import Lengths, makespan
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
 from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from memsweep.config.schema.search import Domain, Search
     from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.config.schema.trial import TrialConfig
-    from memsweep.sweep.estimate.nodes import Lengths
     from memsweep.sweep.planning.plan import PlannedTrial
 
 BENCHMARK_SECONDS = 20.0
@@ -213,14 +212,6 @@ def _lengths(waves: Sequence[Wave], prices: _Prices, resources: ResourcesConfig)
             kinds.setdefault(resources.of(pack.trials[0].config), []).append(seconds)
         found += [(kind, seconds, wave.times) for kind, seconds in kinds.items()]
     return found
-
-
-def makespan(lengths: Iterable[float], slots: int) -> float:
-    """When the last of these packs ends, each begun in its turn as soon as one of the slots is free."""
-    free = [0.0] * slots
-    for length in lengths:
-        heapq.heapreplace(free, free[0] + length)
-    return max(free)
 
 
 @dataclass

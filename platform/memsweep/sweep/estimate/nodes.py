@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,7 +81,6 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
     Raises:
         ConfigError: such nodes can never hold one pack.
     """
-    from memsweep.sweep.estimate.estimate import makespan
     from memsweep.sweep.planning.resources import slots
 
     node, number = {"CPU": offer.cpus, "GPU": offer.gpus}, 1
@@ -94,6 +94,14 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
         if min(at_once) >= most:
             return
         number *= 2
+
+
+def makespan(lengths: Iterable[float], slots: int) -> float:
+    """When the last of these packs ends, each begun in its turn as soon as one of the slots is free."""
+    free = [0.0] * slots
+    for length in lengths:
+        heapq.heapreplace(free, free[0] + length)
+    return max(free)
 
 
 def _marked(node: dict[str, float], kind: ResourcesConfig) -> dict[str, float]:
