@@ -356,7 +356,7 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
 
 
 def _resources(study: SweepConfig) -> Iterator[str]:
-    """What packs ask for, by condition where rules say so; and the device, which is no cosmetic choice."""
+    """The resources of packs, by condition where rules say so; and the device, which is no cosmetic choice."""
     kinds = study.kinds
     for kind, count in kinds.items():
         whose = "each pack asks for" if len(kinds) == 1 else f"packs of {counted(count, _rows_of(study))} ask for"

@@ -337,7 +337,7 @@ class Run:
 
     @cached_property
     def _gauges(self) -> Gauges:
-        """What a cluster exports of this run; made once its Ray runs."""
+        """The numbers of this run that a cluster exports; made once its Ray runs."""
         from memsweep.sweep.driver.metrics import Gauges
 
         return Gauges(self._sweep.name)

@@ -1,4 +1,4 @@
-"""What a cluster shows of a run: metrics of its driver, and names that say what a worker computes."""
+"""A cluster shows a run: metrics of its driver, and names that say what a worker computes."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class ResourceRule:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What it sets."""
+        """The fields that it sets, with their values."""
         return {name: value for name in _ASKED if (value := getattr(self, name)) is not None}
 
     @property
@@ -52,7 +52,7 @@ class ResourceRule:
 
     @property
     def words(self) -> str:
-        """What it sets: ``cpus 4, gpus 1``."""
+        """The same in words: ``cpus 4, gpus 1``."""
         return ", ".join(
             f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in self.changes.items()

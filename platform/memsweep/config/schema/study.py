@@ -100,14 +100,14 @@ class ResourcesConfig:
             yield f"rules are for packs in one process, and workers is {self.workers}: leave one of them out"
 
     def of(self, trial: TrialConfig) -> ResourcesConfig:
-        """What a pack of such trials asks for."""
+        """The resources of a pack of such trials."""
         if not self.rules:
             return self
         changes = {name: value for rule in self.rules if rule.holds(trial) for name, value in rule.changes.items()}
         return replace(self, rules=(), **changes)
 
     def rule_problems(self, trials: Sequence[TrialConfig], searched: Collection[str]) -> Iterator[str]:
-        """What is wrong with the rules for these trials, of whose fields some are ``searched``."""
+        """The mistakes in the rules, given these trials, of whose fields some are ``searched``."""
         for number, rule in enumerate(self.rules):
             why = "is searched: a rule may read fields of the grid" if rule.field in searched else rule.problem(trials)
             if why:
@@ -200,5 +200,5 @@ class SweepConfig:
 
     @property
     def kinds(self) -> dict[ResourcesConfig, int]:
-        """What packs ask for -> how many rows ask for it."""
+        """The resources that packs ask for -> how many rows ask for them."""
         return dict(Counter(map(self.resources.of, self.rows)))

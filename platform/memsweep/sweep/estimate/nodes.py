@@ -67,7 +67,7 @@ class Use:
 
 
 Lengths = Sequence[tuple["ResourcesConfig", Sequence[float], float]]
-"""What packs ask for, the seconds of each, and how often such packs come one after the other."""
+"""The resources of packs, the seconds of each pack, and how often such packs come one after the other."""
 
 
 def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
