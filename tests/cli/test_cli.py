@@ -22,6 +22,7 @@ from memsweep.cli.arguments import STUDY_VERBS
 from memsweep.cli.usage import COMMANDS
 from memsweep.documents import Answer
 from memsweep.errors import StoreError
+from memsweep.sweep.estimate.nodes import NodeOffer
 from paths import ROOT
 
 
@@ -103,6 +104,20 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"memsweep {memsweep.__version__}\n"
 
 
+def test_nodes_and_their_price_arrive(
+    asked: list[argparse.Namespace], workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ["--workspace", str(workspace)]
+    monkeypatch.setenv("MEMSWEEP_NODE", "cpus=16,gpus=1,price=0.5")
+    assert main(["plan", "small", *place]) == 0
+    assert main(["plan", "small", "--node", "cpus=4", *place]) == 0
+    assert main(["sweep", "small", "--max-cost", "3", "--max-nodes", "4", *place]) == 0
+    assert main(["submit", "small", "--max-node-hours", "2.5", *place]) == 0
+    plan, other, sweep, submit = asked
+    assert (plan.node, other.node) == (NodeOffer(16, 1, 0.5), NodeOffer(4))
+    assert (sweep.max_node_hours, sweep.max_nodes, submit.max_node_hours) == (6.0, 4, 2.5)
+
+
 def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) -> None:
     place = ["--workspace", str(workspace)]
     assert main(["sweep", "small", *place]) == 0
@@ -148,6 +163,8 @@ def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) ->
         (("sweep", "small", "--max-hours", "inf"), "above 0"),
         (("resume", "small", "--max-trials", "1.5"), "a whole number from 1 is expected, got '1.5'"),
         (("extend", "small", "--max-failures", "0"), "a whole number from 1"),
+        (("sweep", "small", "--max-cost", "3"), "say first what an hour of a node costs: MEMSWEEP_NODE=cpus=16,price="),
+        (("plan", "small", "--node", "16"), "a node is written cpus=16,gpus=1,price=1.2 (gpus and price may be left"),
         (("sweep", "small", "-m", "a=1,2"), "-m of Hydra: several values make a grid by themselves"),
         (("sweep", "--config-name=small", "x"), "--config-name of Hydra: the study is the word after the command"),
         (("plan", "small", "--config-path", "conf"), "--config-path of Hydra: --workspace DIR"),

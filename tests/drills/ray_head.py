@@ -36,6 +36,7 @@ class RayHead:
         cluster: of its control service, as ``--address`` of a sweep takes it.
         token: of its token authentication; empty where it has none.
         folder: of its logs and sessions.
+        metrics: where its node exports metrics.
         mark: what every process of it has in its environment.
     """
 
@@ -43,6 +44,7 @@ class RayHead:
     cluster: str
     token: str
     folder: Path
+    metrics: str
     mark: str
 
     @property
@@ -70,6 +72,7 @@ def ray_head(
     *,
     token: str = "",
     cpus: int = 2,
+    memory: int | None = None,
     python: Path | None = None,
     env: Mapping[str, str] | None = None,
     autoscaling: Callable[[str], Path] | None = None,
@@ -79,6 +82,7 @@ def ray_head(
     Args:
         token: switches token authentication on.
         cpus: what it offers.
+        memory: bytes that it offers (None: those of the machine).
         python: the interpreter of the environment that it runs in (None: this one, with the engine of this checkout).
         env: more of its environment, which its jobs inherit.
         autoscaling: writes what its autoscaler is told, given the head's address (None: it starts no nodes).
@@ -107,8 +111,11 @@ def ray_head(
         f"--object-store-memory={200 * 2**20}",
         f"--temp-dir={folder}",
     ]
+    command += [] if memory is None else [f"--memory={memory}"]
     command += [f"--{name}={port}" for name, port in ports.items()]
-    found = RayHead(f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}", token, folder, mark)
+    metrics = f"http://127.0.0.1:{ports['metrics-export-port']}/metrics"
+    addresses = f"http://127.0.0.1:{ports['dashboard-port']}", f"127.0.0.1:{ports['port']}"
+    found = RayHead(*addresses, token, folder, metrics, mark)
     if autoscaling is not None:
         command.append(f"--autoscaling-config={autoscaling(found.cluster)}")
     with (folder / "start.log").open("wb") as log:

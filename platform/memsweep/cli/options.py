@@ -11,6 +11,7 @@ from typing import Any
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.report.formats import FIGURES, TABLES, TRIALS
+from memsweep.sweep.estimate.nodes import VARIABLE, NodeOffer
 from memsweep.sweep.store.layout import default_results
 
 JOBS = ("sweep", "decide", "resume", "extend", "retry", "sync", "report", "measure")
@@ -35,6 +36,22 @@ def _above_zero(word: str, allowed: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"{allowed}, got {word!r}")
     return number
+
+
+def _node(word: str) -> NodeOffer:
+    try:
+        return NodeOffer.of(word)
+    except (ValueError, TypeError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _cost(word: str) -> float:
+    """The hours of nodes that a sum pays for."""
+    amount = _above_zero(word, "a cost is a number above 0")
+    offer = _node(given) if (given := os.environ.get(VARIABLE)) else None
+    if offer is None or not offer.price:
+        raise argparse.ArgumentTypeError(f"say first what an hour of a node costs: {VARIABLE}=cpus=16,price=0.68")
+    return amount / offer.price
 
 
 def _numbers(word: str) -> tuple[float, ...]:
@@ -108,8 +125,25 @@ _LIMITS: tuple[Option, ...] = (
     ("--max-hours", {"metavar": "H", "type": _hours, "help": "stop after so many hours; exit code 3"}),
     ("--max-core-hours", {"metavar": "H", "type": _hours, "help": "stop after so much work of cores; exit code 3"}),
     ("--max-gpu-hours", {"metavar": "H", "type": _hours, "help": "stop after so much work of GPUs; exit code 3"}),
+    (
+        "--max-node-hours",
+        {"metavar": "H", "type": _hours, "help": "stop after so many hours of nodes, idle ones too; exit code 3"},
+    ),
+    (
+        "--max-cost",
+        {
+            "metavar": "C",
+            "type": _cost,
+            "dest": "max_node_hours",
+            "help": f"the same, by ${VARIABLE}'s price of an hour",
+        },
+    ),
     ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),
     ("--max-failures", {"metavar": "N", "type": _count, "help": "stop once N trials have failed; exit code 3"}),
+)
+_MOST_NODES: Option = (
+    "--max-nodes",
+    {"metavar": "N", "type": _count, "help": "on a cluster: run on no more nodes at once than N, and ask for no more"},
 )
 _LAUNCH: tuple[Option, ...] = (
     ("--inline", _INLINE | {"const": True, "help": "run in this process, without Ray; the same numbers"}),
@@ -121,6 +155,7 @@ _LAUNCH: tuple[Option, ...] = (
         "--address",
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
+    _MOST_NODES,
     *_LIMITS,
     (
         "--no-page",
@@ -149,6 +184,7 @@ _SUBMIT: tuple[Option, ...] = (
     ("--no-reuse", _FLAG | {"help": "as for sweep"}),
     _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
+    _MOST_NODES,
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
     ("--wait", _FLAG | {"help": "wait for the end without showing the log"}),
@@ -161,6 +197,15 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _NO_REUSE,
         ("--all", _FLAG | {"help": "list every trial, where they are many"}),
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
+        (
+            "--node",
+            {
+                "metavar": "CPUS",
+                "type": _node,
+                "default": lambda: os.environ.get(VARIABLE) or None,
+                "help": f"say hours and cost on 1, 2, 4, ... such nodes: cpus=16,gpus=1,price=1.2 (${VARIABLE})",
+            },
+        ),
     ),
     "sweep": (
         *_STUDY_FILE,

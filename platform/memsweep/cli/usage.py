@@ -75,6 +75,7 @@ COMMANDS = {
 examples:
   memsweep plan quickstart
   memsweep plan quickstart --no-probe
+  memsweep plan quickstart --node cpus=16,price=0.68
   memsweep plan quickstart training.seeds=10 model.width=2,4
   memsweep plan drafts/mine.yaml --results /data/results
 
@@ -87,8 +88,7 @@ examples:
         "Ctrl-C keeps what is finished; the same command, or memsweep resume, goes on from there.\n"
         "A short study of memsweep's own code runs in this process, any other on Ray (see plan, --ray, --inline).\n"
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
-        "--max-hours, --max-core-hours, --max-gpu-hours, --max-trials and --max-failures stop this run as Ctrl-C\n"
-        "does; they change no result.\n"
+        "--max-hours, --max-cost and the other limits stop this run as Ctrl-C does; they change no result.\n"
         "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
         "limit with work left, 4 a disk, a cluster or another process is in the way, 130 stopped.",
         f"""\

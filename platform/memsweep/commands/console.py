@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from memsweep.studies.ending import Ending
     from memsweep.studies.preview import Preview
     from memsweep.sweep.estimate.estimate import Estimate
+    from memsweep.sweep.estimate.nodes import NodeOffer
     from memsweep.sweep.store.filesystem import Location
     from memsweep.sweep.worker.timing import Profile
 
@@ -129,6 +130,20 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
     lacks = [f"{what}: not measured" for what, size in (("memory", made.memory), ("disk", disk)) if not size]
     if lacks:
         say_sentence(", ".join(lacks))
+
+
+def print_nodes(made: Estimate, offer: NodeOffer) -> None:
+    """Prints the hours and the cost on nodes of one type, by their number."""
+    from memsweep.sweep.driver.progress import duration
+    from memsweep.sweep.estimate.nodes import problem_of, uses
+
+    if problem := problem_of(made.lengths, offer):
+        say_sentence(f"such nodes (--node) cannot hold a pack: {problem}")
+        return
+    say_sentence(f"on nodes of {offer.cpus:g} CPU and {offer.gpus:g} GPU, each as fast as this machine:")
+    for use in uses(made.lengths, offer, made.starting):
+        cost = f", {use.cost:.2f} at {offer.price:g} an hour" if offer.price else ""
+        say_sentence(f"  {counted(use.nodes, 'node')}: {duration(use.seconds)}{cost}, {use.idle:.0%} of it idle")
 
 
 def print_ending(ending: Ending, results: Location, *, verbose: bool = False) -> None:

@@ -54,8 +54,10 @@ def plan(args: argparse.Namespace) -> Answer:
         if document is None:
             inline = made.placement is not None and made.placement.inline
             console.print_estimate(guess, stored, probed=seconds > 0, inline=inline)
+            if args.node is not None:
+                console.print_nodes(guess, args.node)
         else:
-            document["expected"] = expected_item(study, guess, stored, probed=seconds > 0)
+            document["expected"] = expected_item(study, guess, stored, args.node, probed=seconds > 0)
     return Answer(document or {})
 
 

@@ -91,7 +91,7 @@ def _words(args: argparse.Namespace) -> list[str]:
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
     words += [flag for flag, on in flags if on]
-    for name in LIMITS:
+    for name in ("nodes", *LIMITS):
         if (limit := getattr(args, f"max_{name}")) is not None:
             words += [f"--max-{name.replace('_', '-')}", str(limit)]
     return words

@@ -78,7 +78,7 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
 
 def execute(request: Request, args: argparse.Namespace, results: Location) -> Ending:
     """Runs a study where the command line says, and prints its report and how it ended."""
-    launch = Launch(args.inline, args.address)
+    launch = Launch(args.inline, args.address, args.max_nodes)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)

@@ -77,7 +77,6 @@ class StudySearch:
         self._order: dict[str, tuple[int, int, int]] = {}
         self._sweep, self.search, self._modes = sweep, sweep.search, modes(sweep.search)
         self._same_code = same_code
-        self._arithmetic = Arithmetic.of(sweep.resources)
         self._objectives = Objectives(store, sweep.search.settings.objective)
         self._running = [self._start(cell, store) for cell in range(len(sweep.rows))]
 
@@ -243,8 +242,9 @@ class StudySearch:
         return trials
 
     def _planned(self, config: TrialConfig, after: str = "") -> PlannedTrial:
-        name = identity(config, self._arithmetic)
-        return self.trials.setdefault(name, PlannedTrial(name, config, self._arithmetic, after))
+        arithmetic = Arithmetic.of(self._sweep.resources.of(config))
+        name = identity(config, arithmetic)
+        return self.trials.setdefault(name, PlannedTrial(name, config, arithmetic, after))
 
 
 class Objectives:

@@ -229,7 +229,7 @@ class Preview:
                 yield f"  the stored radii of {self.interpolated} of them were interpolated; this run looks for them"
         packs = f"{counted(seeds, 'seed')} in {counted(len(plan.packs), 'pack')}"
         yield f"to run: {packs}" + (f"; work shares {shares}{more}" if shares else "")
-        yield _resources(study)
+        yield from _resources(study)
         yield from self._where()
 
     def _of_a_search(self) -> Iterator[str]:
@@ -253,7 +253,7 @@ class Preview:
         if self.stored:
             results = counted(self.stored, "result")
             yield f"{results} stored already: the search reuses them where it asks for the same trial"
-        yield _resources(study)
+        yield from _resources(study)
         yield from self._where()
 
     def _where(self) -> Iterator[str]:
@@ -336,7 +336,9 @@ def notes(study: SweepConfig) -> list[str]:
     of_code = dict.fromkeys(
         note
         for trial in different.values()
-        for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.device)
+        for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(
+            trial, study.resources.of(trial).device
+        )
     )
     return [*_horizons(study), *of_code]
 
@@ -353,7 +355,17 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
         )
 
 
-def _resources(study: SweepConfig) -> str:
-    resources = study.resources
-    asked = f"{resources.cpus:g} CPU, {resources.card:g} GPU"
-    return f"each pack asks for {asked}" + (f" for each of {resources.workers} workers" * (resources.workers > 1))
+def _resources(study: SweepConfig) -> Iterator[str]:
+    """The resources of packs, by condition where rules say so; and the device, which is no cosmetic choice."""
+    kinds = study.kinds
+    for kind, count in kinds.items():
+        whose = "each pack asks for" if len(kinds) == 1 else f"packs of {counted(count, _rows_of(study))} ask for"
+        yield f"{whose} {kind.words}" + (f" for each of {kind.workers} workers" * (kind.workers > 1))
+    yield from (f"  where {rule.condition}: {rule.words}" for rule in study.resources.rules)
+    devices = sorted({kind.device for kind in kinds})
+    if devices != ["cpu"]:
+        yield f"computed on {' and '.join(devices)}: the type of the device is part of a trial's identity"
+
+
+def _rows_of(study: SweepConfig) -> str:
+    return "trial" if study.search is None else "cell"

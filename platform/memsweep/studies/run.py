@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
     from memsweep.report.publish import ReportPaths
     from memsweep.report.terminal import EarlyVerdicts
+    from memsweep.sweep.driver.metrics import Gauges
     from memsweep.sweep.driver.progress import Snapshot, View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
@@ -147,8 +149,7 @@ class Run:
 
         launch = join_cluster(self._place.launch)
         self._place = replace(self._place, launch=launch)
-        resources = self._sweep.resources
-        if launch.address is None:
+        for resources in self._sweep.kinds if launch.address is None else ():
             # one process computes the parts of all workers, one after the other
             here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
             slots(here, [this_machine(here)])
@@ -325,6 +326,25 @@ class Run:
             doing=snapshot.doing,
             note=snapshot.note,
         )
+        if self._place.launch.address is not None:
+            self._gauges.set(
+                {
+                    "memsweep_packs_running": snapshot.running,
+                    "memsweep_packs_waiting": snapshot.waiting,
+                    "memsweep_slots": snapshot.slots,
+                    "memsweep_trials_finished": snapshot.finished + snapshot.reused,
+                    "memsweep_trials_failed": snapshot.failed,
+                    "memsweep_trials_total": snapshot.total,
+                    "memsweep_mlflow_waiting": self._tracker.waiting,
+                }
+            )
+
+    @cached_property
+    def _gauges(self) -> Gauges:
+        """The numbers of this run that a cluster exports; made once its Ray runs."""
+        from memsweep.sweep.driver.metrics import Gauges
+
+        return Gauges(self._sweep.name)
 
     def _note_runs_page(self) -> None:
         """Adds to the plan where MLflow shows the runs, for the report."""

@@ -39,6 +39,7 @@ class Backend(Protocol):
     Attributes:
         slots: the most jobs that it could run at once so far.
         absent: slots times seconds in which some of them were not there; 0 where they never come and go.
+        node_hours: hours of all nodes with cores since it began, idle ones included.
     """
 
     @property
@@ -46,6 +47,9 @@ class Backend(Protocol):
 
     @property
     def absent(self) -> float: ...
+
+    @property
+    def node_hours(self) -> float: ...
 
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         """Run all jobs in this order, as many at once as there is room for, and report their events.

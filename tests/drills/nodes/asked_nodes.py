@@ -56,6 +56,8 @@ class AskedNodes(NodeProvider):
             words = ["start", "--block", "--disable-usage-stats", f"--address={self.provider_config['address']}"]
             words += [f"--node-ip-address={address}", f"--num-cpus={resources['CPU']}", "--num-gpus=0"]
             words += ["--object-store-memory=100000000", "--min-worker-port=0", "--max-worker-port=0"]
+            # as on a machine of its own: Ray unpacks a job's files anew on each node, over those of its neighbours
+            words += [f"--temp-dir={self.provider_config['folder']}/{address}"]
             named = {"RAY_NODE_TYPE_NAME": tags["ray-user-node-type"], "RAY_CLOUD_INSTANCE_ID": address}
             process = subprocess.Popen(
                 [sys.executable, "-m", "ray.scripts.scripts", *words], env=os.environ | named, start_new_session=True

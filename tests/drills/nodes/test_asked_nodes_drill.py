@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -23,10 +24,11 @@ pytestmark = pytest.mark.drill
 HORIZONS = [*range(1000, 1800, 100)]
 
 
-def config(folder: Path, address: str, **more: dict[str, object]) -> Path:
+def config(folder: Path, nodes: str, address: str, most: int, **more: dict[str, object]) -> Path:
     """Writes the configuration of Ray's autoscaler: up to two nodes of one core, and more types of nodes."""
     provider = {"type": "external", "module": "asked_nodes.AskedNodes", "address": address}
     provider |= {"disable_node_updaters": True, "disable_launch_config_check": True, "use_internal_ips": True}
+    provider["folder"] = nodes
     empty: dict[str, object] = {
         **{f"{who}setup_commands": [] for who in ("", "head_", "worker_")},
         **{f"{who}_start_ray_commands": [] for who in ("head", "worker")},
@@ -38,7 +40,7 @@ def config(folder: Path, address: str, **more: dict[str, object]) -> Path:
         "worker": {"resources": {"CPU": 1}, "node_config": {}, "min_workers": 0, "max_workers": 2},
     }
     types |= more
-    text = {"cluster_name": "drill", "max_workers": 2, "idle_timeout_minutes": 1, "upscaling_speed": 10}
+    text = {"cluster_name": "drill", "max_workers": most, "idle_timeout_minutes": 1, "upscaling_speed": 10}
     text |= {"provider": provider, "head_node_type": "head", "available_node_types": types, **empty}
     file = folder / "cluster.yaml"
     file.write_text(yaml.safe_dump(text))
@@ -51,13 +53,15 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
 
 
 @contextlib.contextmanager
-def asked(drill: Drill, **more: dict[str, object]) -> Iterator[RayHead]:
-    """A head without cores, and nodes for whoever asks."""
+def asked(drill: Drill, most: int = 2, **more: dict[str, object]) -> Iterator[RayHead]:
+    """A head without cores, and nodes for whoever asks, at most so many of all types."""
     named = {"RAY_NODE_TYPE_NAME": "head", "RAY_CLOUD_INSTANCE_ID": "head", "MEMSWEEP_TEST_DRILL": str(drill.folder)}
     path = {"PYTHONPATH": f"{Path(__file__).parent}:{ROOT / 'platform'}"}
-    write = partial(config, drill.folder, **more)
-    with ray_head(cpus=0, env=named | path, autoscaling=write) as running:
-        yield running
+    # short, because sockets lie below it
+    with tempfile.TemporaryDirectory(prefix="n", dir="/tmp", ignore_cleanup_errors=True) as nodes:
+        write = partial(config, drill.folder, nodes, most=most, **more)
+        with ray_head(cpus=0, env=named | path, autoscaling=write) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +117,18 @@ def test_a_head_to_which_nobody_starts_a_worker(tmp_path: Path) -> None:
     assert "waiting for nodes: " in said
     assert "no node with room for a pack (1 CPU core) came within 3 s. Nothing has been started." in said
     assert not (drill.results / STUDY / "records").exists()
+
+
+def test_a_job_whose_nodes_come_one_by_one(head: RayHead, drill: Drill, tmp_path: Path) -> None:
+    """Each node unpacks the job's files in a folder of its own, as on a machine of its own.
+
+    Raylets of one folder unpack them over one another: Ray then takes away the folder in which the driver runs.
+    """
+    other = Drill.make(tmp_path / "job", study_text(HORIZONS, "model.width: [4]"))
+    place = ["--address", head.address, "--results", str(other.results)]
+    ended = memsweep("submit", STUDY, *place, cwd=other.folder, env=environment())
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"{len(HORIZONS)}/{len(HORIZONS)} done" in ended.stdout
 
 
 def workers(head: RayHead) -> int:

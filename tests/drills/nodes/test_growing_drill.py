@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from sweeping import end, environment, start
 pytestmark = pytest.mark.drill
 
 HORIZONS = [*range(1000, 3400, 100)]
+NOT_TRIED = "resources.node_memory=0"
+"""No process tries the programs before the study, so that each batch that is asked for is the study's."""
 
 
 @contextlib.contextmanager
@@ -59,12 +62,14 @@ def notice(head: RayHead, address: str) -> None:
 
 
 @contextlib.contextmanager
-def sweeping(drill: Drill, cpus: int) -> Iterator[tuple[RayHead, subprocess.Popen[str]]]:
+def sweeping(
+    drill: Drill, cpus: int, *words: str, memory: int | None = None
+) -> Iterator[tuple[RayHead, subprocess.Popen[str]]]:
     """A head with so many cores, and the study on the way there; a test that fails says what the command said."""
     env = {"MEMSWEEP_TEST_DRILL": str(drill.folder), "PYTHONPATH": str(ROOT / "platform")}
-    with ray_head(cpus=cpus, env=env) as head:
+    with ray_head(cpus=cpus, memory=memory, env=env) as head:
         place = ["--address", head.cluster, "--results", drill.results]
-        process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
+        process = start("sweep", STUDY, *words, *place, cwd=drill.folder, env=environment())
         try:
             yield head, process
         except AssertionError as error:
@@ -90,7 +95,7 @@ def finished(drill: Drill, process: subprocess.Popen[str], here: Path) -> str:
 def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
     drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
     drill.slow()
-    with sweeping(drill, cpus=1) as (head, process):
+    with sweeping(drill, 1, NOT_TRIED) as (head, process):
         wait_for(drill.asked, process.poll)
         with joined(head, drill, cpus=2) as node:
             wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 3, process.poll)
@@ -109,7 +114,7 @@ def test_a_node_joins_and_leaves_while_a_study_runs(tmp_path: Path) -> None:
 def test_the_only_node_goes_and_another_comes(tmp_path: Path) -> None:
     drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
     drill.slow()
-    with sweeping(drill, cpus=0) as (head, process):
+    with sweeping(drill, 0, NOT_TRIED) as (head, process):
         with joined(head, drill, cpus=1):
             wait_for(lambda: len(drill.store.identities()) >= 2, process.poll)
             before = drill.now()
@@ -120,3 +125,13 @@ def test_the_only_node_goes_and_another_comes(tmp_path: Path) -> None:
     assert " wait. Nobody starts nodes here. Waited 0 s" in said
     assert "the nodes have room for 1 pack at once now (0 before)" in said
     assert drill.cost_since(before) == (0, 0)
+
+
+@pytest.mark.long
+def test_a_node_holds_as_many_packs_as_its_memory(tmp_path: Path) -> None:
+    drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
+    with sweeping(drill, 2, memory=300 * 2**20) as (_, process):
+        said = finished(drill, process, tmp_path / "here")
+    assert re.search(r"needs about \d\.\d GiB of memory, .* the largest node has 0\.3 GiB: each pack gets a node", said)
+    tried, *workers = dict.fromkeys(asked.pid for asked in drill.asked())
+    assert len(workers) == 1, (tried, workers)  # though there are two cores

@@ -222,6 +222,15 @@ def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:
     assert [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
 
 
+def test_when_nodes_have_cost_what_they_may_what_runs_is_stopped(tmp_path: Path) -> None:
+    plan = planned([[tiny(0)], [tiny(1)]])
+    summary = run(
+        plan, workspace=tmp_path, results=tmp_path, launch=INLINE, work=endless, limits=Limits(node_hours=0.5 / 3600)
+    )
+    assert (summary.interrupted, len(summary.failed)) == (True, 0)
+    assert "--max-node-hours 0.000138889: so many hours of nodes were used" in summary.limit
+
+
 STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n"
 
 
@@ -255,13 +264,13 @@ def test_the_command_says_what_is_left_and_goes_on(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(("limits", "said"), [({"core_hours": 1e-6}, "core"), ({"gpu_hours": 1e-6}, "gpu")])
 def test_so_much_work_stops_a_run_and_is_counted_while_packs_run(limits: dict[str, float], said: str) -> None:
     now = [0.0]
-    active = ActiveLimits(Limits(**limits), lambda: now[0], cores=2.0, gpus=0.5)
+    active = ActiveLimits(Limits(**limits), lambda: now[0])
     assert not active.over(0, 0)
-    active.started("a")
+    active.started("a", 2.0, 0.5)
     now[0] = 1e-6 * 3600.0 * 0.4
     assert not active.over(0, 0)
     active.ended("a")
-    active.started("b")
+    active.started("b", 2.0, 0.5)
     now[0] *= 10.0
     assert active.worked_out()
     assert active.over(0, 0)

@@ -8,6 +8,8 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning.resources import local_cpus, slots, threads
 
+CARD = {"CPU": 8.0, "GPU": 1.0}
+
 
 @pytest.mark.parametrize(
     ("asked", "nodes", "expected"),
@@ -24,6 +26,10 @@ from memsweep.sweep.planning.resources import local_cpus, slots, threads
         ({"workers": 2, "cpus": 2}, [{"CPU": 3.0}, {"CPU": 3.0}], 1),  # each of them may not
         ({"workers": 2, "gpus_per_worker": 0.5}, [{"CPU": 16.0, "GPU": 1.0}, {"CPU": 16.0, "GPU": 1.0}], 2),
         ({"cpus": 8, "gpus": 0.25}, [{"CPU": 16.0, "GPU": 1.0}, {"CPU": 64.0}], 2),
+        ({"node_memory": 3}, [{"CPU": 16.0, "memory": 8.0 * 2**30}], 2),  # its memory is full before its cores are
+        ({"node_memory": 3}, [{"CPU": 16.0}], 16),  # a node that does not tell
+        ({"gpus": 1, "accelerator": "H100"}, [{**CARD, "accelerator_type:H100": 1.0}, CARD], 1),
+        ({"labels": ("zone=a",)}, [{"CPU": 2.0, "zone=a": 1.0}, {"CPU": 4.0}], 2),
     ],
 )
 def test_slots(asked: dict[str, float], nodes: list[dict[str, float]], expected: int) -> None:
@@ -39,6 +45,9 @@ def test_slots(asked: dict[str, float], nodes: list[dict[str, float]], expected:
         ({"workers": 3}, [{"CPU": 2.0}], ["resources.workers is 3", "hold 2", "at most 2"]),
         ({"cpus": 8, "gpus": 1}, [{"CPU": 16.0}, {"CPU": 2.0, "GPU": 1.0}], ["no single node", "8", "a GPU"]),
         ({}, [], ["largest node has 0"]),
+        ({"node_memory": 9}, [{"CPU": 16.0, "memory": 8.0 * 2**30}], ["node_memory is 9 GiB", "largest node has 8.0"]),
+        ({"gpus": 1, "accelerator": "H100"}, [{**CARD, "accelerator_type:A100": 1.0}], ["is H100", "nodes have A100"]),
+        ({"labels": ("zone=a",)}, [{"CPU": 2.0, "zone=b": 1.0}], ["has zone=a", "no node has this label"]),
     ],
 )
 def test_what_no_node_can_hold_is_refused(

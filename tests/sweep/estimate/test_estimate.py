@@ -35,10 +35,10 @@ from memsweep.sweep.estimate.estimate import (
     Wave,
     estimate,
     kind_of,
-    makespan,
     suggestion,
     waves,
 )
+from memsweep.sweep.estimate.nodes import NodeOffer, makespan, uses
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -86,6 +86,17 @@ def test_packs_begin_as_slots_are_free() -> None:
     assert makespan([5.0, 3.0, 3.0, 1.0], 2) == 6.0
     assert makespan([5.0, 3.0, 3.0, 1.0], 1) == 12.0
     assert makespan([], 4) == 0.0
+
+
+def test_more_nodes_end_sooner_and_cost_what_is_idle() -> None:
+    """Four packs of an hour on nodes of two cores, with none of the seconds in which nodes start."""
+    lengths = [(ResourcesConfig(), [3600.0] * 4, 1.0)]
+    found = [(use.nodes, use.seconds / 3600, use.cost, use.idle) for use in uses(lengths, NodeOffer(2, price=0.5), 0.0)]
+    assert found == [(1, 2.0, 1.0, 0.0), (2, 1.0, 1.0, 0.0)]
+    three, four = uses([(ResourcesConfig(), [3600.0] * 3, 1.0)], NodeOffer(2, price=0.5), 0.0)
+    assert (three.cost, three.idle, four.cost, four.idle) == (1.0, 0.25, 1.0, 0.25)
+    started = next(uses(lengths, NodeOffer(2, price=0.5), 3600.0))
+    assert (started.seconds / 3600, started.cost, started.idle) == (3.0, 1.5, pytest.approx(1 / 3))
 
 
 def test_without_a_probe_the_model_stands_in_and_says_so() -> None:

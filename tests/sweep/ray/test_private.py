@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import tomllib
 from itertools import chain
+from types import SimpleNamespace
 
 import pytest
 import ray
@@ -59,6 +60,16 @@ def test_what_keeps_a_worker_that_starts() -> None:
     assert isinstance(importlib.import_module("ray.tune.experiment").Trial.node_ip, property)
     assert callable(managed.is_actor_started)
     assert {"_resetting_trials", "_trial_to_actor"} <= set(before.__init__.__code__.co_names)
+
+
+def test_placement_groups_of_this_job_are_known_by_the_end_of_their_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = importlib.import_module("ray._raylet")
+    job, other = ids.JobID.from_int(7), ids.JobID.from_int(8)
+    named = {ids.PlacementGroupID.of(each).hex(): {"state": "PENDING"} for each in (job, other)}
+    monkeypatch.setattr("ray.util.placement_group_table", lambda: named)
+    context = SimpleNamespace(get_job_id=job.hex)
+    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
+    assert private.groups_of_this_job() == {next(iter(named)): "PENDING"}
 
 
 def test_a_ray_without_such_a_name_is_refused() -> None:

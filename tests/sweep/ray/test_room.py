@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
+from collections.abc import Mapping
 
 import pytest
 from ray.exceptions import RaySystemError
@@ -21,8 +23,9 @@ class Cluster:
         self.now, self.looks, self.answers = 0.0, 0, True
         self.found = Capacity([ONE_CORE], [ONE_CORE] * 4, grows=True)
         self.asked: list[int] = []
+        self.groups = Counter[str]()
         monkeypatch.setattr(room, "capacity", self.capacity)
-        monkeypatch.setattr(room, "Requests", lambda resources: self)
+        monkeypatch.setattr(room, "Requests", lambda: self)
 
     def capacity(self) -> Capacity:
         self.looks += 1
@@ -30,11 +33,14 @@ class Cluster:
             raise RaySystemError("no answer")
         return self.found
 
-    def ask(self, packs: int) -> None:
-        self.asked.append(packs)
+    def ask(self, packs: Mapping[ResourcesConfig, int]) -> None:
+        self.asked.append(sum(packs.values()))
 
-    def room(self, *, follows: bool = True) -> room.Room:
-        return room.Room(ResourcesConfig(), follows=follows, clock=lambda: self.now)
+    def states(self) -> Counter[str]:
+        return self.groups
+
+    def room(self, *, follows: bool = True, nodes: int | None = None) -> room.Room:
+        return room.Room([ResourcesConfig()], follows=follows, nodes=nodes, clock=lambda: self.now)
 
     def grow(self, nodes: int) -> None:
         self.found = Capacity([ONE_CORE] * nodes, self.found.most, grows=self.found.grows)
@@ -51,9 +57,10 @@ def test_slots_follow_the_nodes_and_what_waits_is_asked_for(cluster: Cluster) ->
     for seconds, nodes, left, asked in ((2.0, 1, 10, 3), (4.0, 3, 10, 1), (6.0, 4, 10, 0), (8.0, 2, 1, 0)):
         cluster.now = seconds
         cluster.grow(nodes)
-        found.look(left)
+        found.look(lambda left=left: {ResourcesConfig(): left})  # type: ignore[misc]
         assert (found.now, cluster.asked[-1]) == (nodes, asked)
     assert found.most == 4
+    assert found.node_hours * 3600 == 2 * (1 + 1 + 3 + 4)  # a node is paid for whether a pack runs there or not
     # 4 slots for 8 s, of which there were 1, 1, 3 and 4 for two seconds each
     assert found.absent == 4 * 8 - 2 * (1 + 1 + 3 + 4)
     with found.followed():
@@ -61,11 +68,29 @@ def test_slots_follow_the_nodes_and_what_waits_is_asked_for(cluster: Cluster) ->
     assert cluster.asked[-1] == 0
 
 
+def test_no_request_takes_the_slot_that_a_pack_waits_for(cluster: Cluster) -> None:
+    found = cluster.room()
+    for groups, asked in (({}, 3), ({"met": 1}, 0), ({"packs": 1}, 0), ({}, 3)):
+        cluster.groups, cluster.now = Counter(groups), cluster.now + 2.0
+        found.look(lambda: {ResourcesConfig(): 10})
+        assert cluster.asked[-1] == asked
+
+
+def test_no_more_nodes_are_filled_or_asked_for_than_a_run_may_have(cluster: Cluster) -> None:
+    found = cluster.room(nodes=2)
+    assert (found.now, found.expected) == (1, 2)
+    for nodes, now, asked in ((1, 1, 1), (3, 2, 0)):
+        cluster.grow(nodes)
+        cluster.now += 2.0
+        found.look(lambda: {ResourcesConfig(): 10})
+        assert (found.now, cluster.asked[-1]) == (now, asked)
+
+
 def test_a_cluster_is_looked_at_every_two_seconds_whether_it_answers_or_not(cluster: Cluster) -> None:
     found = cluster.room()
     cluster.answers = False
     for cluster.now in (0.5, 1.9, 2.0, 2.5, 3.9, 4.0):
-        found.look(5)
+        found.look(lambda: {ResourcesConfig(): 5})
     assert cluster.looks == 1 + 2  # at the start, after 2 and after 4 seconds
     assert found.now == 1
 
@@ -73,7 +98,7 @@ def test_a_cluster_is_looked_at_every_two_seconds_whether_it_answers_or_not(clus
 def test_a_ray_of_ones_own_is_not_looked_at(cluster: Cluster) -> None:
     found = cluster.room(follows=False)
     cluster.now = 10.0
-    found.look(5)
+    found.look(lambda: {ResourcesConfig(): 5})
     assert (cluster.looks, cluster.asked) == (1, [])
 
 
@@ -84,10 +109,10 @@ def test_a_study_without_nodes_says_so_at_once_and_every_minute(
     cluster.grow(0)
     with caplog.at_level(logging.WARNING, "memsweep"):
         for cluster.now in (2.0, 4.0, 63.0):
-            found.look(3)
+            found.look(lambda: {ResourcesConfig(): 3})
         cluster.grow(2)
         cluster.now = 66.0
-        found.look(3)
+        found.look(lambda: {ResourcesConfig(): 3})
     assert caplog.messages == [
         "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 0 s",
         "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 61 s",

@@ -6,14 +6,16 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from memsweep.config.schema.search import NONE
-from memsweep.documents.keys.plans import ExpectedItem, PackItem, PlanDocument, PlannedTrialItem, SearchItem
+from memsweep.documents.keys.plans import ExpectedItem, NodesItem, PackItem, PlanDocument, PlannedTrialItem, SearchItem
 from memsweep.report.naming.objective import objectives
 from memsweep.studies.preview import notes
+from memsweep.sweep.estimate.nodes import problem_of, uses
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
     from memsweep.studies.preview import Preview
     from memsweep.sweep.estimate.estimate import Estimate
+    from memsweep.sweep.estimate.nodes import NodeOffer
     from memsweep.sweep.planning.plan import Plan
 
 
@@ -39,6 +41,18 @@ def plan_document(preview: Preview) -> PlanDocument:
             "cpus": study.resources.cpus,
             "gpus": study.resources.card,
             "workers": study.resources.workers,
+            "kinds": [
+                {
+                    "trials": count,
+                    "cpus": kind.cpus,
+                    "gpus": kind.card,
+                    "device": "cuda" if kind.card else "cpu",
+                    "accelerator": kind.accelerator or None,
+                    "node_memory_bytes": None if kind.node_memory is None else kind.node_memory * 2**30,
+                    "labels": list(kind.labels),
+                }
+                for kind, count in study.kinds.items()
+            ],
         },
         "inline": None if preview.placement is None else preview.placement.inline,
         "expected": None,
@@ -99,13 +113,16 @@ def _search(study: SweepConfig, stored: int) -> SearchItem | None:
     }
 
 
-def expected_item(study: SweepConfig, made: Estimate, stored: tuple[float, float], *, probed: bool) -> ExpectedItem:
+def expected_item(
+    study: SweepConfig, made: Estimate, stored: tuple[float, float], offer: NodeOffer | None, *, probed: bool
+) -> ExpectedItem:
     """The time, memory and disk that the work is expected to take.
 
     Args:
         study: the study.
         made: the estimate.
         stored: bytes of a trial of this study's stored results, and of its weights among them; 0 where there is none.
+        offer: the type of nodes that was asked for.
         probed: a measurement was asked for.
     """
     disk, weights = stored if stored[0] else (made.disk, made.weights)
@@ -126,4 +143,12 @@ def expected_item(study: SweepConfig, made: Estimate, stored: tuple[float, float
         "bound": study.search is not None and study.search.settings.scheduler.name != NONE,
         "probed": probed,
         "not_measured": list(made.why_not),
+        "nodes": None if offer is None or problem_of(made.lengths, offer) else _uses(made, offer),
     }
+
+
+def _uses(made: Estimate, offer: NodeOffer) -> list[NodesItem]:
+    return [
+        {"nodes": use.nodes, "seconds": use.seconds, "cost": use.cost if offer.price else None, "idle_share": use.idle}
+        for use in uses(made.lengths, offer, made.starting)
+    ]

@@ -139,6 +139,7 @@ def _checked(
     resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
     if resources is not None:
         problems += resources.sharing_problems(trials)
+        problems += resources.rule_problems(trials, search.space if search is not None else ())
     if search is not None:
         problems += search_problems(search, trials, axes, base, resources)
     if confirm is not None:

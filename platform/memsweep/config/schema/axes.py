@@ -64,6 +64,7 @@ def _problem(path: str, values: Any) -> str | None:
             else "no such field"
         )
         meant = nearest(path, "grid.") or did_you_mean(section, sections)
+        meant = " Rules give some trials other ones (resources.rules)." if section == "resources" else meant
         start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
         return sentence(f"grid.{path}", f"{reason}.{meant} {start}")
     if path.count(".") > _MOST_LEVELS:

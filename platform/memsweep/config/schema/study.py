@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
 from memsweep.config.core.problems import sentence
 from memsweep.config.schema.claims import Claims
+from memsweep.config.schema.resource_rules import ResourceRule
 from memsweep.config.schema.search import ConfirmConfig, Search
 from memsweep.config.schema.trial import TrialConfig
+
+_A_LITTLE = 0.001  # of the mark that a node with such a GPU has; Ray's own share of it, too
 
 KEEP = ("weights", "none")
 """The parts of a trained trial that may be kept beside its tables; the first is the default."""
@@ -54,6 +58,24 @@ class ResourcesConfig:
         at_least=0.0,
         at_most=1e6,
     )
+    node_memory: float | None = setting(
+        None,
+        "GiB of a node's memory that each process asks a cluster for, so that packs share a node as far as its memory "
+        "goes (0: none; left out: as the largest programs need, measured on the cluster before the study starts)",
+        at_least=0.0,
+        at_most=1e6,
+    )
+    accelerator: str = setting(
+        "", "type of the GPU that each process needs, as Ray names it, such as H100 or A100 (empty: any)"
+    )
+    labels: tuple[str, ...] = setting(
+        (), "labels that a node needs, each as key=value, such as ray.io/market-type=spot"
+    )
+    rules: tuple[ResourceRule, ...] = setting(
+        (),
+        "other resources for some trials, each rule as {field: model.width, above: 256, gpus: 1}; of two that set the "
+        "same, the later one counts",
+    )
 
     def problems(self) -> Iterable[str]:
         if self.workers > 1 and self.gpus:
@@ -66,6 +88,32 @@ class ResourcesConfig:
                 f"gpus_per_worker is {self.gpus_per_worker:g} with one worker: set gpus instead, or workers to at "
                 "least 2"
             )
+        if self.accelerator and not self.card:
+            yield (
+                f"accelerator is {self.accelerator} without a GPU: set gpus, or gpus_per_worker of several workers, or "
+                "leave accelerator out"
+            )
+        for label in self.labels:
+            if not all(label.partition("=")[::2]):
+                yield f"labels holds {label!r}: write each as key=value"
+        if self.rules and self.workers > 1:
+            yield f"rules are for packs in one process, and workers is {self.workers}: leave one of them out"
+
+    def of(self, trial: TrialConfig) -> ResourcesConfig:
+        """The resources of a pack of such trials."""
+        if not self.rules:
+            return self
+        changes = {name: value for rule in self.rules if rule.holds(trial) for name, value in rule.changes.items()}
+        return replace(self, rules=(), **changes)
+
+    def rule_problems(self, trials: Sequence[TrialConfig], searched: Collection[str]) -> Iterator[str]:
+        """The mistakes in the rules, given these trials, of whose fields some are ``searched``."""
+        for number, rule in enumerate(self.rules):
+            why = "is searched: a rule may read fields of the grid" if rule.field in searched else rule.problem(trials)
+            if why:
+                yield sentence(f"resources.rules[{number}].field", why, rule.field)
+        kinds = dict.fromkeys(map(self.of, trials)) if self.rules else {}
+        yield from dict.fromkeys(sentence("resources.rules", text) for kind in kinds for text in kind.problems())
 
     def sharing_problems(self, trials: Iterable[TrialConfig]) -> list[str]:
         """Why several workers cannot share out the data of these trials, each reason once."""
@@ -90,6 +138,26 @@ class ResourcesConfig:
     def card(self) -> float:
         """The share of a GPU that each process gets."""
         return self.gpus_per_worker if self.workers > 1 else self.gpus
+
+    @property
+    def selector(self) -> dict[str, str]:
+        """The labels that a node needs, by key."""
+        return {key: value for key, _, value in (label.partition("=") for label in self.labels)}
+
+    @property
+    def bundle(self) -> dict[str, float]:
+        """The share of a node that each process asks Ray for, by Ray's names."""
+        card = {"GPU": self.card} if self.card else {}
+        kind = {f"accelerator_type:{self.accelerator}": _A_LITTLE} if self.accelerator else {}
+        memory = {"memory": float(round(self.node_memory * 2**30))} if self.node_memory else {}
+        return {"CPU": self.cpus, **card, **kind, **memory}
+
+    @property
+    def words(self) -> str:
+        """``1 CPU, 0.5 GPU``, and what else a process asks for."""
+        more = [self.accelerator] if self.accelerator else []
+        more += [f"{self.node_memory:g} GiB of memory"] if self.node_memory else []
+        return ", ".join([f"{self.cpus:g} CPU", f"{self.card:g} GPU", *more, *self.labels])
 
     @property
     def device(self) -> str:
@@ -129,3 +197,8 @@ class SweepConfig:
     search: Search | None = None
     confirm: ConfirmConfig | None = None
     keep: str = KEEP[0]
+
+    @property
+    def kinds(self) -> dict[ResourcesConfig, int]:
+        """The resources that packs ask for -> how many rows ask for them."""
+        return dict(Counter(map(self.resources.of, self.rows)))

@@ -7,12 +7,25 @@ from typing import Annotated, Literal, TypedDict
 from memsweep.documents.keys.shared import FailuresItem, Fields, Identity
 
 
+class KindItem(TypedDict):
+    """The resources that the packs of some trials ask for."""
+
+    trials: Annotated[int, "how many; of a search, its cells"]
+    cpus: Annotated[float, "cores of each process"]
+    gpus: Annotated[float, "share of a GPU of each process"]
+    device: Annotated[Literal["cpu", "cuda"], "where it computes: part of a trial's identity"]
+    accelerator: Annotated[str | None, "type of the GPU; null: any"]
+    node_memory_bytes: Annotated[float | None, "of a node's memory; null: measured on a cluster before it starts"]
+    labels: Annotated[list[str], "that a node needs, each key=value"]
+
+
 class ResourcesItem(TypedDict):
     """The resources that one pack asks for."""
 
     cpus: Annotated[float, "cores of each worker"]
     gpus: Annotated[float, "share of a GPU of each worker"]
     workers: Annotated[int, "processes that run a pack together"]
+    kinds: Annotated[list[KindItem], "by condition, where rules give some trials other resources; else one"]
 
 
 class PlannedTrialItem(TypedDict):
@@ -51,6 +64,15 @@ class SearchItem(TypedDict):
     stored: Annotated[int, "results that the study's folder holds already"]
 
 
+class NodesItem(TypedDict):
+    """The work that is left, on so many nodes."""
+
+    nodes: Annotated[int, "how many"]
+    seconds: Annotated[float, "until the end, each node as fast as this machine"]
+    cost: Annotated[float | None, "of all nodes until then; null: no price was given"]
+    idle_share: Annotated[float, "part of it that pays for slots in which no pack runs"]
+
+
 class ExpectedItem(TypedDict):
     """The time, memory and disk that the work is expected to take."""
 
@@ -70,6 +92,9 @@ class ExpectedItem(TypedDict):
     bound: Annotated[bool, "an upper bound: a scheduler ends some trainings early"]
     probed: Annotated[bool, "a measurement was asked for"]
     not_measured: Annotated[list[str], "why something was not measured"]
+    nodes: Annotated[
+        list[NodesItem] | None, "on 1, 2, 4, ... nodes of --node; null: not asked, or too small for a pack"
+    ]
 
 
 class PlanDocument(TypedDict):

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
+_LOOK_INTERVAL = 5.0  # seconds between two looks at what nodes have cost
+
 
 @dataclass(frozen=True)
 class Launch:
@@ -19,10 +21,12 @@ class Launch:
         inline: in this process, one after another, without Ray; None: as ``placement`` says, once it is
             known what is left to run.
         address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
+        nodes: the most of its nodes that packs may fill at once, and that are asked for; None: as many as there can be.
     """
 
     inline: bool | None = None
     address: str | None = None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Limits:
         failures: trials that fail for good.
         core_hours, gpu_hours: of the packs, those that run now counted as far as they are: the clock's hours of each
             times the cores, or the share of GPUs, that it asks for.
+        node_hours: hours of all nodes with cores, idle ones included, from the start of the run.
     """
 
     hours: float | None = None
@@ -42,6 +47,7 @@ class Limits:
     failures: int | None = None
     core_hours: float | None = None
     gpu_hours: float | None = None
+    node_hours: float | None = None
 
 
 LIMITS = tuple(field.name for field in fields(Limits))
@@ -54,44 +60,50 @@ class ActiveLimits:
     Args:
         limits: what it may do.
         clock: monotonic seconds.
-        cores, gpus: that a pack asks for.
 
     Attributes:
         reached: the limit that ended the run, in words; empty while none has.
     """
 
-    def __init__(
-        self, limits: Limits, clock: Callable[[], float] = time.monotonic, cores: float = 1.0, gpus: float = 0.0
-    ) -> None:
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
         self.reached = ""
-        self._limits, self._clock, self._cores, self._gpus = limits, clock, cores, gpus
-        self._began: dict[str, float] = {}
-        self._worked = 0.0
+        self._limits, self._clock = limits, clock
+        self._began: dict[str, tuple[float, float, float]] = {}
+        self._worked = (0.0, 0.0)
         self._end = None if limits.hours is None else clock() + 3600.0 * limits.hours
 
     def room(self, results: int) -> int | None:
         """How many more trials may get a result; None for any number."""
         return None if self._limits.trials is None else max(0, self._limits.trials - results)
 
-    def started(self, pack: str) -> None:
-        """A pack has started."""
-        self._began[pack] = self._clock()
+    def started(self, pack: str, cores: float = 1.0, gpus: float = 0.0) -> None:
+        """A pack has started, which asks for so many cores and so large a share of GPUs."""
+        self._began[pack] = self._clock(), cores, gpus
 
     def ended(self, pack: str) -> None:
         """A pack has ended, in whatever way."""
-        self._worked += self._clock() - self._began.pop(pack, self._clock())
+        if pack in self._began:
+            self._worked = self._with(self._began.pop(pack))
+
+    def _with(self, *packs: tuple[float, float, float]) -> tuple[float, float]:
+        """Core and GPU seconds of the packs that have ended, and of these up to now."""
+        now, (cores, gpus) = self._clock(), self._worked
+        return (
+            cores + sum((now - began) * share for began, share, _ in packs),
+            gpus + sum((now - began) * share for began, _, share in packs),
+        )
 
     @property
-    def hours(self) -> float:
-        """The clock's hours of all packs so far, added up."""
-        now = self._clock()
-        return (self._worked + sum(now - began for began in self._began.values())) / 3600.0
+    def hours(self) -> tuple[float, float]:
+        """Core hours and GPU hours of all packs so far."""
+        cores, gpus = self._with(*self._began.values())
+        return cores / 3600.0, gpus / 3600.0
 
     def worked_out(self) -> bool:
         """Whether the core hours or the GPU hours are used up; ``reached`` then says so."""
-        each = (("core", self._limits.core_hours, self._cores), ("gpu", self._limits.gpu_hours, self._gpus))
-        for name, limit, share in each:
-            if limit is not None and self.hours * share >= limit:
+        limits = (("core", self._limits.core_hours), ("gpu", self._limits.gpu_hours))
+        for (name, limit), used in zip(limits, self.hours, strict=True):
+            if limit is not None and used >= limit:
                 self.reached = self.reached or f"--max-{name}-hours {limit:g}: so much was used in this run"
         return bool(self.reached)
 
@@ -134,6 +146,33 @@ class ActiveLimits:
         finally:
             timer.cancel()
             timer.join()  # so that its signal comes while the handler is installed
+
+    @contextmanager
+    def watch_nodes(self, node_hours: Callable[[], float]) -> Iterator[None]:
+        """Stops the body in the main thread when its nodes have cost what they may; else as ``watch``.
+
+        Args:
+            node_hours: so far.
+        """
+        limit, ended = self._limits.node_hours, threading.Event()
+        if limit is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def look() -> None:
+            while not ended.wait(min(_LOOK_INTERVAL, 3600.0 * limit)):
+                if node_hours() >= limit:
+                    self.reached = self.reached or f"--max-node-hours {limit:g}: so many hours of nodes were used"
+                    _signal()
+                    return
+
+        thread = threading.Thread(target=look, name="memsweep-nodes", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()  # so that its signal comes while the handler is installed
 
     def _out_of_time(self) -> None:
         self.reached = self.reached or _hours(self._limits.hours or 0.0)

@@ -44,6 +44,8 @@ class Snapshot:
         eta: seconds until the end, or None while nothing is known yet.
         note: what is retried now, or an empty string.
         doing: what the longest running pack does, such as ``step 1,200 of 5,000``; empty in its first seconds.
+        waiting: packs that no worker has yet.
+        slots: the most packs that could run at once so far.
     """
 
     total: int
@@ -55,6 +57,8 @@ class Snapshot:
     eta: float | None
     note: str = ""
     doing: str = ""
+    waiting: int = 0
+    slots: int = 1
 
     @property
     def left(self) -> tuple[float, float] | None:

@@ -29,7 +29,8 @@ from memsweep.sweep.worker.gpu_memory import fitted
 from memsweep.sweep.worker.timing import Profile, throttled
 
 if TYPE_CHECKING:
-    from memsweep.sweep.planning.plan import Plan
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.sweep.planning.plan import Pack, Plan
 
 
 class InlineBackend:
@@ -38,7 +39,11 @@ class InlineBackend:
     slots, absent = 1, 0.0
 
     def __init__(self, work: Work) -> None:
-        self._work = work
+        self._work, self._began = work, time.monotonic()
+
+    @property
+    def node_hours(self) -> float:
+        return (time.monotonic() - self._began) / 3600.0
 
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         for job in jobs:
@@ -167,8 +172,7 @@ def run(
         return RunSummary()
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage = False, False, "", ""
-    asked = plan.sweep.resources
-    active = ActiveLimits(limits or Limits(), cores=asked.cpus * asked.workers, gpus=asked.card * asked.workers)
+    active = ActiveLimits(limits or Limits())
     with listen(on_result) as deliver:
         began = time.monotonic()
         try:
@@ -179,7 +183,7 @@ def run(
                 terminate_like_ctrl_c(),
             ):
                 scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
-                with active.watch():
+                with active.watch(), active.watch_nodes(lambda: backend.node_hours):
                     _all_plans(scheduler, backend, next_plan)
                     ended = True
         except KeyboardInterrupt as interruption:
@@ -243,11 +247,21 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
     if launch.inline:
         yield InlineBackend(work)
         return
+    packs: dict[ResourcesConfig, list[Pack]] = {}
+    for pack in plan.packs:
+        packs.setdefault(asked.of(pack.trials[0].config), []).append(pack)
     if launch.address is None:
         # A pack that this machine can never hold is refused before any process starts.
-        slots(plan.sweep.resources, [this_machine(plan.sweep.resources)])
+        for kind in packs:
+            slots(kind, [this_machine(kind)])
+    from memsweep.sweep.driver.node_memory import with_node_memory
     from memsweep.sweep.ray.backend import ray_backend
 
-    fit = partial(fitted, packs=plan.packs, workspace=workspace)
-    with ray_backend(work, plan.sweep.resources, len(plan.packs), fit, launch.address) as backend:
+    def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
+        got, card_bytes = fitted(kind, packs[kind], workspace)
+        return got if launch.address is None else with_node_memory(got, packs[kind], workspace), card_bytes
+
+    with ray_backend(
+        work, {kind: len(some) for kind, some in packs.items()}, fit, launch.address, launch.nodes
+    ) as backend:
         yield backend

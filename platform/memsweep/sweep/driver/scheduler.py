@@ -216,7 +216,8 @@ class PackScheduler:
 
     def started(self, job: PackJob) -> None:
         self._unstarted.pop(job.pack, None)
-        self._limits.started(job.pack)
+        asked = job.resources
+        self._limits.started(job.pack, asked.cpus * asked.workers, asked.card * asked.workers)
         self._work.started(job.pack, sum(self._cost[name] for name, _ in job.members))
         try:
             take_report(self._store, job.pack)  # of an earlier driver's worker
@@ -384,7 +385,8 @@ class PackScheduler:
             self._limits.stop()
 
     def _show(self) -> None:
-        self._on_progress(self._work.snapshot())
+        waiting = sum(map(len, (self._unstarted, self._postponed, self._retry, self._retry_alone)))
+        self._on_progress(replace(self._work.snapshot(), waiting=waiting, slots=self._slots()))
 
 
 def _costs(plan: Plan) -> dict[str, float]:

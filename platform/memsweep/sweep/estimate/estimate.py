@@ -10,7 +10,6 @@ a few steps of its costliest programs.
 from __future__ import annotations
 
 import contextlib
-import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM
 from memsweep.config.schema.study import KEEP
 from memsweep.errors import ConfigError
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
+from memsweep.sweep.estimate.nodes import Lengths, makespan
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
 from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
@@ -127,6 +127,7 @@ class Estimate:
         why_not: sentences: what was not measured, what else the numbers rest on.
         factor: the seconds hold within it, if nothing else runs and no training ends early.
         starting: seconds until a process was ready to begin; each worker needs them once.
+        lengths: seconds of each pack, by what packs ask for and by wave.
     """
 
     seconds: float | None
@@ -141,6 +142,7 @@ class Estimate:
     why_not: tuple[str, ...] = ()
     factor: float = MODEL_FACTOR
     starting: float = 0.0
+    lengths: Lengths = ()
 
 
 def modelled_work(waves: Iterable[Wave]) -> float:
@@ -165,16 +167,24 @@ def estimate(
         workspace: folder whose ``tasks/`` the programs need.
         seconds: of the measurement; 0 for none.
     """
-    programs = _programs_by_kind(waves)
-    result, why_not = Benchmark(), list[str]()
-    slots_here, problem = _slots(resources)
-    if problem and seconds:
-        why_not.append(f"not measured here: {problem}")
-    elif programs and seconds > 0:
-        arithmetic = replace(Arithmetic.of(resources), shards=1)  # one process measures alone
-        groups = {kind: program.trials for kind, program in programs.items()}
-        result = benchmark(groups, arithmetic, threads(resources), workspace, seconds, keep)
-        why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
+    programs, result, why_not = _programs_by_kind(waves), Benchmark(), list[str]()
+    kinds: dict[ResourcesConfig, dict[str, list[TrialConfig]]] = {}
+    for name, program in programs.items():
+        kinds.setdefault(resources.of(program.trials[0]), {})[name] = program.trials
+    slots_here = min((_slots(kind)[0] for kind in kinds), default=_slots(resources)[0])
+    for kind, groups in kinds.items():
+        if seconds and (problem := _slots(kind)[1]):
+            why_not.append(f"not measured here: {problem}")
+        elif seconds > 0:
+            arithmetic = replace(Arithmetic.of(kind), shards=1)  # one process measures alone
+            part = benchmark(groups, arithmetic, threads(kind), workspace, seconds / len(kinds), keep)
+            result = replace(
+                part,
+                measured=result.measured | part.measured,
+                failed=result.failed | part.failed,
+                starting=max(result.starting, part.starting),
+            )
+    why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
     lengths = [(prices.packs(wave), wave.times) for wave in waves]
     return Estimate(
@@ -190,15 +200,18 @@ def estimate(
         why_not=tuple(why_not),
         starting=result.starting,
         factor=prices.factor,
+        lengths=_lengths(waves, prices, resources),
     )
 
 
-def makespan(lengths: Iterable[float], slots: int) -> float:
-    """When the last of these packs ends, each begun in its turn as soon as one of the slots is free."""
-    free = [0.0] * slots
-    for length in lengths:
-        heapq.heapreplace(free, free[0] + length)
-    return max(free)
+def _lengths(waves: Sequence[Wave], prices: _Prices, resources: ResourcesConfig) -> Lengths:
+    found = []
+    for wave in waves:
+        kinds: dict[ResourcesConfig, list[float]] = {}
+        for pack, seconds in zip(wave.packs, prices.packs(wave), strict=True):
+            kinds.setdefault(resources.of(pack.trials[0].config), []).append(seconds)
+        found += [(kind, seconds, wave.times) for kind, seconds in kinds.items()]
+    return found
 
 
 @dataclass

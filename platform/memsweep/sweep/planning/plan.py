@@ -16,7 +16,7 @@ from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.study import SweepConfig
+    from memsweep.config.schema.study import ResourcesConfig, SweepConfig
     from memsweep.config.schema.trial import ChainConfig, TrialConfig
 
 PACK_REPLICAS = 256
@@ -92,10 +92,10 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     Raises:
         ConfigError: two rows are one trial, because they differ in cosmetic fields alone.
     """
-    arithmetic = Arithmetic.of(sweep.resources)
     by_identity: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
     for config in sweep.rows:
+        arithmetic = Arithmetic.of(sweep.resources.of(config))
         trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
         if trial is not (first := by_identity.setdefault(trial.identity, trial)):
             one, other = flatten(to_dict(first.config)), flatten(to_dict(config))
@@ -127,7 +127,11 @@ def make_plan(
     """
     # cut from all trials, done or not: a sweep that goes on cuts as it did at first, and finds its checkpoints
     target_seconds = pack_seconds(trials) * (_WORKERS_START if sweep.resources.workers > 1 else 1)
-    packs = _without(make_packs(trials, target_seconds), {*done, *apart})
+    kinds: dict[ResourcesConfig, list[PlannedTrial]] = {}
+    for trial in trials:
+        kinds.setdefault(sweep.resources.of(trial.config), []).append(trial)
+    made = (pack for kind in kinds.values() for pack in make_packs(kind, target_seconds))
+    packs = _without(made, {*done, *apart})
     return Plan(sweep, tuple(trials), frozenset(done), tuple(packs), measures)
 
 

@@ -19,6 +19,7 @@ from memsweep.config.schema.search import ConfirmConfig
 from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
 from memsweep.config.search.sections import search_from_dict, search_to_dict
 from memsweep.errors import ConfigError, StoreError
+from memsweep.sweep.planning.identity import without_later
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.form import Form, OtherSchemaError, require
 from memsweep.sweep.store.record import MEND, from_json, of_form, require_config, sealed, to_json
@@ -136,7 +137,7 @@ def _content(plan: Plan, tracking: Mapping[str, Any] | None, extended: Sequence[
         "keep": sweep.keep,
         "claims": dataclasses.asdict(sweep.claims) if sweep.claims is not None else None,
         "grid": sweep.grid,
-        "resources": to_dict(sweep.resources),
+        "resources": without_later(to_dict(sweep.resources), sweep.resources),
         "tracking": tracking or {},
         "extended": list(extended),
     }

@@ -7,8 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, listed
 
+_GIB = 2**30
 _STEP = 1e-4  # Ray counts resources in ten-thousandths; less than that is rounding, not capacity
 
 
@@ -40,8 +41,9 @@ def slots(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]]) -> i
 
     Args:
         resources: what one pack asks for.
-        nodes: ``{"CPU": cores, "GPU": cards}`` of each living node. A process runs on one node, and a share of a
-            GPU lies on one card; the workers of a pack may run on several nodes.
+        nodes: ``{"CPU": cores, "GPU": cards, "memory": bytes}`` of each node, and 1 for each of its labels. A
+            process runs on one node, and a share of a GPU lies on one card; the workers of a pack may run on several
+            nodes. A node that does not say what memory it has is taken to have enough.
 
     Returns:
         At least 1; at most ``resources.max_concurrent`` where that is set.
@@ -57,7 +59,13 @@ def slots(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]]) -> i
 
 
 def _on_node(resources: ResourcesConfig, node: Mapping[str, float]) -> int:
+    marks = [*resources.labels, *([f"accelerator_type:{resources.accelerator}"] if resources.accelerator else [])]
+    if any(not node.get(mark) for mark in marks):
+        return 0
     by_cpu = math.floor(node.get("CPU", 0.0) / resources.cpus + _STEP)
+    if resources.node_memory:
+        memory = node.get("memory", by_cpu * resources.node_memory * _GIB)
+        by_cpu = min(by_cpu, math.floor(memory / (resources.node_memory * _GIB) + _STEP))
     if resources.device == "cpu":
         return by_cpu
     return min(by_cpu, math.floor(node.get("GPU", 0.0)) * on_card(resources.card))
@@ -82,6 +90,24 @@ def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], 
         problems.append(
             f"resources.{name} is {resources.card:g}, but no node has a GPU: set it to 0 to compute on CPUs, or join a "
             "cluster with GPUs with --address."
+        )
+    kinds = {mark.partition(":")[2] for node in nodes for mark in node if mark.startswith("accelerator_type:")}
+    if resources.accelerator and resources.accelerator not in kinds:
+        problems.append(
+            f"resources.accelerator is {resources.accelerator}, but the nodes have {listed(sorted(kinds), 5) or 'none'}"
+            ": write it as ray status does, or leave it out."
+        )
+    problems += [
+        f"resources.labels has {label}, but no node has this label: take it out, or start nodes with it (ray start "
+        "--labels)."
+        for label in resources.labels
+        if not any(node.get(label) for node in nodes)
+    ]
+    memory = max((node.get("memory", math.inf) for node in nodes if node.get("CPU")), default=math.inf) / _GIB
+    if resources.node_memory and resources.node_memory > memory:
+        problems.append(
+            f"resources.node_memory is {resources.node_memory:g} GiB for each process, but the largest node has "
+            f"{memory:.1f} GiB: set it to at most that, or leave it out, and it is measured."
         )
     if not problems and processes:
         problems.append(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import bisect
 import pickle
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
-from memsweep.sweep.ray.capacity import wait_for_room
+from memsweep.sweep.ray.capacity import Kinds, wait_for_room
 from memsweep.sweep.ray.private import workers_kept
 from memsweep.sweep.ray.room import Room
 from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, ray_session
+from memsweep.sweep.ray.turns import Turns
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
 from memsweep.sweep.worker.failure import StoppedError
@@ -26,40 +29,52 @@ from memsweep.sweep.worker.timing import report_interval, throttled
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from ray.tune import PlacementGroupFactory
+
+    from memsweep.sweep.ray.callbacks import RunnerCallback
 
 Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
 
 
 @contextmanager
 def ray_backend(
-    work: Work, resources: ResourcesConfig, packs: int, fit: Fit, address: str | None
+    work: Work, packs: Kinds, fit: Fit, address: str | None, nodes: int | None = None
 ) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
 
     Args:
         work: function that a worker runs with a job.
-        resources: what one pack asks for.
-        packs: how many there are so far.
-        fit: what it gets, and the bytes of tensors that its process may hold on a GPU; called once Ray runs.
+        packs: how many packs there are so far, by what they ask for.
+        fit: what they get, and the bytes of tensors that a process may hold on a GPU; called once Ray runs.
         address: see ``memsweep.sweep.ray.session``.
+        nodes: the most that packs may fill at once.
 
     Raises:
         ConfigError: the cluster can never hold one pack.
         MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
     with ray_session(address) as head:
-        wait_for_room(resources, packs)
-        resources, card_bytes = fit(resources)
-        wait_for_room(resources, packs)
-        yield RayBackend(work, resources, card_bytes, head, Room(resources, follows=address is not None))
+        wait_for_room(packs, nodes)
+        fitted = {asked: fit(asked) for asked in packs}
+        wait_for_room(Counter({got: packs[asked] for asked, (got, _) in fitted.items()}), nodes)
+        kinds = {got for got, _ in fitted.values()}
+        yield RayBackend(work, fitted, head, Room(kinds, follows=address is not None, nodes=nodes))
 
 
 class RayBackend:
-    """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``."""
+    """Runs jobs as the trials of a Tune experiment, one experiment per call of ``run``.
 
-    def __init__(self, work: Work, resources: ResourcesConfig, card_bytes: int, head: Head, room: Room) -> None:
-        self._work, self._resources, self._card_bytes, self._head = work, resources, card_bytes, head
-        self._room = room
+    Args:
+        work: function that a worker runs with a job.
+        fitted: what jobs ask for -> what they get, and the bytes of tensors that a process may hold on a GPU.
+        head: of the session.
+        room: for what they get.
+    """
+
+    def __init__(
+        self, work: Work, fitted: Mapping[ResourcesConfig, tuple[ResourcesConfig, int]], head: Head, room: Room
+    ) -> None:
+        self._work, self._fitted, self._head, self._room = work, dict(fitted), head, room
 
     @property
     def slots(self) -> int:
@@ -69,36 +84,64 @@ class RayBackend:
     def absent(self) -> float:
         return self._room.absent
 
+    @property
+    def node_hours(self) -> float:
+        return self._room.node_hours
+
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         if not jobs:
             return
+        by_pack = {job.pack: self._fit(job) for job in jobs}
+        at_once = 1 if one_by_one else len(jobs)
+        callback = self._experiment(by_pack, at_once, events)
+        if callback.open:
+            # On SIGINT fit() stops its workers and returns without an error.
+            if self._head.dead_part:
+                cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
+                raise ClusterLost(f"Ray on this machine is gone: {cause}")
+            if callback.running or events.may_start():
+                raise KeyboardInterrupt
+
+    def _fit(self, job: PackJob) -> PackJob:
+        got, card_bytes = self._fitted[job.resources]
+        return replace(job, resources=got, card_bytes=card_bytes)
+
+    def _experiment(self, by_pack: dict[str, PackJob], at_once: int, events: Events) -> RunnerCallback:
+        """Runs jobs until they have ended, or none runs and none may be started."""
         from ray import tune
 
         from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
-        by_pack = {job.pack: replace(job, card_bytes=self._card_bytes) for job in jobs}
-        at_once = 1 if one_by_one else len(jobs)
-        callback = RunnerCallback(by_pack, events, lambda left: self._room.look(min(left, at_once)))
-        # Not a grid: Tune copies a grid's whole list for each of its trials.
-        names = iter(list(by_pack))
+        callback = RunnerCallback(
+            by_pack, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
+        )
+        turns = Turns([*by_pack.values()], self._room, callback.open, at_once)
+        kinds = {job.resources: _requested(job.resources) for job in by_pack.values()}
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        requested = [*kinds.values()]
+
+        def job() -> dict[str, Any]:
+            pack = turns.next()
+            return {"pack": pack, "kind": numbers[by_pack[pack].resources]}
+
         trainable = tune.with_resources(
             tune.with_parameters(
                 _run_job,
                 jobs=JobTable.of(by_pack),
                 work=self._work,
-                resources=self._resources,
-                interval=report_interval(min(len(jobs), self._room.expected)),
+                interval=report_interval(min(len(by_pack), self._room.expected)),
             ),
-            _requested(self._resources),
+            lambda config: requested[config["job"]["kind"]],
         )
         # Tune's own state is not needed afterwards: the results are in the store.
         with self._room.followed(), workers_kept(lambda: self._room.leaving), scratch_folder() as scratch:
             tune.Tuner(
                 trainable,
-                param_space={"pack": tune.sample_from(lambda: next(names))},
+                # Not a grid: Tune copies a grid's whole list for each of its trials.
+                param_space={"job": tune.sample_from(job)},
                 tune_config=tune.TuneConfig(
-                    search_alg=GatedVariants(events.may_start, lambda: min(at_once, self._room.now)),
-                    num_samples=len(jobs),
+                    search_alg=GatedVariants(events.may_start, lambda: turns.limit),
+                    num_samples=len(by_pack),
                     reuse_actors=True,
                 ),
                 run_config=tune.RunConfig(
@@ -109,13 +152,7 @@ class RayBackend:
                     callbacks=[callback],
                 ),
             ).fit()
-        if callback.open:
-            # On SIGINT fit() stops its workers and returns without an error.
-            if self._head.dead_part:
-                cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
-                raise ClusterLost(f"Ray on this machine is gone: {cause}")
-            if callback.running or events.may_start():
-                raise KeyboardInterrupt
+        return callback
 
 
 @dataclass(frozen=True)
@@ -160,23 +197,26 @@ class JobTable:
         return job
 
 
-def _requested(resources: ResourcesConfig) -> dict[str, float]:
+def _requested(resources: ResourcesConfig) -> PlacementGroupFactory:
     """The resources that Tune requests from Ray for one pack.
 
     Several workers request their own; Tune's process only waits for them. It may hold nothing that a worker needs,
     because those workers would wait for ever, and it runs on the head, without which nothing runs.
     """
+    from ray import tune
+
     if resources.workers > 1:
-        return {"node:__internal_head__": 0.001}
-    return {"cpu": resources.cpus, "gpu": resources.gpus}
+        return tune.PlacementGroupFactory([{"node:__internal_head__": 0.001}])
+    labels = {"bundle_label_selector": [resources.selector]} if resources.labels else {}
+    return tune.PlacementGroupFactory([resources.bundle], **labels)
 
 
-def _run_job(config: dict[str, Any], jobs: JobTable, work: Work, resources: ResourcesConfig, interval: float) -> None:
+def _run_job(config: dict[str, Any], jobs: JobTable, work: Work, interval: float) -> None:
     """Tune's function of a trial: runs the pack in this process, or waits for its group of workers."""
     from ray import tune
 
-    job = jobs.job(config["pack"])
-    group = WorkerGroup(job, resources) if job.workers > 1 else None
+    job = jobs.job(config["job"]["pack"])
+    group = WorkerGroup(job, job.resources) if job.workers > 1 else None
 
     def report_progress(fraction: float, doing: str = "") -> None:
         peak = group.peak_memory if group is not None else peak_memory()

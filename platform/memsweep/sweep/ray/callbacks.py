@@ -12,7 +12,7 @@ from ray.tune.search.basic_variant import BasicVariantGenerator
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.backend import Events
-from memsweep.sweep.ray.private import keep_credentials_out_of_runtime_environments, trial_error
+from memsweep.sweep.ray.private import keep_credentials_out_of_runtime_environments, name_tasks, trial_error
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
 from memsweep.sweep.worker.failure import NODE_LOST
 from memsweep.sweep.worker.limits import GIB, KernelKills
@@ -24,14 +24,14 @@ class RunnerCallback(Callback):
     Args:
         jobs: pack -> job.
         events: what is told of them.
-        look: called often, with the number of jobs that have not ended.
+        look: called often, and told whether jobs that wait may be started.
 
     Attributes:
         open: pack -> job of the jobs that have not ended; each ends exactly once.
         running: packs of those of them that have started.
     """
 
-    def __init__(self, jobs: dict[str, PackJob], events: Events, look: Callable[[int], None]) -> None:
+    def __init__(self, jobs: dict[str, PackJob], events: Events, look: Callable[[bool], None]) -> None:
         self.open, self.running = dict(jobs), set[str]()
         self._events, self._look = events, look
         self._kills = KernelKills()
@@ -46,11 +46,12 @@ class RunnerCallback(Callback):
         return {}  # Tune saves its callbacks to restore a run; our runs are restored from the store
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
-        self._look(len(self.open) if self._events.may_start() else len(self.running))
+        self._look(self._events.may_start())
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if (job := self._job(trial)) is not None:
             self.running.add(job.pack)
+            name_tasks(trial, job.title)
             self._events.started(job)
 
     def on_trial_result(
@@ -77,7 +78,7 @@ class RunnerCallback(Callback):
         self.running.discard(job.pack)
 
     def _job(self, trial: Any) -> PackJob | None:
-        return self.open.get(trial.config["pack"])
+        return self.open.get(trial.config["job"]["pack"])
 
 
 class GatedVariants(BasicVariantGenerator):

@@ -12,8 +12,10 @@ import json
 import logging
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ import yaml  # type: ignore[import-untyped]
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import BlockedError, ConfigError
 from memsweep.sweep.planning.resources import slots
-from memsweep.sweep.ray.private import announced_node_types, draining_nodes, key_value
+from memsweep.sweep.ray.private import announced_node_types, draining_nodes, groups_of_this_job, key_value
 from memsweep.sweep.signals import terminate_like_ctrl_c
 from memsweep.sweep.store.retry import seconds_in
 
@@ -44,7 +46,10 @@ _MIRRORED = re.compile(r"node_[0-9a-f]{56}")
 _log = logging.getLogger("memsweep")
 
 Node = Mapping[str, float]
-"""``{"CPU": cores, "GPU": cards}``."""
+"""``{"CPU": cores, "GPU": cards, "memory": bytes}``, and 1 for each of its labels, ``key=value``."""
+
+Kinds = Mapping[ResourcesConfig, int]
+"""How many packs ask for the same."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +90,7 @@ def capacity() -> Capacity:
     alive, ending = [node for node in ray.nodes() if node["Alive"]], draining_nodes()
     found = [node for node in alive if node["NodeID"] not in ending]
     leaving = frozenset(str(node["NodeManagerAddress"]) for node in alive if node["NodeID"] in ending)
-    living = [node["Resources"] for node in found]
+    living = [_as_node(node) for node in found]
     if not _is_autoscaled(found):
         # a head without cores beside no worker: somebody is about to start them
         most = living if any(node.get("CPU") for node in living) else None
@@ -105,105 +110,137 @@ def most_nodes() -> int:
     return len(found.living) + 1 if found.most is None else len(found.most)
 
 
-def wait_for_room(resources: ResourcesConfig, packs: int) -> None:
-    """Returns when the session's cluster has room for one pack.
+def wait_for_room(packs: Kinds, nodes: int | None = None) -> None:
+    """Returns when the session's cluster has room for a pack.
 
     Args:
-        resources: what one pack asks for.
         packs: how many there are.
+        nodes: the most that packs may fill at once.
 
     Raises:
-        ConfigError: it can never hold one pack.
+        ConfigError: it can never hold a pack of one of the kinds.
         MemsweepError: it got no node for one in time.
     """
     found = capacity()
-    may_come = slots(resources, found.most) if found.most is not None else NOT_KNOWN
-    if not room(resources, found.living):
-        _wait(resources, min(packs, may_come, REQUESTS))
+    for kind in packs if found.most is not None else ():
+        slots(kind, found.most or [])
+    may_come = {kind: most_packs(kind, found, nodes) for kind in packs}
+    if not any(room(kind, found.living) for kind in packs):
+        _wait({kind: min(count, may_come[kind], REQUESTS) for kind, count in packs.items()})
 
 
-def room(resources: ResourcesConfig, nodes: list[Node]) -> int:
-    """Packs that these nodes hold at once."""
+def room(resources: ResourcesConfig, nodes: list[Node], most: int | None = None) -> int:
+    """Packs that these nodes hold at once, at most so many of them; those that hold the most count."""
+    if most is not None:
+        nodes = sorted(nodes, key=partial(_alone, resources), reverse=True)[:most]
     with contextlib.suppress(ConfigError):
         return slots(resources, nodes)
     return 0
 
 
-class Requests:
-    """Requests for the resources of packs, which an autoscaler sees.
+def _alone(resources: ResourcesConfig, node: Node) -> int:
+    return room(replace(resources, workers=1, gpus=resources.card, gpus_per_worker=0.0, max_concurrent=0), [node])
 
-    Args:
-        resources: what one pack asks for.
+
+def most_packs(resources: ResourcesConfig, found: Capacity, nodes: int | None) -> int:
+    """Packs that the cluster can hold at once in the end.
+
+    Where nobody knows its nodes to come, they are taken to be as large as its largest one, or to hold one pack.
     """
+    if found.most is not None:
+        return room(resources, found.most, nodes)
+    if nodes is None:
+        return NOT_KNOWN
+    return nodes * max([1, *(_alone(resources, node) for node in found.living)]) // resources.workers
 
-    def __init__(self, resources: ResourcesConfig) -> None:
-        bundle = {"CPU": resources.cpus} | ({"GPU": resources.card} if resources.card else {})
-        self._bundles, self._groups = [bundle] * resources.workers, list[Any]()
 
-    def ask(self, packs: int) -> None:
-        """Asks for room for so many packs, at most a hundred, beside what packs hold.
+class Requests:
+    """Requests for the resources of packs, which an autoscaler sees."""
 
-        A request that has been met holds its resources: it is given up, so that a pack gets them.
-        """
+    def __init__(self) -> None:
+        self._groups: dict[ResourcesConfig, list[Any]] = {}
+
+    def ask(self, packs: Kinds) -> None:
+        """Asks for room for so many packs, at most a hundred of a kind, beside what packs hold, and for no others."""
         from ray.util import placement_group, remove_placement_group
 
-        packs, met = min(packs, REQUESTS), self._met()
-        kept = [group for group in self._groups if group not in met][:packs]
-        for group in self._groups:
-            if group not in kept:
+        for kind in {**self._groups, **packs}:
+            wanted, groups = min(packs.get(kind, 0), REQUESTS), self._groups.pop(kind, [])
+            for group in groups[wanted:]:
                 remove_placement_group(group)
-        self._groups = kept + [placement_group(self._bundles) for _ in range(packs - len(kept))]
+            bundles, labels = [kind.bundle] * kind.workers, [kind.selector] * kind.workers
+            groups = groups[:wanted]
+            while len(groups) < wanted:
+                groups.append(placement_group(bundles, bundle_label_selector=labels if kind.labels else None))
+            self._groups[kind] = groups
 
-    def met(self) -> int:
-        """How many of them there is room for now."""
-        return len(self._met())
+    def states(self) -> Counter[str]:
+        """How many of them there is room for now (``met``), and how many packs wait for theirs (``packs``)."""
+        own, found = {group.id.hex() for groups in self._groups.values() for group in groups}, Counter[str]()
+        for name, state in groups_of_this_job().items():
+            found["met"] += name in own and state == "CREATED"
+            found["packs"] += name not in own and state not in ("CREATED", "REMOVED")
+        return found
 
-    def _met(self) -> list[Any]:
-        from ray.util import placement_group_table
 
-        return [group for group in self._groups if placement_group_table(group).get("state") == "CREATED"]
-
-
-def _wait(resources: ResourcesConfig, asked: int) -> None:
+def _wait(asked: Kinds) -> None:
     """Asks for room for so many packs, and waits for the first."""
     limit, began, told = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), -SAY_INTERVAL
-    requests = Requests(resources)
+    requests = Requests()
     with terminate_like_ctrl_c():
         try:
             requests.ask(asked)
-            while not (came := requests.met()):
+            while not (came := requests.states()["met"]):
                 waited = time.monotonic() - began
                 if waited >= limit:
-                    raise BlockedError(_none_came(resources, waited))
+                    raise BlockedError(_none_came(asked, waited))
                 if waited - told >= SAY_INTERVAL:
                     told = waited
-                    _log.warning("%s", _waiting(resources, asked, waited, limit))
+                    _log.warning("%s", _waiting(asked, waited, limit))
                 time.sleep(_LOOK_INTERVAL)
         finally:
-            requests.ask(0)
-    _log.warning("nodes came after %.0f s: room for %d of %d packs", time.monotonic() - began, came, asked)
+            requests.ask({})
+    took = time.monotonic() - began
+    _log.warning("nodes came after %.0f s: room for %d of %d packs", took, came, sum(asked.values()))
 
 
-def _waiting(resources: ResourcesConfig, asked: int, waited: float, limit: float) -> str:
+def _waiting(asked: Kinds, waited: float, limit: float) -> str:
     return (
-        f"waiting for nodes: the cluster has no room for a pack yet. Asked for: {asked} times {each(resources)}. "
+        f"waiting for nodes: the cluster has no room for a pack yet. Asked for: {asked_for(asked)}. "
         f"Waited {waited:.0f} s of at most {limit:.0f} s ({VARIABLE})."
     )
 
 
-def _none_came(resources: ResourcesConfig, waited: float) -> str:
+def _none_came(asked: Kinds, waited: float) -> str:
     return (
-        f"no node with room for a pack ({each(resources)}) came within {waited:.0f} s. Nothing has been started. "
-        "Look at what ray status and the autoscaler's log say on the head, or start a worker there (ray start "
+        f"no node with room for a pack ({', or '.join(map(each, asked))}) came within {waited:.0f} s. Nothing has been "
+        "started. Look at what ray status and the autoscaler's log say on the head, or start a worker there (ray start "
         f"--address=HEAD:PORT); {VARIABLE} sets the seconds. Then run the same command again."
     )
+
+
+def asked_for(packs: Kinds) -> str:
+    """``3 times 1 CPU core``, and so for each kind."""
+    return ", ".join(f"{count} times {each(kind)}" for kind, count in packs.items() if count)
 
 
 def each(resources: ResourcesConfig) -> str:
     """``1 CPU core``, ``2 workers of 4 CPU cores and 1 GPU each``."""
     one = f"{resources.cpus:g} CPU core{'s' if resources.cpus != 1 else ''}"
-    one += f" and {resources.card:g} GPU" if resources.card else ""
+    more = [f"{resources.card:g} {resources.accelerator or 'GPU'}"] if resources.card else []
+    more += [f"{resources.node_memory:g} GiB of memory"] if resources.node_memory else []
+    more += resources.labels
+    parts = [one, *more]
+    one = " and ".join([", ".join(parts[:-1]), parts[-1]]) if more else one
     return one if resources.workers == 1 else f"{resources.workers} workers of {one} each"
+
+
+def _as_node(node: Mapping[str, Any]) -> Node:
+    return {**node["Resources"], **_marks(node.get("Labels"))}
+
+
+def _marks(labels: Mapping[str, Any] | None) -> dict[str, float]:
+    return {f"{key}={value}": 1.0 for key, value in (labels or {}).items()}
 
 
 def _group(node: Mapping[str, Any]) -> str:
@@ -265,5 +302,6 @@ def _configured(config: Mapping[str, Any]) -> tuple[list[NodeType], int]:
     if not all(kind.get("resources") for kind in kinds.values()):
         return [], 0  # the cloud's own, which no file tells
     return [
-        NodeType(name, kind["resources"], int(kind.get("max_workers", limit))) for name, kind in kinds.items()
+        NodeType(name, {**kind["resources"], **_marks(kind.get("labels"))}, int(kind.get("max_workers", limit)))
+        for name, kind in kinds.items()
     ], limit

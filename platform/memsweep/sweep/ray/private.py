@@ -125,6 +125,28 @@ def draining_nodes() -> set[str]:
     return set(_private("ray._private.state", "state").get_draining_nodes())
 
 
+def groups_of_this_job() -> dict[str, str]:
+    """The state of each placement group of the session's job, by its identity, which ends with that of the job.
+
+    Those of Tune and of Ray Train are among them, and neither tells them publicly.
+    """
+    import ray
+    from ray.util import placement_group_table
+
+    job = ray.get_runtime_context().get_job_id()
+    return {name: group["state"] for name, group in placement_group_table().items() if name.endswith(job)}
+
+
+def name_tasks(trial: Any, name: str) -> None:
+    """Give the tasks of the process that runs a trial a name, until another trial gives them its own.
+
+    Ray's dashboard and its list of tasks show it, where they would show that of a method of Tune for every trial.
+    """
+    actor = trial.temporary_state.ray_actor
+    plain = vars(actor).setdefault("memsweep_train", actor.train)
+    actor.train = plain.options(name=name)
+
+
 def trial_error(trial: Any) -> tuple[BaseException | None, str]:
     """The error of one of Tune's trials, and its text.
 

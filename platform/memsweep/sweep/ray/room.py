@@ -3,6 +3,9 @@
 More trials than there is room for must not be given to Tune: where one ends, Tune would give its process to a trial
 whose own process is just starting, and end that one. So requests of our own ask for nodes, and Tune's trials follow
 the nodes that have come.
+
+A request that has been met holds a slot, and one that waits would take each slot that is freed, before the pack for
+which it is meant. So there are none while a pack waits for its own: what that asks for is what an autoscaler sees.
 """
 
 from __future__ import annotations
@@ -10,12 +13,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import counted
-from memsweep.sweep.ray.capacity import NOT_KNOWN, REQUESTS, SAY_INTERVAL, Capacity, Requests, capacity, each, room
+from memsweep.sweep.ray.capacity import (
+    REQUESTS,
+    SAY_INTERVAL,
+    Capacity,
+    Kinds,
+    Requests,
+    asked_for,
+    capacity,
+    most_packs,
+    room,
+)
 
 _LOOK_INTERVAL = 2.0  # seconds
 
@@ -26,29 +39,42 @@ class Room:
     """Room for packs on a cluster whose nodes come and go.
 
     Args:
-        resources: what one pack asks for.
+        kinds: what packs ask for.
         follows: whether nodes may come and go; a Ray that was started here has one.
+        nodes: the most that packs may fill at once; None: as many as there are.
         clock: monotonic seconds.
 
     Attributes:
-        now: packs that the living nodes hold at once, at the last look.
-        most: the largest value of ``now`` so far, at least 1.
+        of: packs of each kind that the living nodes hold at once, at the last look, as if there were no others.
+        most: the largest number of packs of one kind so far, at least 1.
         expected: packs that it may hold at once before the end.
         leaving: addresses of nodes that are about to end; what runs there may go on.
     """
 
     def __init__(
-        self, resources: ResourcesConfig, *, follows: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        kinds: Collection[ResourcesConfig],
+        *,
+        follows: bool,
+        nodes: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._resources, self._follows, self._clock = resources, follows, clock
-        self._requests = Requests(resources)
+        self._follows, self._nodes, self._clock = follows, nodes, clock
+        self._requests = Requests()
         found = capacity()
-        self.now, self.leaving = room(resources, found.living), found.leaving
-        self.most = max(1, self.now)
-        self.expected = self.now + REQUESTS if found.most is None else room(resources, found.most)
+        self.of = {kind: room(kind, found.living, nodes) for kind in kinds}
+        self.most, self.leaving, self._there = max(1, self.now), found.leaving, _workers(found)
+        possible = self._possible(found)
+        unknown = found.most is None and nodes is None
+        self.expected = self.now + REQUESTS if unknown else max(possible.values())
         self._began = self._looked = self._tried = self._told = clock()
-        self._area = 0.0  # packs times seconds
+        self._area = self._node_seconds = 0.0  # packs times seconds, nodes times seconds
         self._empty_since: float | None = None
+
+    @property
+    def now(self) -> int:
+        """Packs of one kind that the living nodes hold at once, of the kind of which they hold the most."""
+        return max(self.of.values())
 
     @property
     def absent(self) -> float:
@@ -56,7 +82,12 @@ class Room:
         now = self._clock()
         return self.most * (now - self._began) - self._area - self.now * (now - self._looked)
 
-    def look(self, left: int) -> None:
+    @property
+    def node_hours(self) -> float:
+        """Hours of all nodes with cores so far, whether packs ran there or not."""
+        return (self._node_seconds + self._there * (self._clock() - self._looked)) / 3600.0
+
+    def look(self, left: Callable[[], Kinds]) -> None:
         """Follows the cluster; does nothing where the last look was a moment ago, or the cluster does not answer.
 
         Args:
@@ -68,18 +99,25 @@ class Room:
         from ray.exceptions import RayError
 
         with contextlib.suppress(RayError):
-            self._follow(capacity(), left)
+            self._follow(capacity(), left())
 
-    def _follow(self, found: Capacity, left: int) -> None:
+    def _follow(self, found: Capacity, left: Kinds) -> None:
         now, before = self._clock(), self.now
         self._area += before * (now - self._looked)
-        self._looked = now
-        self.now, self.leaving = room(self._resources, found.living), found.leaving
-        self.most = max(self.most, self.now)
-        possible = NOT_KNOWN if found.most is None else room(self._resources, found.most)
-        wanted = min(left, possible) - self.now if found.grows else 0
-        self._requests.ask(max(0, wanted))
-        self._say(before, left, max(0, wanted))
+        self._node_seconds += self._there * (now - self._looked)
+        self._looked, self._there = now, _workers(found)
+        self.of = {kind: room(kind, found.living, self._nodes) for kind in self.of}
+        self.leaving, self.most = found.leaving, max(self.most, self.now)
+        wanted: Kinds = {}
+        if found.grows:
+            possible = self._possible(found)
+            wanted = {kind: max(0, min(left.get(kind, 0), possible[kind]) - self.of[kind]) for kind in self.of}
+            states = self._requests.states()
+            self._requests.ask({} if states["met"] or states["packs"] else wanted)
+        self._say(before, sum(left.values()), asked_for(wanted))
+
+    def _possible(self, found: Capacity) -> dict[ResourcesConfig, int]:
+        return {kind: most_packs(kind, found, self._nodes) for kind in self.of}
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -90,14 +128,18 @@ class Room:
             yield
         finally:
             with contextlib.suppress(RayError):  # the cluster may be gone, and its requests with it
-                self._requests.ask(0)
+                self._requests.ask({})
 
-    def _say(self, before: int, left: int, asked: int) -> None:
+    def _say(self, before: int, left: int, asked: str) -> None:
         if self.now == 0 and left and (self._empty_since is None or self._looked - self._told >= SAY_INTERVAL):
             self._empty_since = self._looked if self._empty_since is None else self._empty_since
             waited, self._told = self._looked - self._empty_since, self._looked
-            request = f"Asked for: {asked} times {each(self._resources)}" if asked else "Nobody starts nodes here"
+            request = f"Asked for: {asked}" if asked else "Nobody starts nodes here"
             _log.warning("no node has room for a pack; %d have not ended. %s. Waited %.0f s", left, request, waited)
         elif self.now and self.now != before:
             self._empty_since = None
             _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
+
+
+def _workers(found: Capacity) -> int:
+    return sum(bool(node.get("CPU")) for node in found.living)

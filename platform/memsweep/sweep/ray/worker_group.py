@@ -172,12 +172,14 @@ def _trainer(job: PackJob, resources: ResourcesConfig, coordinator: Any, folder:
     from ray import train
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    each = {"CPU": resources.cpus} | ({"GPU": resources.gpus_per_worker} if resources.gpus_per_worker else {})
     return TorchTrainer(
         run_assignments,
         train_loop_config={"coordinator": coordinator, "job": job},
         scaling_config=train.ScalingConfig(
-            num_workers=job.workers, use_gpu=bool(resources.gpus_per_worker), resources_per_worker=each
+            num_workers=job.workers,
+            use_gpu=bool(resources.gpus_per_worker),
+            resources_per_worker=resources.bundle,
+            label_selector=resources.selector or None,
         ),
         # NCCL needs a GPU for each worker
         torch_config=TorchConfig(

@@ -13,6 +13,7 @@ from memsweep.config.core.reflect import config_of, default, keys, value_of
 from memsweep.config.schema.canonical import flatten, plain, to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
+from memsweep.sweep.planning.identity import without_later
 from memsweep.sweep.store import record as records_json
 from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, SIZE, tracked
 
@@ -355,7 +356,8 @@ def sweep_params(sweep: SweepConfig) -> dict[str, Any]:
     counted = "trials" if sweep.search is None else "cells"
     params: dict[str, Any] = {counted: len(sweep.rows), "protocol": sweep.protocol}
     params |= {f"grid.{path}": json.dumps(values, default=str) for path, values in sweep.grid.items()}
-    params |= {f"resources.{name}": value for name, value in vars(sweep.resources).items()}
+    for name, value in without_later(to_dict(sweep.resources), sweep.resources).items():
+        params[f"resources.{name}"] = json.dumps(value) if isinstance(value, list | dict) else value
     for part, section in (("search", sweep.search), ("confirm", sweep.confirm)):
         if section is not None:
             content = search_to_dict(section) if isinstance(section, Search) else to_dict(section)

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict
+from memsweep.config.schema.study import ResourcesConfig
+from memsweep.errors import counted
 from memsweep.models.module.in_memory import held
 from memsweep.sweep.planning.fingerprint import configs_in
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, pack_identity
@@ -47,6 +49,7 @@ class PackJob:
             it saves time and moves no number.
         keep: ``weights``: results hold the trained weights; ``none``: they do not.
         trained: identity of a member -> URI of the folder and identity of the trial that keep its trained weights.
+        resources: what it asks for, without rules.
         measures: a member whose trained weights cannot be read fails, and is not trained.
         code: name -> class or function that a member's config names and no file holds, as of a notebook's cell.
     """
@@ -63,12 +66,22 @@ class PackJob:
     inline: bool = False
     workers: int = 1
     arithmetic: Arithmetic = ON_CPU
+    resources: ResourcesConfig = field(default_factory=ResourcesConfig)
     card_bytes: int = 0
     after: tuple[tuple[str, str], ...] = ()
     keep: str = WEIGHTS
     trained: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     measures: bool = False
     code: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def title(self) -> str:
+        """The study and the condition of its first trial, such as ``lengths: lru 16, mqar 64, 4 trials``."""
+        parts = []
+        for part, size in (("model", "width"), ("task", "horizon")) if self.members else ():
+            config = self.members[0][1].get(part, {})
+            parts += [f"{config.get('name', part)} {config.get(size, '')}".rstrip()]
+        return f"{self.study}: {', '.join([*parts, counted(len(self.members), 'trial')])}"
 
     @property
     def is_chained(self) -> bool:
@@ -97,6 +110,7 @@ class PackJob:
 def jobs_of(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
     """The jobs of a plan's packs; ``folder`` is that of the study's results."""
     revision = code_revision(workspace)
+    packs = [(pack, plan.sweep.resources.of(pack.trials[0].config)) for pack in plan.packs]
     return [
         PackJob(
             pack=pack.identity,
@@ -104,19 +118,20 @@ def jobs_of(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
             folder=folder,
             workspace=str(workspace),
             members=tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials),
-            threads=threads(plan.sweep.resources),
-            time_limit=plan.sweep.resources.time_limit,
-            memory=plan.sweep.resources.memory,
+            threads=threads(resources),
+            time_limit=resources.time_limit,
+            memory=resources.memory,
             revision=revision,
-            workers=plan.sweep.resources.workers,
-            arithmetic=Arithmetic.of(plan.sweep.resources),
+            workers=resources.workers,
+            arithmetic=Arithmetic.of(resources),
+            resources=resources,
             after=tuple((trial.identity, trial.after) for trial in pack.trials if trial.after),
             keep=plan.sweep.keep,
             trained={trial.identity: trial.trained for trial in pack.trials if trial.trained[0]},
             measures=plan.measures,
             code=code_of(trial.config for trial in pack.trials),
         )
-        for pack in plan.packs
+        for pack, resources in packs
     ]
 
 

@@ -1,0 +1,110 @@
+"""The memory of a node that a pack asks for: as much as its largest programs held when they were tried on the cluster.
+
+Cores alone do not say how many packs a node can hold: packs that fill its cores may need more memory than it has.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.sweep.planning.resources import threads
+from memsweep.sweep.ray.capacity import Node, capacity
+from memsweep.sweep.worker.gpu_memory import programs
+from memsweep.sweep.worker.limits import GIB, peak_memory
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.study import ResourcesConfig
+    from memsweep.sweep.planning.plan import Pack
+
+MARGIN = 1.25
+"""Factor on the measured memory: the trial is cut short, and later steps leave fragments between allocations."""
+_PATIENCE = 120.0  # seconds for the process to start and to measure
+_SECONDS = 20.0  # after which no further program is begun
+
+_log = logging.getLogger("memsweep")
+
+
+def with_node_memory(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path) -> ResourcesConfig:
+    """Resources that name the memory of a node; as they are where they do, or where nodes do not tell theirs.
+
+    Args:
+        resources: what one pack asks for.
+        packs: those that ask for it; the largest of their programs are tried in a process on the cluster.
+        workspace: the study's.
+    """
+    if resources.node_memory is not None or not packs:
+        return resources
+    found = capacity()
+    nodes = [node for node in found.most or found.living if node.get("CPU", 0.0) >= resources.cpus]
+    if not nodes or not all("memory" in node for node in nodes):
+        return resources  # an autoscaler starts no node for a request that names what its types do not
+    held = _measured(resources, packs, workspace)
+    return replace(resources, node_memory=_asked(held, nodes)) if held else resources
+
+
+def _asked(held: int, nodes: Sequence[Node]) -> float:
+    """GiB to ask for, where a process held so many bytes: at most what the largest node has."""
+    wanted, largest = MARGIN * held, max(node["memory"] for node in nodes)
+    if wanted > largest:
+        _log.warning(
+            "a pack needs about %.1f GiB of memory, by a probe of its largest programs, and the largest node has %.1f "
+            "GiB: each pack gets a node of its own, and may still run out of memory there",
+            wanted / GIB,
+            largest / GIB,
+        )
+        return math.floor(100 * largest / GIB) / 100
+    _log.info("a pack asks for %.2f GiB of its node's memory, by a probe of its largest programs", wanted / GIB)
+    return math.ceil(100 * wanted / GIB) / 100
+
+
+def _measured(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path) -> int:
+    """The most bytes that a process held; 0 where nothing was measured, and then nothing is asked for."""
+    import ray
+    from ray.exceptions import GetTimeoutError, RayError
+
+    task = ray.remote(
+        num_cpus=resources.cpus,
+        num_gpus=resources.card,
+        label_selector=resources.selector or None,
+        max_calls=1,  # in a process of its own
+        max_retries=0,
+    )(footprint)
+    asked: Any = task.remote(programs(packs), workspace, resources.device, threads(resources))
+    try:
+        return int(ray.get(asked, timeout=_PATIENCE))
+    except (RayError, GetTimeoutError) as error:  # the trials themselves will tell what is wrong with them
+        ray.cancel(asked, force=True)
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        _log.warning("the memory of a pack was not measured, and none is asked for: %s", reason[-1])
+        return 0
+
+
+def footprint(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path, device: str, cores: int) -> int:
+    """Runs programs in this process; the most bytes that it held.
+
+    Args:
+        groups: trials as ``to_dict`` writes them, the largest program first.
+        workspace: the study's.
+        device: where they are computed.
+        cores: threads.
+    """
+    import torch
+
+    from memsweep import registry
+    from memsweep.trial import RunOptions, run_pack
+
+    torch.set_num_threads(cores)
+    registry.discover(workspace)
+    end = time.monotonic() + _SECONDS
+    for group in groups:
+        run_pack([trial_from_dict(data) for data in group], RunOptions(device=device))
+        if time.monotonic() > end:
+            break
+    return peak_memory()

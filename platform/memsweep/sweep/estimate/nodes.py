@@ -1,0 +1,119 @@
+"""The hours and the price of a study on nodes of one type, by their number; nodes that wait for others cost, too."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsweep.errors import ConfigError
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.study import ResourcesConfig
+
+VARIABLE = "MEMSWEEP_NODE"
+"""Variable of the environment that says which nodes a plan reckons with, where ``--node`` does not."""
+
+
+@dataclass(frozen=True)
+class NodeOffer:
+    """A type of node that can be had.
+
+    Attributes:
+        cpus: its cores.
+        gpus: its cards.
+        price: of an hour, in any currency; 0 where none was given.
+    """
+
+    cpus: float
+    gpus: float = 0.0
+    price: float = 0.0
+
+    @classmethod
+    def of(cls, text: str) -> NodeOffer:
+        """The offer that a text names, ``cpus=16,gpus=1,price=1.2``.
+
+        Raises:
+            ValueError: it names none.
+        """
+        words = dict(word.strip().partition("=")[::2] for word in text.split(","))
+        offer = cls(**{name: float(value) for name, value in words.items()}) if set(words) <= _FIELDS else None
+        if "cpus" not in words or offer is None or not (offer.cpus > 0 and offer.gpus >= 0 and offer.price >= 0):
+            raise ValueError(
+                f"a node is written cpus=16,gpus=1,price=1.2 (gpus and price may be left out), got {text!r}"
+            )
+        return offer
+
+
+_FIELDS = {"cpus", "gpus", "price"}
+
+
+@dataclass(frozen=True)
+class Use:
+    """A study on so many nodes.
+
+    Attributes:
+        nodes: how many.
+        seconds: until it ends.
+        cost: of all nodes, from the first second to the last.
+        idle: share of it that pays for slots in which no pack runs.
+    """
+
+    nodes: int
+    seconds: float
+    cost: float
+    idle: float
+
+
+Lengths = Sequence[tuple["ResourcesConfig", Sequence[float], float]]
+"""The resources of packs, the seconds of each pack, and how often such packs come one after the other."""
+
+
+def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
+    """The study on 1, 2, 4, ... such nodes, up to as many as its packs can use at once.
+
+    Args:
+        lengths: of the packs; those of different kinds are taken to run one kind after the other.
+        offer: the type of the nodes.
+        starting: seconds until a node computes.
+
+    Raises:
+        ConfigError: such nodes can never hold one pack.
+    """
+    from memsweep.sweep.planning.resources import slots
+
+    node, number = {"CPU": offer.cpus, "GPU": offer.gpus}, 1
+    most = max((len(packs) for _, packs, _ in lengths), default=0)
+    while most:
+        at_once = [slots(kind, [_marked(node, kind)] * number) for kind, _, _ in lengths]
+        spans = [makespan(packs, count) * times for (_, packs, times), count in zip(lengths, at_once, strict=True)]
+        work = sum(sum(packs) * times / count for (_, packs, times), count in zip(lengths, at_once, strict=True))
+        seconds = starting + sum(spans)
+        yield Use(number, seconds, number * offer.price * seconds / 3600, 1 - work / seconds)
+        if min(at_once) >= most:
+            return
+        number *= 2
+
+
+def makespan(lengths: Iterable[float], slots: int) -> float:
+    """When the last of these packs ends, each begun in its turn as soon as one of the slots is free."""
+    free = [0.0] * slots
+    for length in lengths:
+        heapq.heapreplace(free, free[0] + length)
+    return max(free)
+
+
+def _marked(node: dict[str, float], kind: ResourcesConfig) -> dict[str, float]:
+    """The node with the marks that packs need: whoever names it knows which it has."""
+    marks = [*kind.labels, *([f"accelerator_type:{kind.accelerator}"] if kind.accelerator else [])]
+    return node | dict.fromkeys(marks, 1.0)
+
+
+def problem_of(lengths: Lengths, offer: NodeOffer) -> str:
+    """Why such nodes can never hold a pack, in a sentence; empty where they can."""
+    try:
+        next(uses(lengths, offer, 0.0), None)
+    except ConfigError as error:
+        return " ".join(error.problems)
+    return ""
