@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from arena_files import write_arena
-from engine import usual_model
+from engine import usual_model, usual_unit
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, TrainingConfig
@@ -53,9 +53,9 @@ Pair = tuple[str, str]
 
 def config_of(kind: str, name: str, **wanted: int) -> Any:
     """The default Config of a part, made small."""
-    config = registry.get(kind, name).Config
     if kind == registry.UNIT:
-        return usual_model(STACK, unit=config(), width=8, features=8)
+        return usual_model(STACK, unit=usual_unit(name), width=8, features=8)
+    config = registry.get(kind, name).Config
     fields = {field: value for field, value in wanted.items() if field in config.__dataclass_fields__}
     return usual_model(name, **fields) if kind == registry.MODEL else config(**fields)
 

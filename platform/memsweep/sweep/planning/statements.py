@@ -26,6 +26,7 @@ _BRANCHES = frozenset(
     {
         "asks_measures",
         "freezes_weights",
+        "has_layer_units",
         "holds_special_tensors",
         "mixes_models",
         "trains_by_convolution",
