@@ -32,13 +32,13 @@ TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, va
 PERTURBATION = PerturbationConfig(balls=(), test_size=8)
 SMALL = {"width": 4, "state_size": 4}
 SHORT = {"horizon": 12, "delay": 12, "pairs": 3, "noise": 8}
-LONGER = {"mackey_glass": {"horizon": 30}}  # than twice the delay
+LONGER = {"mackey_glass": {"horizon": 30}, "parity_recall": {"pairs": 2}}  # than twice the delay; fewer pairs
 ARENA = ("imdb", "pathfinder", "retrieval", "sequential_cifar")
 FEW = {
     "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
-    **dict.fromkeys(("mqar", "stacked_mqar", "selective_copying", "induction_heads"), ("residual_stack",)),
+    **dict.fromkeys(("mqar", "stacked_mqar", "selective_copying", "induction_heads", "parity_recall"), ("residual_stack",)),
     **dict.fromkeys(("adding", "memory_capacity", "narma", "mackey_glass", "lag_kernel"), ("lru", "vanilla_rnn")),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
     "temporal_order": ("residual_stack",),

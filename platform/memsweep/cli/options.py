@@ -167,6 +167,13 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
         *_LAUNCH,
     ),
+    "atlas": (
+        ("layer", {"metavar": "LAYER", "help": "file_or_package:callable, [batch, time, features] -> the same"}),
+        _OVERRIDES,
+        *_PLACES,
+        _NO_REUSE,
+        *_LAUNCH,
+    ),
     "resume": (*_STORED, _TRUST, *_LAUNCH),
     "extend": (*_STUDY_FILE, _TRUST, *_LAUNCH),
     "retry": (

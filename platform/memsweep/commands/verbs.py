@@ -22,6 +22,7 @@ from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
+    from memsweep.studies.ending import Ending
     from memsweep.sweep.store.results import Store
 
 
@@ -68,6 +69,11 @@ def _read(args: argparse.Namespace) -> SweepConfig:
 
 def run(request: Request, args: argparse.Namespace, results: Location) -> Answer:
     """Runs a study where the command line says, and prints how it ended."""
+    return run_to_end(request, args, results)[1]
+
+
+def run_to_end(request: Request, args: argparse.Namespace, results: Location) -> tuple[Ending, Answer]:
+    """The same, with how it ended."""
     from memsweep.commands.answers.run import run_document
 
     launch, limits = Launch(args.inline, args.address), Limits(args.max_hours, args.max_trials, args.max_failures)
@@ -78,7 +84,7 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     if ending.report is not None:
         print(f"\n{ending.report.text()}")
     console.print_ending(ending, results, verbose=args.verbose)
-    return Answer(run_document(ending), ending.code)
+    return ending, Answer(run_document(ending), ending.code)
 
 
 def _stored(args: argparse.Namespace) -> Store:

@@ -11,6 +11,7 @@ from importlib import import_module
 DOCUMENTS = {
     "plan": "plans:PlanDocument",
     **dict.fromkeys(("sweep", "resume", "extend", "retry", "measure"), "runs:RunDocument"),
+    "atlas": "runs:AtlasDocument",
     "status": "plans:StatusDocument",
     "sync": "runs:SyncDocument",
     "report": "runs:ReportDocument",
