@@ -7,8 +7,8 @@ sequence has P keys, each with two values, and then slots of two steps: a bit, a
     targets                                   aP or bP where a key is
 
 The answer is a where an even number of ones was read so far, else b. Every key is asked once, at a slot of equal
-chances. Symbols: 0 is the blank, 1 and 2 are the bits, then come the keys, then the values. All of a sequence's keys are
-distinct, and the two values of a key are.
+chances. Symbols: 0 is the blank, 1 and 2 are the bits, then come the keys, then the values. All of a sequence's keys
+are distinct, and the two values of a key are.
 
 Who knows the pairs and not the parity is right in half of the queries. A state that makes no error tells the parities,
 and all maps of P keys to two values, apart.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ LAYER = "own_mixer:Mixer"
 
 
 @pytest.fixture
-def workspace(tmp_path: Path) -> Path:
+def workspace(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "own_mixer.py").write_text((ROOT / "tests/support/nets/mixer.py").read_text())
     yield tmp_path
     registry.discover(ROOT)
@@ -40,11 +41,13 @@ def test_a_layer_gets_the_protocol_of_the_stored_rows() -> None:
 
 def test_arguments_and_fewer_seeds_are_written_as_in_a_study(workspace: Path) -> None:
     layer = "own_mixer:Heads"
-    own = atlas_study(layer, ["model.unit.arguments.heads=2", "confirm.seeds=3", "grid.task=[{name: parity, horizon: 4}]"], workspace)
+    own = atlas_study(
+        layer, ["model.unit.arguments.heads=2", "confirm.seeds=3", "grid.task=[{name: parity, horizon: 4}]"], workspace
+    )
     assert own.rows[0].model.unit.arguments["heads"] == 2
     assert own.confirm.seeds == 3
     assert len(own.rows) == 1
-    with pytest.raises(ModuleError, match="there is no not_there.py"):
+    with pytest.raises(ModuleError, match=r"there is no not_there\.py"):
         atlas_study("not_there:Net", (), workspace)
 
 
@@ -75,7 +78,11 @@ def test_a_row_stands_among_the_others_and_says_what_it_lacks() -> None:
     assert line.count("–") == 7
     assert "2 fresh seeds, fewer than the 8 of the stored rows" in text
     assert "Settings of this run that are not the protocol's: confirm.seeds=2." in text
-    assert all(len(each) <= 80 or "fresh" in each for each in atlas_text(own, stored, columns=80).splitlines() if each[:2] in ("  ", "→ "))
+    assert all(
+        len(each) <= 80 or "fresh" in each
+        for each in atlas_text(own, stored, columns=80).splitlines()
+        if each[:2] in ("  ", "→ ")
+    )
     none = AtlasRow("my:Net", {name: Cell(*[float("nan")] * 3) for name in stored[0].cells}, 0, own=True)
     assert "no task has a result yet" in atlas_text(none, stored)
 

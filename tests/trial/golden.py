@@ -38,7 +38,9 @@ FEW = {
     "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
-    **dict.fromkeys(("mqar", "stacked_mqar", "selective_copying", "induction_heads", "parity_recall"), ("residual_stack",)),
+    **dict.fromkeys(
+        ("mqar", "stacked_mqar", "selective_copying", "induction_heads", "parity_recall"), ("residual_stack",)
+    ),
     **dict.fromkeys(("adding", "memory_capacity", "narma", "mackey_glass", "lag_kernel"), ("lru", "vanilla_rnn")),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
     "temporal_order": ("residual_stack",),

@@ -38,7 +38,9 @@ def atlas(args: argparse.Namespace) -> Answer:
     found = () if ending.report is None else ending.report.contents.losses
     own = own_row(args.layer, found, [*stored[0].cells])
     document = {**answer.document, "atlas": [item for row in (own, *stored) for item in row.items()]}
-    return Answer(document, answer.code, atlas_text(own, stored, args.overrides, shutil.get_terminal_size(_USUAL).columns))
+    return Answer(
+        document, answer.code, atlas_text(own, stored, args.overrides, shutil.get_terminal_size(_USUAL).columns)
+    )
 
 
 def atlas_study(layer: str, overrides: Sequence[str], workspace: Path) -> SweepConfig:

@@ -5,7 +5,8 @@ An affine encoder brings the input to F features. Each layer is
     x <- x + mixing(unit(norm(x)))        with ``prenorm``, else        x <- norm(x + mixing(unit(x))),
 
 where the unit is the layer's only memory: all other parts act on one step at a time. With ``units`` the layers have
-units of several kinds, in turn. An affine readout, after a hidden layer of rectified units where ``readout_width`` asks for one, answers at every step. With ``pooling`` it reads the mean
+units of several kinds, in turn. An affine readout, after a hidden layer of rectified units where ``readout_width`` asks
+for one, answers at every step. With ``pooling`` it reads the mean
 of the features up to the step, so that sequences of different lengths need no mask: the output at the last step of a
 sequence is the output for all of it.
 
