@@ -103,9 +103,9 @@ examples:
         "train a layer of yours by the atlas's protocol, and show its row among twelve",
         "Put a torch layer of yours, [batch, time, features] -> the same shape, into a residual stack, and train it\n"
         "as the study atlas_small trained its twelve layers: six memories, two layers, the largest size of at most\n"
-        "5,000 parameters, 1,200 steps, four learning rates of two seeds, then eight fresh seeds at the best. Its row is\n"
-        "shown among the twelve, which come with memsweep. LAYER is my_nets:MyMixer for the class (or any callable)\n"
-        "MyMixer in my_nets.py. Its arguments are written as model.unit.arguments.heads=2.\n"
+        "5,000 parameters, 1,200 steps, four learning rates of two seeds, then eight fresh seeds at the best.\n"
+        "Its row is shown among the twelve, which come with memsweep. LAYER is my_nets:MyMixer for the class\n"
+        "(or any callable) MyMixer in my_nets.py. Its arguments are written as model.unit.arguments.heads=2.\n"
         "A layer of 30 lines with a loop over time in Python takes about an hour of one core. Fewer seeds or tasks\n"
         "make it quicker, and the table says so. It is a study of its own: interrupted, the same command goes on.\n"
         "Exit code: as of memsweep sweep.",
