@@ -33,6 +33,12 @@ def usual_model(name: str, **fields: Any) -> Any:
     return registry.get(registry.MODEL, name).Config(**required | fields)
 
 
+def usual_unit(name: str, **fields: Any) -> Any:
+    """The same of a recurrent unit."""
+    required = {"module": {"factory": f"{NETS}/mixer.py:Mixer"}}.get(name, {})
+    return registry.get(registry.UNIT, name).Config(**required | fields)
+
+
 def task_config(**fields: Any) -> Any:
     return registry.get(registry.TASK, "linear_functional").Config(**{"horizon": 20} | fields)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena_files import write_arena
-from engine import usual_model
+from engine import usual_model, usual_unit
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.rules.base import online_units
@@ -52,7 +52,7 @@ for _name in registry.names(registry.MODEL):
     )
 for _name in registry.names(registry.UNIT):
     _suite = OnlineUnitSuite if _name in online_units() else UnitSuite
-    globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name})
+    globals()[f"TestUnit_{_name}"] = type(f"TestUnit_{_name}", (_suite,), {"unit": _name, "config": usual_unit(_name)})
 for _name in registry.names(registry.RULE):
     globals()[f"TestRule_{_name}"] = type(f"TestRule_{_name}", (RuleSuite,), {"rule": _name})
 # The defaults of a flat measure ask for nothing: its own tests say what is measured.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from arena_files import write_arena
-from engine import usual_model
+from engine import usual_model, usual_unit
 from image_files import write_cifar, write_mnist
 from memsweep import registry
 from memsweep.config.schema.training import LINEAR_PENALTY, NONLINEAR_PENALTY, TrainingConfig
@@ -32,13 +32,15 @@ TRAINING = TrainingConfig(seeds=2, steps=10, batch_size=8, validation_size=8, va
 PERTURBATION = PerturbationConfig(balls=(), test_size=8)
 SMALL = {"width": 4, "state_size": 4}
 SHORT = {"horizon": 12, "delay": 12, "pairs": 3, "noise": 8}
-LONGER = {"mackey_glass": {"horizon": 30}}  # than twice the delay
+LONGER = {"mackey_glass": {"horizon": 30}, "parity_recall": {"pairs": 2}}  # than twice the delay; fewer pairs
 ARENA = ("imdb", "pathfinder", "retrieval", "sequential_cifar")
 FEW = {
     "permuted_digits": ("rnn", "vanilla_rnn"),  # images in order have them all
     "copying_bits": ("lru", "vanilla_rnn"),
     "listops": ("lru", "vanilla_rnn"),
-    **dict.fromkeys(("mqar", "stacked_mqar", "selective_copying", "induction_heads"), ("residual_stack",)),
+    **dict.fromkeys(
+        ("mqar", "stacked_mqar", "selective_copying", "induction_heads", "parity_recall"), ("residual_stack",)
+    ),
     **dict.fromkeys(("adding", "memory_capacity", "narma", "mackey_glass", "lag_kernel"), ("lru", "vanilla_rnn")),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
     "temporal_order": ("residual_stack",),
@@ -53,9 +55,9 @@ Pair = tuple[str, str]
 
 def config_of(kind: str, name: str, **wanted: int) -> Any:
     """The default Config of a part, made small."""
-    config = registry.get(kind, name).Config
     if kind == registry.UNIT:
-        return usual_model(STACK, unit=config(), width=8, features=8)
+        return usual_model(STACK, unit=usual_unit(name), width=8, features=8)
+    config = registry.get(kind, name).Config
     fields = {field: value for field, value in wanted.items() if field in config.__dataclass_fields__}
     return usual_model(name, **fields) if kind == registry.MODEL else config(**fields)
 

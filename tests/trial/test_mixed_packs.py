@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from packing import against_each_alone, measured_in_every_way, mixed_pack
 
-from engine import task_config, trial, usual_model
+from engine import task_config, trial, usual_model, usual_unit
 from memsweep import registry
 from memsweep.config.schema.trial import RadiiConfig, TrialConfig
 from memsweep.sweep.planning.fingerprint import code_closure
@@ -38,7 +38,9 @@ def config_of(kind: str, name: str, **more: Any) -> Any:
     """The Config of a part, made small."""
     known = registry.get(kind, name).Config.__dataclass_fields__
     sizes = {field: value for field, value in SMALL.items() if field in known}
-    return usual_model(name, **sizes | more) if kind == registry.MODEL else registry.get(kind, name).Config(**more)
+    if kind == registry.MODEL:
+        return usual_model(name, **sizes | more)
+    return usual_unit(name, **more) if kind == registry.UNIT else registry.get(kind, name).Config(**more)
 
 
 def variants(config: Any) -> Iterator[Any]:

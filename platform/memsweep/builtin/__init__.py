@@ -1,14 +1,14 @@
-"""The tasks and studies that come with memsweep.
+"""The tasks and studies that come with memsweep, and the tables of the small atlas.
 
-``tasks`` and ``search_spaces`` lie beside this file. In a checkout they are links to the folders of these names at its
-top; a wheel, and what ``memsweep submit`` uploads, has the files themselves.
+``tasks``, ``search_spaces`` and ``atlas`` lie beside this file. In a checkout they are links to the folders of these
+names at its top, and in docs/; a wheel, and what ``memsweep submit`` uploads, has the files themselves.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-TASKS, STUDIES = "tasks", "search_spaces"
+TASKS, STUDIES, ATLAS = "tasks", "search_spaces", "atlas"
 """The folders here, and in a workspace."""
 
 
@@ -16,6 +16,6 @@ def folder(name: str) -> Path:
     """Where the built-in ones lie, however memsweep was installed, links resolved.
 
     Args:
-        name: ``TASKS`` or ``STUDIES``.
+        name: ``TASKS``, ``STUDIES`` or ``ATLAS``.
     """
     return (Path(__file__).parent / name).resolve()

@@ -19,7 +19,7 @@ from memsweep.errors import ConfigError, did_you_mean, filled
 
 STUDY_VERBS = (
     *("plan", "sweep", "decide", "resume", "extend", "retry", "status", "report", "sync", "submit", "weights"),
-    *("measure", "upgrade"),
+    *("measure", "upgrade", "atlas"),
 )
 
 Command = Callable[[argparse.Namespace], Answer]

@@ -228,6 +228,13 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("--plan", _FLAG | {"help": "show the next round and what it would cost; run and write nothing"}),
         *_LAUNCH,
     ),
+    "atlas": (
+        ("layer", {"metavar": "LAYER", "help": "file_or_package:callable, [batch, time, features] -> the same"}),
+        _OVERRIDES,
+        *_PLACES,
+        _NO_REUSE,
+        *_LAUNCH,
+    ),
     "resume": (*_STORED, _TRUST, *_LAUNCH),
     "extend": (*_STUDY_FILE, _TRUST, *_LAUNCH),
     "retry": (

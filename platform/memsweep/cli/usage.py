@@ -125,6 +125,23 @@ examples:
 
 {OVERRIDES}""",
     ),
+    "atlas": Text(
+        "train a layer of yours by the atlas's protocol, and show its row among twelve",
+        "Put a torch layer of yours, [batch, time, features] -> the same shape, into a residual stack, and train it\n"
+        "as the study atlas_small trained its twelve layers: six memories, two layers, the largest size of at most\n"
+        "5,000 parameters, 1,200 steps, four learning rates of two seeds, then eight fresh seeds at the best.\n"
+        "Its row is shown among the twelve, which come with memsweep. LAYER is my_nets:MyMixer for the class\n"
+        "(or any callable) MyMixer in my_nets.py. Its arguments are written as model.unit.arguments.heads=2.\n"
+        "A layer of 30 lines with a loop over time in Python takes about an hour of one core. Fewer seeds or tasks\n"
+        "make it quicker, and the table says so. It is a study of its own: interrupted, the same command goes on.\n"
+        "Exit code: as of memsweep sweep.",
+        """\
+examples:
+  memsweep atlas my_nets:MyMixer
+  memsweep atlas my_nets:MyMixer --max-hours 0.5
+  memsweep atlas my_nets:MyMixer confirm.seeds=4 'search.training.learning_rate={choice:[0.01]}' search.trials=1
+  memsweep atlas my_nets:MyMixer 'grid.task=[{name:parity,horizon:32}]'""",
+    ),
     "resume": Text(
         "finish the plan of a study",
         "Run every trial of a study's stored plan that has no result: queued, running when its driver died (from its\n"

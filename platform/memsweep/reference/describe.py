@@ -181,11 +181,12 @@ def _fields(config: type, prefix: str) -> Iterator[FieldItem]:
         path, hint, value = prefix + key, hints(config)[field.name], default(field)
         below, metadata = nested_config(config, field), field.metadata
         kind = registered_kind(field)
-        names = kind or metadata.get("named")
+        each = metadata.get("each_registered")
+        names = kind or each or metadata.get("named")
         choices = registry.names(names) if names else metadata.get("choices")
         yield {
             "path": path,
-            "type": kind or _type(hint),
+            "type": kind or (f"list of {each}s" if each else _type(hint)),
             "required": value is dataclasses.MISSING,
             "default": None if value is dataclasses.MISSING else plain_default(value, kind, below),
             "depends_on": metadata.get("depends_on") if value is None else None,

@@ -152,7 +152,8 @@ class _Study:
         if origin is not tuple:
             return _scalar(hint, field.metadata)
         if args[-1] is Ellipsis:
-            return {"type": "array", "items": self._type(args[0], field, name)}
+            kind = field.metadata.get("each_registered")
+            return {"type": "array", "items": self._part(kind) if kind else self._type(args[0], field, name)}
         items = [self._type(arg, field, name) for arg in args]
         return {"type": "array", "items": items, "minItems": len(items), "maxItems": len(items)}
 

@@ -317,8 +317,9 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
         return
     found: dict[str, dict[tuple[int, int], None]] = {}
     for model, task in dict.fromkeys((row.model, row.task) for row in study.rows):
-        unit = getattr(model, "unit", None)
-        name = f"{model.name} of {unit.name}" if unit is not None else str(model.name)
+        flat = flatten({"model": to_dict(model)})
+        unit = flat.get("model.units") or flat.get("model.unit.name", flat.get("model.unit"))
+        name = f"{model.name} of {unit}" if unit is not None else str(model.name)
         count = registry.get(registry.MODEL, model.name).count_parameters(model, task)
         found.setdefault(name, {})[model.width, count] = None
     for name, sizes in found.items():

@@ -24,7 +24,7 @@ WITH_WIDTH = [
     if name != "module" and "width" in registry.get(registry.MODEL, name).Config.__dataclass_fields__
 ]
 FROZEN = ("training.groups.recurrent.factor=0", "training.groups.input.factor=0")
-UNITS = registry.names(registry.UNIT)
+UNITS = [name for name in registry.names(registry.UNIT) if name != "module"]
 
 
 def study(folder: Path, text: str, *overrides: str) -> SweepConfig:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import NETS
+from engine import NETS, usual_unit
 from memsweep import registry
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import PerturbationConfig, TrainingConfig, TrialConfig
@@ -50,7 +50,7 @@ def rounded(model: Model, weights: Weights, inputs: Tensor, rounding: str) -> Te
 
 @pytest.mark.parametrize("unit", sorted({*registry.names(registry.UNIT)} - GROWING))
 def test_states_of_every_unit_can_be_rounded(unit: str) -> None:
-    config = ResidualStack.Config(width=8, features=8, layers=2, unit=registry.get(registry.UNIT, unit).Config())
+    config = ResidualStack.Config(width=8, features=8, layers=2, unit=usual_unit(unit))
     model = ResidualStack(config, SIZES, np.random.default_rng(1)).double().eval()
     weights, inputs = stacked(model, 2), torch.from_numpy(np.random.default_rng(2).standard_normal((3, 9, 2)))
     plain = model.outputs(weights, inputs)

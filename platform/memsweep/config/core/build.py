@@ -13,7 +13,16 @@ from memsweep.config.core import values
 from memsweep.config.core.arguments import Arguments, arguments_from
 from memsweep.config.core.elsewhere import elsewhere
 from memsweep.config.core.problems import REQUIRED, UNKNOWN, WHOLE, Problem, join, show
-from memsweep.config.core.reflect import Layout, arguments_of, default, flat_parts, layout, part_config, values_of
+from memsweep.config.core.reflect import (
+    Layout,
+    arguments_of,
+    as_part,
+    default,
+    flat_parts,
+    layout,
+    part_config,
+    values_of,
+)
 from memsweep.errors import ConfigError, RegistryError, did_you_mean, one_of
 
 INVALID: Final = values.INVALID
@@ -80,15 +89,21 @@ def build_field(known: Layout, key: str, data: Any, path: str, problems: list[Pr
 
 
 def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
-    known, written = one_of(registry.names(kind)), {"name": data} if isinstance(data, str) else data
+    written, usual = as_part(kind, data), default(field)
+    if isinstance(written, Mapping) and written.get("name", UNSET) == UNSET and usual is not dataclasses.MISSING:
+        fields = {key: value for key, value in written.items() if key != "name"}
+        return build(type(usual), fields, path, problems, usual)
+    return _named_part(kind, written, path, problems)
+
+
+def _named_part(kind: str, data: Any, path: str, problems: list[Problem]) -> Any:
+    """The Config of a part that the data name, or INVALID."""
+    known, written = one_of(registry.names(kind)), as_part(kind, data)
     if not isinstance(written, Mapping):
         rule = f"must be the name of a {kind}, or {{name: ..., and its fields}}; registered {kind}s: {known}"
         problems.append(Problem(path, rule, f"{show(data)}{values.several_values(data, path)}"))
         return INVALID
-    name, usual = written.get("name", UNSET), default(field)
-    fields = {key: value for key, value in written.items() if key != "name"}
-    if name == UNSET and usual is not dataclasses.MISSING:
-        return build(type(usual), fields, path, problems, usual)
+    name = written.get("name", UNSET)
     if name == UNSET:
         rule = f"is required: say which {kind}. Registered {kind}s: {known}"
         problems.append(Problem(join(path, "name"), rule, kind=REQUIRED))
@@ -97,7 +112,7 @@ def _build_part(kind: str, field: dataclasses.Field[Any], data: Any, path: str, 
     if config is None:
         problems.append(Problem(path if isinstance(data, str) else join(path, "name"), registry.unknown(kind, name)))
         return INVALID
-    return build(config, fields, path, problems)
+    return build(config, {key: value for key, value in written.items() if key != "name"}, path, problems)
 
 
 def _conform(hint: Any, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
@@ -146,13 +161,16 @@ def _conform_tuple(
         problems.append(Problem(path, "must be a list: [...]", show(data)))
         return INVALID
     of_any_length = items[-1:] == (Ellipsis,)
+    kind = field.metadata.get("each_registered")
     if not of_any_length and len(items) != len(data):
         problems.append(Problem(path, f"must be a list of {len(items)} values", show(data)))
         return INVALID
     types_of_items = [items[0]] * len(data) if of_any_length else items
     before = len(problems)
     items_built = tuple(
-        _conform(hint, field, item, f"{path}[{index}]", problems)
+        _named_part(kind, item, f"{path}[{index}]", problems)
+        if kind
+        else _conform(hint, field, item, f"{path}[{index}]", problems)
         for index, (hint, item) in enumerate(zip(types_of_items, data, strict=True))
     )
     return items_built if len(problems) == before else INVALID

@@ -22,6 +22,7 @@ def setting(
     below: float | None = None,
     choices: Sequence[str] | None = None,
     registered: str | None = None,
+    each_registered: str | None = None,
     named: str | None = None,
     cosmetic: bool = False,
     added: bool = False,
@@ -39,6 +40,7 @@ def setting(
         choices: allowed strings (of each string of a tuple).
         registered: the kind of registered part that this field names (``parameterization``); its value is
             that part's Config, and a study may write a bare name or ``{name: ..., <field>: ...}``.
+        each_registered: the kind of registered part of which the value is a tuple of Configs, in a list of the study.
         named: the kind of registered part whose name alone this field, a text, holds (``rule``).
         cosmetic: the field cannot change a trial's numbers and stays out of its identity.
         added: None stays out of a trial's identity: trials that do without the field have those from before it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.problems import join, sentence
-from memsweep.config.core.reflect import Layout, config_of, default, layout
+from memsweep.config.core.reflect import Layout, as_part, config_of, default, layout
 
 
 def edited(cls: type | None, tree: Mapping[str, Any], edits: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _over(cls: type | None, tree: dict[str, Any], entry: Mapping[str, Any]) -> d
 def _value_over(cls: type | None, known: Layout, key: str, held: Any, value: Any) -> Any:
     kind = known.parts.get(key)
     if kind is not None:
-        held, value = as_mapping(held), as_mapping(value)
+        held, value = as_part(kind, held), as_part(kind, value)
         named = "name" in value if isinstance(value, Mapping) else False
         # a trial's task and model keep what stands beside the name; smaller parts are replaced with the name
         is_small = kind not in ("task", "model")

@@ -216,7 +216,7 @@ def config_of(cls: type, field: dataclasses.Field[Any], data: Any) -> type | Non
     kind = registered_kind(field)
     if kind is None:
         return nested_config(cls, field)
-    name = part_name(data)
+    name = part_name(as_part(kind, data))
     if name is None:
         fallback = default(field)
         return None if fallback is dataclasses.MISSING else type(fallback)
@@ -234,6 +234,18 @@ def part_name(data: Any) -> str | None:
     """The name in ``exp`` or ``{name: exp, ...}``."""
     name = data.get("name") if isinstance(data, Mapping) else data
     return name if isinstance(name, str) else None
+
+
+def as_part(kind: str, data: Any) -> Any:
+    """``exp`` as ``{name: exp}``, and a unit of a user, ``{factory: ...}``, with its name; other values as they are."""
+    if isinstance(data, str):
+        return {"name": data}
+    is_foreign = kind == registry.UNIT and isinstance(data, Mapping) and _FACTORY in data and "name" not in data
+    return {"name": _FOREIGN, **data} if is_foreign else data
+
+
+_FACTORY, _FOREIGN = "factory", "module"
+"""The field that says what code of a user makes a unit, and the name of the unit that has it."""
 
 
 def part_config(kind: str, name: str) -> type | None:

@@ -16,11 +16,13 @@ from typing import Any
 from memsweep import registry
 from memsweep.config.core.build import INVALID
 from memsweep.config.core.problems import Problem, show
+from memsweep.errors import ModuleError
 
 BUDGET_KEY, PARAMETERS = "parameters", "model.parameters"
 BUDGET_MEANS = "in place of width: the widest model that has no more parameters than that"
 _TIED = {"features"}
 _WIDEST = 1 << 20
+_REFUSALS = 64
 NARROWEST_BELOW = 512
 """The narrowest width of a model is below this."""
 
@@ -46,6 +48,10 @@ class Budgeted:
     def suits(self, width: int) -> bool:
         """Whether the model can have it."""
         return not any(getattr(self.of_width(width), "problems", tuple)())
+
+    def size(self, width: int, task: Any) -> int:
+        """How many parameters this width makes."""
+        return int(registry.get(registry.MODEL, self.model.name).count_parameters(self.of_width(width), task))
 
 
 def without_budget(written: Mapping[str, Any], problems: list[Problem]) -> tuple[dict[str, Any], Any]:
@@ -76,19 +82,36 @@ def budgeted(model: Any, parameters: Any, written: Mapping[str, Any], problems: 
     return INVALID if problems else Budgeted(model, parameters, tuple(_TIED & fields - written.keys()))
 
 
+def _narrowest(wanted: Budgeted, task: Any) -> int | None:
+    """The smallest width that the model can have; a user's code may refuse some (heads that share it out).
+
+    Raises:
+        ModuleError: it refuses each of the first ``_REFUSALS``.
+    """
+    refusals: list[ModuleError] = []
+    for width in filter(wanted.suits, range(1, NARROWEST_BELOW)):
+        try:
+            wanted.size(width, task)
+            return width
+        except ModuleError as error:
+            refusals.append(error)
+        if len(refusals) == _REFUSALS:
+            raise refusals[0]
+    return None
+
+
 @functools.lru_cache(maxsize=4096)
 def widest(wanted: Budgeted, task: Any) -> Any:
     """The Config of the widest model within its budget on a task, or why there is none, in words."""
     name = wanted.model.name
-    model = registry.get(registry.MODEL, name)
-    narrowest = next(filter(wanted.suits, range(1, NARROWEST_BELOW)), None)
+    narrowest = _narrowest(wanted, task)
     if narrowest is None:
         return (
             f"{PARAMETERS}: no width below {NARROWEST_BELOW} suits the model {name} as it is set here. Give model.width"
         )
 
     def size(times: int) -> int:
-        return int(model.count_parameters(wanted.of_width(times * narrowest), task))
+        return wanted.size(times * narrowest, task)
 
     if (least := size(1)) > wanted.parameters:
         return (

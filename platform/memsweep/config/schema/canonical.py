@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
-from memsweep.config.core.reflect import keys, nested_config, value_of
+from memsweep.config.core.reflect import default, keys, nested_config, value_of
 from memsweep.config.schema.trial import TrialConfig
 
 LEAVES = (str, int, float, bool, type(None))
@@ -78,7 +79,8 @@ def plain_at(config: Any, path: str) -> Any:
 
 
 def flatten(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested plain data as dotted path -> value; a part without fields is its name, and a list is one value.
+    """Nested plain data as dotted path -> value; a part without fields is its name, and a list is one value. A list of
+    units is a text.
 
     ``{"model": {"name": "rnn", "parameterization": {"name": "exp"}}}`` becomes
     ``{"model.name": "rnn", "model.parameterization": "exp"}``.
@@ -96,5 +98,22 @@ def _flatten(data: Mapping[str, Any], path: str, flat: dict[str, Any]) -> None:
                 flat[here] = value["name"]
             else:
                 _flatten(value, here, flat)
+        elif isinstance(value, list) and value and all(isinstance(each, Mapping) and "name" in each for each in value):
+            flat[here] = ", ".join(
+                f"{count} × {text}" if (count := len([*same])) > 1 else text
+                for text, same in itertools.groupby(map(_unit_text, value))
+            )
         else:
             flat[here] = value
+
+
+def _unit_text(unit: Mapping[str, Any]) -> str:
+    """A unit by its name, a user's by its factory, with the fields that are not its defaults."""
+    try:
+        config = registry.get(registry.UNIT, unit["name"]).Config
+        usual = {key: plain(default(field)) for key, field in keys(config).items()}
+    except KeyError:  # a plugin's that is not here
+        usual = {}
+    given = {key: value for key, value in unit.items() if key != "name" and value != usual.get(key, MISSING)}
+    name = given.pop("factory", unit["name"])
+    return f"{name} ({', '.join(f'{key} {value}' for key, value in given.items())})" if given else str(name)

@@ -12,6 +12,7 @@ DOCUMENTS = {
     "plan": "plans:PlanDocument",
     **dict.fromkeys(("sweep", "resume", "extend", "retry", "measure"), "runs:RunDocument"),
     "decide": "runs:DecideDocument",
+    "atlas": "runs:AtlasDocument",
     "status": "plans:StatusDocument",
     "sync": "runs:SyncDocument",
     "report": "runs:ReportDocument",

@@ -168,6 +168,24 @@ class DecideDocument(TypedDict):
     run: Annotated[dict[str, Any] | None, "how the run ended: the keys of memsweep sweep; null with --plan"]
 
 
+class AtlasItem(TypedDict):
+    """A layer of the atlas on a task."""
+
+    unit: Annotated[str, "its name, or the import path that was given"]
+    own: Annotated[bool, "it is the layer that was given; the others are stored"]
+    task: Annotated[str, "its name; with ', 4T': in sequences of four times the trained length"]
+    accuracy: Annotated[float, "median over seeds; null: it was not measured"]
+    low: Annotated[float, "least of all seeds"]
+    high: Annotated[float, "most of all seeds"]
+    seeds: Annotated[int, "how many"]
+
+
+class AtlasDocument(RunDocument):
+    """``memsweep atlas``."""
+
+    atlas: Annotated[list[AtlasItem], "the row of the layer, then the stored ones"]
+
+
 class CriteriaItem(TypedDict):
     """The thresholds by which verdicts were judged."""
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.models.deep.around_unit import BATCH, LAYER, MIXINGS
+from memsweep.models.deep.unit import has_layer_units
 from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
 
@@ -30,6 +31,8 @@ LARGEST = 1 << 18
 
 def knows(config: Any, horizon: int) -> bool:
     """Whether the compiled call computes stacks of this config over ``horizon`` steps, by backpropagation."""
+    if has_layer_units(config):
+        return False
     if config.layers * (config.features + config.width) * horizon > LARGEST:
         return False
     plain = config.prenorm and not config.dropout and not config.readout_width and config.pooling == "none"

@@ -4,8 +4,9 @@ An affine encoder brings the input to F features. Each layer is
 
     x <- x + mixing(unit(norm(x)))        with ``prenorm``, else        x <- norm(x + mixing(unit(x))),
 
-where the unit is the layer's only memory: all other parts act on one step at a time. An affine readout, after a hidden
-layer of rectified units where ``readout_width`` asks for one, answers at every step. With ``pooling`` it reads the mean
+where the unit is the layer's only memory: all other parts act on one step at a time. With ``units`` the layers have
+units of several kinds, in turn. An affine readout, after a hidden layer of rectified units where ``readout_width`` asks
+for one, answers at every step. With ``pooling`` it reads the mean
 of the features up to the step, so that sequences of different lengths need no mask: the output at the last step of a
 sequence is the output for all of it.
 
@@ -19,7 +20,7 @@ Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,6 +31,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
+from memsweep.errors import listed
 from memsweep.models.affine import balanced_as_a_whole
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.deep.around_unit import (
@@ -50,7 +52,19 @@ from memsweep.models.deep.around_unit import (
     norm_roles,
 )
 from memsweep.models.deep.fused_stack import CompiledStack, fused_outputs, knows
-from memsweep.models.deep.unit import DeepModel, Recurrence, Unit
+from memsweep.models.deep.unit import (
+    DeepModel,
+    LayerUnit,
+    Recurrence,
+    Unit,
+    begin_step_of,
+    has_layer_units,
+    in_mode,
+    statistics_of,
+    unit_of_layer,
+    units_at,
+    units_of,
+)
 from memsweep.models.deep.unit_lru import LRUUnit
 from memsweep.recurrence.layer import affine
 from memsweep.registry import register_model
@@ -76,6 +90,13 @@ class ResidualStack(DeepModel, LinearModel):
         features: int = setting(8, "size of what goes from layer to layer", at_least=1, at_most=1_000_000)
         layers: int = setting(1, "number of layers", at_least=1, at_most=1000)
         unit: Any = setting(doc="the recurrence of every layer", factory=LRUUnit.Config, registered="unit")
+        # written units; with this name no code of other stacks seems to read it, and their identities stay
+        units_: tuple[Any, ...] | None = setting(
+            None,
+            "in place of unit: the recurrences of the layers, the first layer's first, in turn to the depth "
+            "([gated_delta_net, gated_delta_net, gated_delta_net, attention]); null: every layer has unit",
+            each_registered="unit",
+        )
         mixing: str = setting(
             FULL_GLU,
             "what happens to a unit's answer a: full_glu, U gelu(a) sigmoid(V gelu(a)); half_glu1, gelu(a) "
@@ -105,45 +126,72 @@ class ResidualStack(DeepModel, LinearModel):
         )
 
         def problems(self) -> Iterable[str]:
-            refused = registry.get(registry.UNIT, self.unit.name).refusal(self.unit, self.width, self.features)
-            if refused is not None:
-                yield refused
+            refusals = (
+                registry.get(registry.UNIT, unit.name).refusal(unit, self.width, self.features)
+                for unit in dict.fromkeys(units_of(self))
+            )
+            yield from filter(None, refusals)
+            yield from self._problems_of_units()
             if self.dropout > 0 and self.mixing == NONE:
                 yield (
                     f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
                     "mixing, or dropout 0"
                 )
 
+        def _problems_of_units(self) -> Iterable[str]:
+            if self.units_ is None:
+                return
+            if not self.units_:
+                yield "units is empty: give a unit for each of the layers that repeat, or leave it out"
+            if self.unit != LRUUnit.Config():
+                yield f"units stands in place of unit, and unit is {self.unit.name}: leave one of them out"
+            if len(self.units_) > self.layers:
+                yield (
+                    f"units has {len(self.units_)} entries, one for each layer in turn, but layers is {self.layers}: "
+                    f"set layers to {len(self.units_)} or more"
+                )
+
     @classmethod
     def problems(cls, trial: TrialConfig) -> Iterator[str]:
         yield from super().problems(trial)
         config: Any = trial.model
-        yield from registry.get(registry.UNIT, config.unit.name).problems(trial)
-        roles = _unit(config).roles()
-        for name in sorted(roles.keys() & _around(config).keys()):
-            yield (
-                f"the unit {config.unit.name} has a weight {name}, and so has the norm or the mixing of a layer: "
-                "rename it in the unit"
-            )
-        parts = {role.part for role in roles.values()}
-        if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
-            yield (
-                f"perturbation.balls has recurrent, but the unit {config.unit.name}, as it is set here, has no "
-                "recurrent weights, so that nothing would move: leave that ball out, as in perturbation.balls: [all]"
-            )
+        parts, known = set(), True
+        for each in dict.fromkeys(units_of(config)):
+            kind = registry.get(registry.UNIT, each.name)
+            yield from kind.problems(trial)
+            if issubclass(kind, LayerUnit):  # its weights are known where its code runs
+                known = False
+                continue
+            roles = kind(each, config.width, config.features).roles()
+            yield from _clashes(config, each, roles)
+            parts |= {role.part for role in roles.values()}
+        if known:
+            yield from _still(trial, parts)
+
+    @classmethod
+    def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
+        yield from super().problems_of_code(trial)
+        config: Any = trial.model
+        units = {each: registry.get(registry.UNIT, each.name) for each in units_of(config)}
+        foreign = {each: kind for each, kind in units.items() if issubclass(kind, LayerUnit)}
+        found = [problem for each, kind in foreign.items() for problem in kind.problems_of_code(each, trial)]
+        if found or not foreign:
+            yield from found
+            return
+        parts = set()
+        for each, kind in units.items():
+            roles = kind(each, config.width, config.features).roles()
+            yield from _clashes(config, each, roles) if each in foreign else ()
+            parts |= {role.part for role in roles.values()}
+        yield from _still(trial, parts)
 
     @classmethod
     def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
         config: Any = trial.model
-        unit = _unit(config)
-        drawn = unit.initial(2, np.random.default_rng(0))
-        weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in drawn.items()}
-        state, shapes = None, []
-        for _ in range(2):
-            _, state = unit.step(weights, torch.zeros(1, 1, config.features, dtype=torch.float64), state)
-            shapes.append({name: value.shape for name, value in state.items()})
-        if shapes[0] != shapes[1]:
-            yield f"the states of the unit {config.unit.name} grow with every step"
+        for each in dict.fromkeys(units_of(config)):
+            kind = registry.get(registry.UNIT, each.name)
+            if not issubclass(kind, LayerUnit) and _grows(kind(each, config.width, config.features)):
+                yield f"the states of the unit {each.name} grow with every step"
 
     @classmethod
     def roles(cls, config: Config) -> Mapping[str, Role]:
@@ -153,6 +201,8 @@ class ResidualStack(DeepModel, LinearModel):
         }
         unit = _unit(config)
         for layer in range(config.layers):
+            if has_layer_units(config):
+                unit = unit_of_layer(config, layer)
             layer_roles = dict(unit.roles()) | _around(config)
             roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in layer_roles.items()}
         if config.readout_width:
@@ -168,6 +218,8 @@ class ResidualStack(DeepModel, LinearModel):
     def traits(cls, config: Config) -> Traits:
         chosen = (config.mixing, config.norm, config.pooling, config.readout_width)
         plain = chosen == (NONE, NONE, NO_POOLING, 0)
+        if has_layer_units(config):
+            return _traits_of_layers(config, plain)
         return Traits(
             linear=plain and bool(registry.get(registry.UNIT, config.unit.name).is_linear(config.unit)),
             whole_batch=config.norm == BATCH,
@@ -179,6 +231,8 @@ class ResidualStack(DeepModel, LinearModel):
         features, unit = config.features, _unit(config)
         weights = affine_initial("encoder", features, signature.inputs, rng)
         for layer in range(config.layers):
+            if has_layer_units(config):
+                unit = unit_of_layer(config, layer)
             drawn = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
             drawn |= mixing_initial(config.mixing, features, rng)
             weights |= {f"{name}_l{layer}": value for name, value in drawn.items()}
@@ -188,6 +242,8 @@ class ResidualStack(DeepModel, LinearModel):
 
     @classmethod
     def rule_refusal(cls, config: Config) -> str | None:
+        if has_layer_units(config):
+            return "its layers have units of their own (model.units): rules that go forward in time know one unit"
         if config.pooling == MEAN:
             return "pooling mean sends errors to the features of earlier steps: use running_mean or none"
         if config.norm == BATCH:
@@ -199,13 +255,19 @@ class ResidualStack(DeepModel, LinearModel):
         self.layer_unit = _unit(config)
         self._norms = [Norm(config.norm) for _ in range(config.layers)]
         self._dropout = Dropout(config.dropout, PLACES * config.layers, config.features)
+        if has_layer_units(config):
+            self._units = units_at(config, self.signature.horizon)
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
         """Dropout's random numbers; before the first step a model drops nothing."""
         self._dropout.start_step(seeds, step)
+        if has_layer_units(self.config):
+            begin_step_of(self._units, seeds, step)
 
     def updated_statistics(self, weights: Weights) -> Mapping[str, Tensor]:
-        """Running means and variances of the norms over a batch."""
+        """Running means and variances of the norms over a batch, and what a user's module keeps."""
+        if has_layer_units(self.config):
+            return _statistics_of_norms(self._norms, weights) | statistics_of(self._units)
         return {
             f"{name}_l{layer}": value
             for layer, each in enumerate(self._norms)
@@ -215,6 +277,8 @@ class ResidualStack(DeepModel, LinearModel):
     def eigenvalues(self, weights: Weights) -> Tensor | None:
         """Of the units of all layers: ``[N..., layers x modes]``."""
         leading, flat = flattened(self, weights)
+        if has_layer_units(self.config):
+            return _eigenvalues_of(self._units, flat, leading)
         by_layer = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
         known = [values.unflatten(0, leading) for values in by_layer if values is not None]
         return torch.cat(known, -1) if known else None
@@ -259,6 +323,8 @@ class ResidualStack(DeepModel, LinearModel):
     def balanced(self, weights: Weights) -> dict[str, Tensor]:
         """Every unit balanced, and |encoder| = |readout| (Frobenius): one scale runs through all layers."""
         balanced = balanced_as_a_whole(weights, ["encoder_weight"], ["encoder_bias"], ["readout_weight"])
+        if has_layer_units(self.config):
+            return balanced | _balanced_units(self._units, weights)
         for layer in range(self.config.layers):
             units = self.layer_unit.balanced(_of_layer(weights, layer))
             balanced |= {f"{name}_l{layer}": value for name, value in units.items()}
@@ -266,6 +332,8 @@ class ResidualStack(DeepModel, LinearModel):
 
     def _layer(self, weights: Weights, layer: int, x_NBTF: Tensor) -> Tensor:
         config, unit, norm = self.config, self.layer_unit, self._norms[layer]
+        if has_layer_units(config):
+            unit = in_mode(self._units[layer], self.training)
         read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
         answers = self.recurrence.answers(layer, unit, weights, read)
         answers = apply_gates(config.mixing, weights, answers, partial(self._dropped, layer))
@@ -304,3 +372,66 @@ def _around(config: ResidualStack.Config) -> dict[str, Role]:
 def _unit(config: ResidualStack.Config) -> Unit:
     unit: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
     return unit
+
+
+def _clashes(config: ResidualStack.Config, unit: Any, roles: Mapping[str, Role]) -> Iterator[str]:
+    """Weights of a unit, and of the layer around it, that have one name."""
+    for name in sorted(roles.keys() & _around(config).keys()):
+        yield (
+            f"the unit {unit.name} has a weight {name}, and so has the norm or the mixing of a layer: rename it in the "
+            "unit"
+        )
+
+
+def _still(trial: TrialConfig, parts: Collection[Part]) -> Iterator[str]:
+    """A ball that would move nothing, where units have weights of these parts."""
+    if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
+        units = listed([*dict.fromkeys(each.name for each in units_of(trial.model))], 5)
+        yield (
+            f"perturbation.balls has recurrent, but the unit {units}, as it is set here, has no recurrent weights, so "
+            "that nothing would move: leave that ball out, as in perturbation.balls: [all]"
+        )
+
+
+def _grows(unit: Unit) -> bool:
+    """Whether the states of a unit are larger after a second step."""
+    drawn = unit.initial(2, np.random.default_rng(0))
+    weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in drawn.items()}
+    state, shapes = None, []
+    for _ in range(2):
+        _, state = unit.step(weights, torch.zeros(1, 1, unit.features, dtype=torch.float64), state)
+        shapes.append({name: value.shape for name, value in state.items()})
+    return shapes[0] != shapes[1]
+
+
+def _traits_of_layers(config: ResidualStack.Config, plain: bool) -> Traits:
+    """A user's module sees a training batch at once, as in a loop of one's own."""
+    kinds = {each: registry.get(registry.UNIT, each.name) for each in units_of(config)}
+    foreign = any(issubclass(kind, LayerUnit) for kind in kinds.values())
+    return Traits(
+        linear=plain and all(kind.is_linear(each) for each, kind in kinds.items()),
+        whole_batch=foreign or config.norm == BATCH,
+        runs_longer=not foreign,
+    )
+
+
+def _statistics_of_norms(norms: Sequence[Norm], weights: Weights) -> dict[str, Tensor]:
+    return {
+        f"{name}_l{layer}": value
+        for layer, norm in enumerate(norms)
+        for name, value in norm.updated_statistics(_of_layer(weights, layer)).items()
+    }
+
+
+def _eigenvalues_of(units: Sequence[Unit], weights: Weights, leading: tuple[int, ...]) -> Tensor | None:
+    by_layer = [unit.eigenvalues(_of_layer(weights, layer)) for layer, unit in enumerate(units)]
+    known = [values.unflatten(0, leading) for values in by_layer if values is not None]
+    return torch.cat(known, -1) if known else None
+
+
+def _balanced_units(units: Sequence[Unit], weights: Weights) -> dict[str, Tensor]:
+    return {
+        f"{name}_l{layer}": value
+        for layer, unit in enumerate(units)
+        for name, value in unit.balanced(_of_layer(weights, layer)).items()
+    }

@@ -18,7 +18,7 @@ Letters: N leading dimension (replicas and copies), B batch, T time, F features 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -163,6 +163,90 @@ class OnlineUnit(Unit):
         before_NB1M = rest(self, parts, x_NB1F) if state is None else state["states"].unsqueeze(2)
         states_NB1M = self.advance(parts, x_NB1F, before_NB1M)
         return self.answers(weights, states_NB1M, x_NB1F).squeeze(2), {"states": states_NB1M.squeeze(2)}
+
+
+class LayerUnit(Unit):
+    """A unit of which each layer has an object of its own, such as one that runs a user's module.
+
+    Its code runs where a study is planned or computed, and nowhere else: a report asks for none of its weights.
+    """
+
+    @classmethod
+    @abstractmethod
+    def problems_of_code(cls, config: Any, trial: TrialConfig) -> Iterator[str]:
+        """Why a unit of this Config cannot run as the trial says, which only running its code shows."""
+
+    @classmethod
+    @abstractmethod
+    def code(cls, config: Any) -> set[tuple[str, str]]:
+        """Definitions besides the class that a Config names: (module, name at its top)."""
+
+    @abstractmethod
+    def of_layer(self, layer: int, horizon: int) -> None:
+        """Takes its place in a model; called once, before it runs."""
+
+    @abstractmethod
+    def in_mode(self, training: bool) -> None:
+        """Says before each call of ``run`` whether the model is in training."""
+
+    @abstractmethod
+    def begin_step(self, seeds: Sequence[int], step: int) -> None:
+        """Prepares the random numbers of one training step, one seed per replica."""
+
+    @abstractmethod
+    def statistics_after(self) -> Mapping[str, Tensor]:
+        """The statistics (``Part.STATISTIC``) after the last call in training, ``[N, *shape]``, by name."""
+
+
+def units_of(config: Any) -> tuple[Any, ...]:
+    """The Configs of a deep model's units, that of the first layer first; they repeat to its depth."""
+    return getattr(config, "units_", None) or (config.unit,)
+
+
+def has_layer_units(config: Any) -> bool:
+    """Whether the layers of a deep model have units of their own: several kinds, or a ``LayerUnit``."""
+    mixed = bool(getattr(config, "units_", None))
+    return mixed or issubclass(registry.get(registry.UNIT, config.unit.name), LayerUnit)
+
+
+def unit_of_layer(config: Any, layer: int) -> Unit:
+    """The unit of a layer where layers have units of their own."""
+    own = units_of(config)[layer % len(units_of(config))]
+    unit: Unit = registry.get(registry.UNIT, own.name)(own, config.width, config.features)
+    return unit
+
+
+def units_at(config: Any, horizon: int) -> list[Unit]:
+    """The units of all layers of such a model, in their places."""
+    units = [unit_of_layer(config, layer) for layer in range(config.layers)]
+    for layer, unit in enumerate(units):
+        if isinstance(unit, LayerUnit):
+            unit.of_layer(layer, horizon)
+    return units
+
+
+def begin_step_of(units: Sequence[Unit], seeds: Sequence[int], step: int) -> None:
+    """``LayerUnit.begin_step`` of those that have it."""
+    for unit in units:
+        if isinstance(unit, LayerUnit):
+            unit.begin_step(seeds, step)
+
+
+def in_mode(unit: Unit, training: bool) -> Unit:
+    """The unit of a layer, in a mode."""
+    if isinstance(unit, LayerUnit):
+        unit.in_mode(training)
+    return unit
+
+
+def statistics_of(units: Sequence[Unit]) -> dict[str, Tensor]:
+    """``LayerUnit.statistics_after`` of those that have it, by the names of a deep model's weights."""
+    return {
+        f"{name}_l{layer}": value
+        for layer, unit in enumerate(units)
+        if isinstance(unit, LayerUnit)
+        for name, value in unit.statistics_after().items()
+    }
 
 
 class Recurrence:

@@ -227,10 +227,18 @@ BETWEEN = " · "
 Condition = Mapping[str, Any]
 _FAMILY = ("model", "model.activation")
 _NAMES = (*_FAMILY, PARAMETERIZATION)
-_BARE = (*_NAMES, "model.unit")
+_BARE = (*_NAMES, "model.unit", "model.units")
 """Fields whose values need no field name beside them."""
 # The fields by which people know such a model, then the rule that it learns by.
-_FIRST = ("model.stair", "model.map", "model.initialization", "model.unit", "model.layers", "training.rule")
+_FIRST = (
+    "model.stair",
+    "model.map",
+    "model.initialization",
+    "model.unit",
+    "model.units",
+    "model.layers",
+    "training.rule",
+)
 _PLAIN = {("model.stair", "none")}  # goes without saying: a model without gains
 
 

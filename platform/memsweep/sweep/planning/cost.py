@@ -66,7 +66,7 @@ def _parts(trials: Sequence[TrialConfig]) -> tuple[float, float]:
 def is_known(trial: TrialConfig) -> bool:
     """Whether the constants were measured on such models: others take ten times as long as estimated, or more."""
     traits = registry.get(registry.MODEL, trial.model.name).traits(trial.model)
-    return trial.has_closed_form or traits.layer or _is_deep(trial.model)
+    return trial.has_closed_form or traits.layer or (_is_deep(trial.model) and not _runs_modules(trial.model))
 
 
 def shared(trial: TrialConfig) -> float:
@@ -245,11 +245,28 @@ def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
     model: Any = trial.model
     roles = registry.get(registry.MODEL, model.name).roles(model).values()
     entries = sum(math.prod(_size(model, axis) for axis in role.axes) for role in roles if len(role.axes) > 1)
-    unit = registry.get(registry.UNIT, model.unit.name)(model.unit, _size(model, "width"), _size(model, "feature"))
-    entries += _layers(model) * unit.products(int(horizon))
+    products = [_unit(model, each).products(int(horizon)) for each in _units(model)]
+    entries += _layers(model) * sum(products) / len(products)
     alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
     entry, feature = (_FUSED_ENTRY, _FUSED_FEATURE) if _is_fused(trial) else (_ENTRY, _FEATURE)
     return (entry * entries + feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+
+
+def _runs_modules(model: Any) -> bool:
+    """Whether a deep model has layers of a user, which may loop over time in Python."""
+    from memsweep.models.deep.unit import LayerUnit
+
+    return any(issubclass(registry.get(registry.UNIT, each.name), LayerUnit) for each in _units(model))
+
+
+def _units(model: Any) -> tuple[Any, ...]:
+    from memsweep.models.deep.unit import units_of
+
+    return units_of(model)
+
+
+def _unit(model: Any, own: Any) -> Any:
+    return registry.get(registry.UNIT, own.name)(own, _size(model, "width"), _size(model, "feature"))
 
 
 def _layers(model: Any) -> int:

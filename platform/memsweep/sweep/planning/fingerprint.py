@@ -76,6 +76,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
+    "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
@@ -329,6 +330,12 @@ def _is_deep(config: TrialConfig) -> bool:
     from memsweep.models.deep.unit import is_deep
 
     return is_deep(config.model)
+
+
+def _has_layer_units(model: Any) -> bool:
+    from memsweep.models.deep.unit import has_layer_units, is_deep
+
+    return is_deep(model) and has_layer_units(model)
 
 
 @functools.lru_cache(maxsize=16)

@@ -27,6 +27,7 @@ _BRANCHES = frozenset(
         "asks_groups",
         "asks_measures",
         "freezes_weights",
+        "has_layer_units",
         "holds_special_tensors",
         "mixes_models",
         "refers_elsewhere",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import builtin
 from memsweep.config.load.study_files import included, part_folders
 from memsweep.data.folder import DATA_VARIABLE, DataFolderConfig
+from memsweep.sweep.planning.fingerprint import configs_in
 from memsweep.sweep.planning.identity import data_files
 from memsweep.sweep.submit.code import code_below, located, with_imported
 from memsweep.sweep.submit.job import SubmissionError
@@ -199,6 +200,8 @@ class Selection:
                 self.add(path, "the installation of the workspace")
 
 
+_OF_A_USER = "module"
+"""The name of the model, and of the unit, that a factory of a user makes."""
 _ENGINE_SUFFIXES = frozenset({*(".py", ".pyi", ".typed", ".txt", ".css", ".js", ".svg", ".j2"), *(".so", ".cpp", ".h")})
 
 
@@ -218,9 +221,9 @@ def _outside(target: str) -> SubmissionError:
 
 
 def _factories(trials: Iterable[TrialConfig]) -> list[str]:
-    from memsweep.models.module.config import ModuleConfig
-
-    return [*dict.fromkeys(trial.model.factory for trial in trials if isinstance(trial.model, ModuleConfig))]
+    """Of models, and of units in them."""
+    configs = (each for trial in trials for each in configs_in(trial.model))
+    return [*dict.fromkeys(each.factory for each in configs if getattr(each, "name", "") == _OF_A_USER)]
 
 
 def _is_hidden(path: Path) -> bool:

@@ -88,12 +88,18 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
     """The lines of each trial's closure, and of that of its training, in the memsweep that is imported, as JSON."""
     from memsweep import registry
     from memsweep.config.schema.canonical import trial_from_dict
+    from memsweep.errors import ConfigError
     from memsweep.sweep.planning import fingerprint
 
     registry.discover(ROOT)
-    numbers, found = dict[str, int](), []
+    numbers, found = dict[str, int](), list[list[int] | None]()
     halves = (True,) if "--trainings" in sys.argv else (False, True)
-    for trial, training in itertools.product(map(trial_from_dict, map(_known, trials)), halves):
+    for given, training in itertools.product(map(_known, trials), halves):
+        try:
+            trial = trial_from_dict(given)
+        except ConfigError:  # a part of it came later
+            found.append(None)
+            continue
         reached = fingerprint.code_closure(trial, training=training)
         cut = fingerprint._Cut.of(trial, "cpu", training=training)
         own = {line for definition in reached for line in fingerprint.GRAPH._lines(definition, cut)}
@@ -104,16 +110,24 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
 
 
 def _known(trial: dict[str, Any]) -> dict[str, Any]:
-    """A trial without the settings of its measurement that the memsweep that is imported does not have yet."""
+    """A trial without the settings that the memsweep that is imported does not have yet: of its measurement, and those
+    of its model that are null.
+    """
+    from memsweep import registry
     from memsweep.config.core import reflect
     from memsweep.config.schema.trial import PerturbationConfig
 
     known = {*reflect.keys(PerturbationConfig)}
-    return trial | {"perturbation": {name: value for name, value in trial["perturbation"].items() if name in known}}
+    measured = {name: value for name, value in trial["perturbation"].items() if name in known}
+    fields = {*reflect.keys(registry.get(registry.MODEL, trial["model"]["name"]).Config), "name"}
+    model = {name: value for name, value in trial["model"].items() if name in fields or value is not None}
+    return trial | {"perturbation": measured, "model": model}
 
 
-def lines_in(folder: Path, given: str, *words: str) -> list[set[str]]:
-    """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone."""
+def lines_in(folder: Path, given: str, *words: str) -> list[set[str] | None]:
+    """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone;
+    None for a trial that it does not know.
+    """
     told = subprocess.run(
         [sys.executable, __file__, "--lines", *words],
         env=os.environ | {"PYTHONPATH": str(folder / "platform"), "MEMSWEEP_KERNELS": "plain"},
@@ -123,7 +137,7 @@ def lines_in(folder: Path, given: str, *words: str) -> list[set[str]]:
         check=True,
     )
     said = json.loads(told.stdout)
-    return [{said["lines"][number] for number in own} for own in said["trials"]]
+    return [None if own is None else {said["lines"][number] for number in own} for own in said["trials"]]
 
 
 def write(before: Path, *words: str) -> None:
@@ -131,7 +145,8 @@ def write(before: Path, *words: str) -> None:
     from memsweep.sweep.planning import moved
 
     given = json.dumps([*trials()])
-    compared = [*zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)]
+    both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
+    compared = [(now, then) for now, then in both if now is not None and then is not None]
     groups = dict[frozenset[str], list[tuple[set[str], set[str]]]]()
     for now, then in compared:
         if now != then:

@@ -1,0 +1,146 @@
+"""The rows of the atlas: those that come with memsweep, and that of a study of a user's layer."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memsweep import builtin
+
+if TYPE_CHECKING:
+    from memsweep.documents.keys.runs import AtlasItem
+    from memsweep.report.analysis.losses import LossRow, Spread
+
+STORED_SEEDS = 8
+"""Seeds behind each number of the stored rows."""
+_FILE = "tasks.csv"
+_LONGER = "accuracy_4T"
+_GUESS = "25 (recall, copying), 50 (parity, flip_flop), 17 (S3)"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Accuracy of a layer on a task: median, least and most over seeds; nan where there is none."""
+
+    middle: float
+    low: float
+    high: float
+
+    @property
+    def text(self) -> str:
+        """In per cent: ``66 [49, 80]``."""
+        if math.isnan(self.middle):
+            return "–"
+        middle, low, high = (f"{100 * value:.3g}" for value in (self.middle, self.low, self.high))
+        return middle if low == middle == high else f"{middle} [{low}, {high}]"
+
+
+@dataclass(frozen=True)
+class AtlasRow:
+    """A layer in the atlas.
+
+    Attributes:
+        unit: its name, or the import path of a user's.
+        cells: by task, and ``task, 4T`` for sequences of four times the trained length.
+        seeds: the fewest behind a number.
+        own: it is the user's.
+    """
+
+    unit: str
+    cells: Mapping[str, Cell]
+    seeds: int
+    own: bool = False
+
+    @property
+    def mean(self) -> float:
+        """Mean of the medians that are known: the order of the rows."""
+        known = [cell.middle for cell in self.cells.values() if not math.isnan(cell.middle)]
+        return sum(known) / len(known) if known else math.nan
+
+    def items(self) -> Iterator[AtlasItem]:
+        """The cells for a document."""
+        for task, cell in self.cells.items():
+            yield {
+                "unit": self.unit,
+                "own": self.own,
+                "task": task,
+                "accuracy": cell.middle,
+                "low": cell.low,
+                "high": cell.high,
+                "seeds": self.seeds,
+            }
+
+
+def stored_rows() -> list[AtlasRow]:
+    """The twelve rows of docs/atlas, which come with memsweep."""
+    with (builtin.folder(builtin.ATLAS) / _FILE).open(newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    names = [name for name in lines[0] if name != "under" and not name.endswith(("_low", "_high"))]
+    return [
+        AtlasRow(
+            line["under"],
+            {name: Cell(*(float(line[f"{name}{end}"]) for end in ("", "_low", "_high"))) for name in names},
+            STORED_SEEDS,
+        )
+        for line in lines
+    ]
+
+
+def own_row(unit: str, found: Iterable[LossRow], columns: Sequence[str]) -> AtlasRow:
+    """The row of a layer, from the losses of its study; tasks that are not there are nan."""
+    rows = {str(row.condition["task"]): row for row in found}
+    cells = {name: _cell(rows.get(name.removesuffix(", 4T")), longer=name.endswith(", 4T")) for name in columns}
+    return AtlasRow(unit, cells, min((row.seeds for row in rows.values()), default=0), own=True)
+
+
+def _cell(row: LossRow | None, *, longer: bool) -> Cell:
+    spread: Spread | None = None if row is None else row.longer.get(_LONGER) if longer else row.value
+    return Cell(math.nan, math.nan, math.nan) if spread is None else Cell(spread.middle, spread.low, spread.high)
+
+
+def atlas_text(own: AtlasRow, stored: Sequence[AtlasRow], changed: Sequence[str] = (), columns: int = 110) -> str:
+    """The rows as a table, best mean first, the user's behind an arrow; then what they are.
+
+    Args:
+        own: of the user's layer.
+        stored: those that come with memsweep.
+        changed: settings that are not the protocol's, as they were written.
+        columns: of the terminal; a wider table is told in parts.
+    """
+    rows = sorted([own, *stored], key=lambda row: row.mean if not math.isnan(row.mean) else -1.0, reverse=True)
+    names = ["", *(f"{'→ ' if row.own else '  '}{row.unit}" for row in rows)]
+    series = [[task, *(row.cells[task].text for row in rows)] for task in own.cells]
+    settings = [f"Settings of this run that are not the protocol's: {', '.join(changed)}."] if changed else []
+    return "\n".join(
+        [
+            "Accuracy in per cent, median over seeds [least, most]; 4T: in sequences of four times the trained length.",
+            "",
+            *_lines(names, series, columns),
+            f"→ {own.unit}: {_seeds(own.seeds)}. The other rows: {STORED_SEEDS} seeds each, stored (docs/atlas).",
+            f"A guess is right in {_GUESS} %. The order is that of the means of the medians that are known.",
+            *settings,
+        ]
+    )
+
+
+def _lines(names: Sequence[str], series: Sequence[Sequence[str]], columns: int) -> Iterator[str]:
+    """The lines of a table in parts that fit the terminal, an empty line after each part."""
+    first, waiting = max(map(len, names)), list(series)
+    while waiting:
+        part = [waiting.pop(0)]
+        while waiting and first + sum(max(map(len, each)) + 2 for each in (*part, waiting[0])) <= columns:
+            part.append(waiting.pop(0))
+        widths = [first, *(max(map(len, each)) for each in part)]
+        for line in zip(names, *part, strict=True):
+            yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        yield ""
+
+
+def _seeds(count: int) -> str:
+    if not count:
+        return "no task has a result yet"
+    fewer = "" if count >= STORED_SEEDS else f", fewer than the {STORED_SEEDS} of the stored rows"
+    return f"{count} fresh seed{'s' if count > 1 else ''}{fewer}"

@@ -1,0 +1,57 @@
+"""Layers as a user writes them: one with a Python loop and a step form, one with heads, one with dropout and a norm."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Mixer(nn.Module):
+    """A gated leaky integrator."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.value = nn.Linear(d_model, d_model)
+        self.forget = nn.Linear(d_model, d_model)
+        self.mix = nn.Linear(d_model, d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, answers = None, []
+        for step in x.unbind(1):
+            answer, state = self.step(step, state)
+            answers.append(answer)
+        return torch.stack(answers, 1)
+
+    def step(self, x: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        forget, before = torch.sigmoid(self.forget(x)), torch.zeros_like(x) if state is None else state
+        state = forget * before + (1 - forget) * self.value(x)
+        return self.mix(state), state
+
+
+class Heads(nn.Module):
+    """Causal attention, which wants a size that its heads share out; its answer comes with its weights."""
+
+    def __init__(self, embed_dim: int, heads: int = 4) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(embed_dim, heads, batch_first=True)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        answers, weights = self.attention(x, x, x, attn_mask=mask)
+        return answers, weights
+
+
+class Noisy(nn.Module):
+    """A GRU behind a norm over the batch, with dropout and a frozen scale."""
+
+    def __init__(self, inputs: int, outputs: int, width: int) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(inputs)
+        self.scale = nn.Parameter(torch.full((inputs,), 0.5), requires_grad=False)
+        self.rnn = nn.GRU(inputs, width, batch_first=True)
+        self.dropout = nn.Dropout(0.25)
+        self.readout = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states, _ = self.rnn(self.scale * self.norm(x.mT).mT)
+        return self.readout(self.dropout(states))
