@@ -249,7 +249,7 @@ def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterato
         return
     packs: dict[ResourcesConfig, list[Pack]] = {}
     for pack in plan.packs:
-        packs.setdefault(asked.of(pack.trials[0].config), []).append(pack)
+        packs.setdefault(plan.sweep.resources.of(pack.trials[0].config), []).append(pack)
     if launch.address is None:
         # A pack that this machine can never hold is refused before any process starts.
         for kind in packs:
