@@ -148,3 +148,16 @@ def test_checks_are_in_the_order_of_their_places_and_each_has_one_file() -> None
     places = [check.place for check in checks()]
     assert places == sorted(set(places))
     assert len({check.look.__module__ for check in checks()}) == len(checks())
+
+
+@pytest.mark.parametrize("target", ["audit_planted:Gru", "transformer:Transformer"])
+def test_the_curve_of_gradients_by_lag_lies_on_that_of_differences(
+    subject: Callable[..., Subject], target: str
+) -> None:
+    (look,) = [check.look for check in checks() if check.name == "derivatives"]
+    found = look(subject(target), 3600.0)
+    assert found.status is Status.PASS
+    given, differences = found.curves
+    assert given.x == differences.x
+    assert differences.y == pytest.approx(given.y, rel=0.05, abs=1e-3)
+    assert max(given.y) > 10 * min(given.y) > 0

@@ -34,7 +34,7 @@ grid:
   model.parameterization: [direct, exp]
 """
 VERDICT_COLUMNS = (
-    "task,task.kernel,model,model.parameterization,ball,verdict,slope_horizon,slope_horizon_low,slope_horizon_high,"
+    "task,task.kernel,model,model.parameterization,ball,reference,verdict,slope_horizon,slope_horizon_low,slope_horizon_high,"
     "slope_width,slope_width_low,slope_width_high,threshold,deciding,largest_width,fit_error,rule_version,found_share,reasons"
 )
 TABLES = ("curves", "replicas", "memory", "history")

@@ -69,7 +69,7 @@ def test_resume_finishes_what_is_missing_and_mends_what_is_damaged(
     before = snapshot(store.folder)
     assert verb("resume", results, STUDY, "--inline") == 0
     told = capsys.readouterr().out
-    assert f"{STUDY}: 4 trials: 1 done, 3 to run in 2 packs, 1 of them only measured, from stored weights" in told
+    assert f"{STUDY}: 4 trials: 1 done, 3 to run in 1 pack, 1 of them only measured, from stored weights" in told
     assert f"{cut}: damaged, recomputed: " in told
     assert f"{zeroed}: damaged, recomputed: " in told
     for name, frame in tables(results).items():

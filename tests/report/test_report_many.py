@@ -19,7 +19,7 @@ from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.report.rows.verdicts import radii_table, reasons, short_verdict_cell, verdict_table
 from memsweep.report.terminal import report_text
-from memsweep.stability.verdict.judgement import Judgement, Trends, Verdict
+from memsweep.stability.verdict.judgement import Judgement, Lack, Missing, Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.trend import Slope, Trend
 from memsweep.sweep.store.tables import names as table_names
@@ -58,7 +58,9 @@ def _finding(one: Condition, ball: str) -> Finding:
     condition = {"task": one.task, "task.kernel": one.kernel, "model": one.model, "model.activation": one.activation}
     curves = schema("curves").empty_table().to_pandas()
     by_threshold = dict.fromkeys(THRESHOLDS, Trends(horizon=_trend(slope), width=_trend(slope)))
-    judged = Judgement(verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold)
+    judged = Judgement(
+        verdict, 0.01, None, slope, 0.1, 1.0, False, ("seeds: 1",), (), by_threshold, lacks=(Lack(Missing.SEEDS, 1, 5),)
+    )
     return Finding(
         {**condition, **parameterization},
         ball,

@@ -74,8 +74,8 @@ READ = {
 }
 """Commands that read, and call nothing."""
 OF_RESULTS = ("status", "report", "weights", "sync")
-NAMES_ONE = {"audit", "init"}
-"""Commands that read no document: one audits what was typed, one writes a folder."""
+NAMES_ONE = {"audit", "atlas", "init"}
+"""Commands that read no document: two take code that was typed, one writes a folder."""
 
 
 @pytest.fixture

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 _TOGETHER = {
     **dict.fromkeys(("plan", "status", "sync"), "look"),
     **dict.fromkeys(("sweep", "resume", "retry", "extend"), "verbs"),
+    **{verb: f"stored.{verb}" for verb in ("weights", "upgrade")},
 }
-"""Verb -> the module that it shares with others; any other verb has a module of its name."""
+"""Verb -> its module, where that is shared with others or lies in a room; any other verb has a module of its name."""
 
 
 def command(verb: str) -> Callable[..., Any]:

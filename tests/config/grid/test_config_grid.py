@@ -105,7 +105,10 @@ def test_a_nested_section_is_an_axis(tmp_path: Path) -> None:
         ),
         ("{task.horizon.x: [2]}", "grid.task.horizon.x: names no field: task.horizon has no fields below it"),
         ("{training.radii.to: [2]}", "grid.training.radii.to: names no field: training has no field 'radii'"),
-        ("{resources.cpus: [1, 2]}", "swept. Rules give some trials other ones"),
+        (
+            "{resources.cpus: [1, 2]}",
+            "grid.resources.cpus: holds for the whole study and cannot be swept. Rules give some trials other ones",
+        ),
         ("{model.width: 4}", "grid.model.width: must be a list of the values to try: [...], got 4"),
         ("{model.width: []}", "grid.model.width: is empty"),
         ("{model.width: [2, 4, 2]}", "grid.model.width: names a value twice: 2"),

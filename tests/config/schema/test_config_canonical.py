@@ -81,13 +81,16 @@ def trials(draw: st.DrawFn) -> TrialConfig:
     # some values of other sections ask for a closed form, or for a map of rates
     model |= {"activation": "linear", "discretization": draw(st.sampled_from(["exact", "euler"]))}
     model |= {"normalization": "state"} if not model.get("normalize") else {}
+    errors = draw(_scalars(PerturbationConfig))
+    # a reading is of the target, and a metric of the reference of that name
+    errors |= {"reading": "drift"} if errors.get("reference", "target") != "target" else {}
     return TrialConfig(
         task=task.Config(**{**draw(_scalars(task.Config)), "kernel": kernel, **parameters}),
         model=model_class.Config(**model),
         training=draw(trainings()),
         perturbation=PerturbationConfig(
             **{
-                **draw(_scalars(PerturbationConfig)),
+                **errors,
                 "balls": tuple(balls),
                 "radii": RadiiConfig(from_=radii[0], to=radii[1], count=draw(st.integers(2, 99))),
             }

@@ -10,7 +10,7 @@ import torch
 from stack_reference import Reference
 from torch import Tensor
 
-from engine import noise, task_config
+from engine import noise, task_config, usual_unit
 from memsweep import registry
 from memsweep.config.core.build import config_from
 from memsweep.config.schema.training import TrainingConfig
@@ -299,7 +299,7 @@ def test_no_unit_names_a_weight_as_a_layer_does(monkeypatch: pytest.MonkeyPatch)
     """The layer's would take its place, silently where both have one shape."""
     around = {"norm_weight", "norm_bias", "mix_weight", "mix_bias", "gate_weight", "gate_bias"}
     for name in registry.names(registry.UNIT):
-        model = ResidualStack.Config(width=4, features=4, unit=registry.get(registry.UNIT, name).Config())
+        model = ResidualStack.Config(width=4, features=4, unit=usual_unit(name))
         named = {weight.removesuffix("_l0") for weight in ResidualStack.roles(model) if weight.endswith("_l0")}
         unit = registry.get(registry.UNIT, name)(model.unit, 4, 4)
         assert len(named) == len(unit.roles()) + len(named & around), name

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterator
 from typing import Any
 
-from engine import NETS, usual_model
+from engine import NETS, usual_model, usual_unit
 from memsweep import registry
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.build import config_from
@@ -40,6 +40,8 @@ Pair = tuple[TrialConfig, TrialConfig]
 def part(kind: str, name: str, **fields: Any) -> Any:
     if kind == "model":
         return usual_model(name, **fields)
+    if kind == "unit":
+        return usual_unit(name, **fields)
     return registry.get(kind, name).Config(**fields)
 
 

@@ -27,11 +27,12 @@ from memsweep.models.contracts import default_dtype
 
 _LENGTH = 128
 """Steps over which weights are moved."""
-_SIZES: Mapping[torch.dtype, tuple[float, float]] = {WIDE: (1e-5, 1e-4), SINGLE: (1e-2, 3e-2)}
+_SIZES: Mapping[torch.dtype, tuple[float, ...]] = {WIDE: (1e-5, 1e-4), SINGLE: (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)}
+"""Of a move, relative; of several, two neighbours that agree best are used, between rounding and curvature."""
 _APART: Mapping[torch.dtype, float] = {WIDE: 1e-3, SINGLE: 0.1}
 """The relative difference from which a derivative is wrong."""
-_ROUNDING: Mapping[torch.dtype, float] = {WIDE: 1e-14, SINGLE: 1e-6}
-"""Of a projection, over the sum of the sizes of its terms."""
+_ROUNDING: Mapping[torch.dtype, float] = {WIDE: 1e-13, SINGLE: 1e-7}
+"""Of a projection, over the norm of its terms: their roundings have either sign."""
 _SMOOTH = 0.02
 """Both sides of a difference, and its two sizes, agree to this share, or it is not compared."""
 _NAMED = 3
@@ -79,30 +80,36 @@ class _Sides:
 
     Attributes:
         at: the projections ``[R]`` at a distance; each is computed when it is asked for.
-        near, far: two distances.
+        distances: two or more, increasing.
         noise: rounding of a projection, ``[R]``.
     """
 
     at: Callable[[float], Tensor]
-    near: float
-    far: float
+    distances: tuple[float, ...]
     noise: Tensor
 
-    def quotient(self, row: int, far: bool = False) -> float:
+    def quotient(self, row: int) -> float:
         """The central difference of one projection."""
-        distance = self.far if far else self.near
-        return float(self.at(distance)[row] - self.at(-distance)[row]) / (2 * distance)
+        return self._over(self._pair(row)[0], row)
 
     def smooth(self, row: int) -> bool:
         """Whether both sides, and both distances, give one derivative."""
-        near, far = self.quotient(row), self.quotient(row, far=True)
+        near, far = (self._over(distance, row) for distance in self._pair(row))
         allowed = _SMOOTH * max(abs(near), abs(far)) + 10 * self.rounding(row)
-        middle = self.at(0.0)[row]
-        below, above = middle - self.at(-self.near)[row], self.at(self.near)[row] - middle
-        return abs(near - far) <= allowed and abs(float(above - below)) / self.near <= 2 * allowed
+        distance, middle = self._pair(row)[0], self.at(0.0)[row]
+        below, above = middle - self.at(-distance)[row], self.at(distance)[row] - middle
+        return abs(near - far) <= allowed and abs(float(above - below)) / distance <= 2 * allowed
 
     def rounding(self, row: int) -> float:
-        return float(self.noise[row]) / self.near
+        return float(self.noise[row]) / self._pair(row)[0]
+
+    def _pair(self, row: int) -> tuple[float, float]:
+        """The neighbouring distances whose differences agree best."""
+        pairs = itertools.pairwise(self.distances)
+        return min(pairs, key=lambda pair: abs(self._over(pair[0], row) - self._over(pair[1], row)))
+
+    def _over(self, distance: float, row: int) -> float:
+        return float(self.at(distance)[row] - self.at(-distance)[row]) / (2 * distance)
 
 
 def derivatives(subject: Subject, seconds: float) -> Finding:
@@ -164,7 +171,7 @@ def _by_lag(subject: Subject, compared: _Compared, regime: str, inputs: Tensor) 
         sides = moved(number)
         given = (slope * directions[number]).flatten(1).sum(1)
         compared.add(lags, regime, given, sides, dtype)
-        points.append((float(length - block.stop), abs(float(given[0])), abs(sides.at(0)[0])))
+        points.append((float(length - block.stop), abs(float(given[0])), abs(sides.quotient(0))))
     lags_, given_, differences = (tuple(each) for each in zip(*points, strict=True))
     curves = [Curve("derivative", "autograd", lags_, given_), Curve("derivative", "differences", lags_, differences)]
     return {"regime": regime, "length": length, "curves": curves}
@@ -208,14 +215,14 @@ def _moved(
 ) -> Callable[[int], _Sides]:
     """The sides along each direction ``[D, T, I]`` of the inputs."""
     scale = float(inputs.square().mean().sqrt()) or 1.0
-    near, far = (scale * size for size in _SIZES[dtype])
+    distances = tuple(scale * size for size in _SIZES[dtype])
     noise = _noise(subject(inputs), projections, dtype)
 
     @cache
     def values(distance: float) -> Tensor:
         return _projected(subject(inputs + distance * directions), projections)
 
-    return lambda number: _Sides(lambda distance: values(distance)[number], near, far, noise)
+    return lambda number: _Sides(lambda distance: values(distance)[number], distances, noise)
 
 
 def _projected(outputs: Tensor, projections: Tensor) -> Tensor:
@@ -224,7 +231,7 @@ def _projected(outputs: Tensor, projections: Tensor) -> Tensor:
 
 
 def _noise(outputs: Tensor, projections: Tensor, dtype: torch.dtype) -> Tensor:
-    return _ROUNDING[dtype] * (outputs * projections).abs().flatten(1).sum(1).clamp(min=1e-300)
+    return _ROUNDING[dtype] * (outputs * projections).flatten(1).norm(dim=1).clamp(min=1e-300)
 
 
 def _by_weight(subject: Subject, compared: _Compared, end: float) -> int:
@@ -295,7 +302,7 @@ def _weight_sides(
                 weights[name].data.copy_(value)
 
     noise = _noise(subject(inputs, module=module), projection, subject.inside)
-    return _Sides(at, *_SIZES[subject.inside], noise)
+    return _Sides(at, _SIZES[subject.inside], noise)
 
 
 CHECK = Check("derivatives", derivatives, place=60, share=0.12, needs=("shapes", "determinism", "batch"))

@@ -55,7 +55,7 @@ def atlas_study(layer: str, overrides: Sequence[str], workspace: Path) -> SweepC
 
 
 def protocol_of(layer: str) -> dict[str, Any]:
-    """What the file of such a study would say: that of the atlas with one model, and without its claims."""
+    """The text of such a study's file, as plain data: that of the atlas with one model, and without its claims."""
     written: dict[str, Any] = read(builtin.folder(builtin.STUDIES) / _FILE, ())
     grid = {axis: values for axis, values in written["grid"].items() if axis != "model"}
     model = {**written["model"], "unit": {"name": "module", "factory": layer}}

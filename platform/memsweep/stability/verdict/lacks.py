@@ -31,7 +31,16 @@ def lacks(evidence: Evidence) -> tuple[Lack, ...]:
     """All that an undecided verdict lacks, in the order of ``Missing``; empty with a verdict."""
     if evidence.verdict is not Verdict.INCONCLUSIVE:
         return ()
-    return (*_untrained(evidence), *_unfitted(evidence), *_short(evidence), *_open(evidence))
+    known = (*_untrained(evidence), *_unfitted(evidence), *_short(evidence), *_open(evidence))
+    return known or tuple(_unmade(evidence))
+
+
+def _unmade(evidence: Evidence) -> Iterator[Lack]:
+    """Intervals that cannot be made, where nothing says why."""
+    if not all(each.suffices for each in evidence.inside):
+        yield Lack(Missing.STEP, evidence.complete_seeds, math.nan)
+    else:
+        yield Lack(Missing.GROWTH, evidence.complete_seeds, math.nan)
 
 
 def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:

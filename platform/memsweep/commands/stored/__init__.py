@@ -1,0 +1,1 @@
+"""Commands that give stored results out, or rewrite them."""
