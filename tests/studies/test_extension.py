@@ -39,7 +39,7 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
     capsys.readouterr()
     assert run("sweep", study) == 2
     told = capsys.readouterr().err
-    assert "memsweep extend added 1 trial (model.width: 4)" in told
+    assert "to this study 1 trial (model.width: 4) came later" in told
     assert "--drop-extended" in told
     assert "memsweep resume small" in told
     assert run("sweep", study, "--drop-extended") == 0

@@ -211,7 +211,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         *_STUDY_FILE,
         _TRUST,
         _NO_REUSE,
-        ("--drop-extended", _FLAG | {"help": "take out of the plan what memsweep extend added and this study lacks"}),
+        ("--drop-extended", _FLAG | {"help": "take out of the plan what extend or decide added and this study lacks"}),
         *_LAUNCH,
     ),
     "decide": (
@@ -221,7 +221,6 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "--kernel",
             {
                 "metavar": "NAME",
-                "default": "exponential",
                 "help": "where STUDY is a module (my_nets:MinGRU): the memory (exponential)",
             },
         ),

@@ -12,35 +12,69 @@ from typing import TYPE_CHECKING
 from memsweep.commands import console
 from memsweep.commands.answers.run import run_document
 from memsweep.commands.verbs import execute, limits_of, read, stored
+from memsweep.config.load import study_files
 from memsweep.documents import Answer
-from memsweep.errors import Exit, counted
+from memsweep.errors import ConfigError, Exit, MemsweepError, counted
 from memsweep.studies.decide.decisions import DECIDED, HOPELESS, LIMIT, Decision
-from memsweep.studies.decide.request import deciding
+from memsweep.studies.decide.request import Deciding, deciding
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.store.filesystem import Location
+
+_HERE, _KERNEL = "the command line", "exponential"
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
     from memsweep.documents.keys.runs import DecideDocument, DecisionItem
     from memsweep.studies.decide.round_log import Step
+    from memsweep.sweep.store.results import Store
 
 
 def decide(args: argparse.Namespace) -> Answer:
     """Goes on with a study until its questions are decided, hopeless, or a limit is reached."""
-    store = stored(args) if os.path.isdir(args.study) else None
+    store = _stored(args)
     study = None if store is not None else _smallest(args) if _names_module(args.study) else read(args)
     results = Location.at(args.results) if store is None else store.location.parent
     request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits_of(args))
     if args.plan:
         decisions, steps = questions.preview(request, results)
         _print(decisions, steps)
-        return Answer(_document(request.sweep.name, decisions, questions.rounds, steps))
+        return Answer(_document(request.sweep.name, decisions, questions, steps))
     ending = execute(request, args, results)
     decisions = questions.decisions(at_limit=bool(ending.summary.limit))
     _print(decisions)
-    document = {**_document(ending.study, decisions, questions.rounds), "run": run_document(ending)}
+    if questions.left:
+        console.say_sentence(f"{counted(questions.left, 'planned trial')} left, the same command goes on with them")
+    document = {**_document(ending.study, decisions, questions), "run": run_document(ending)}
     at_limit = any(one.state == LIMIT for one in decisions)
     return Answer(document, ending.code or (Exit.LIMIT if at_limit else Exit.DONE))
+
+
+def _stored(args: argparse.Namespace) -> Store | None:
+    """The stored study that the command line names by its folder, or by its name where no study file has it.
+
+    Raises:
+        ConfigError: words that would change nothing of it, or of a study that is no module.
+    """
+    is_module, workspace = _names_module(args.study), Path(args.workspace)
+    if args.kernel is not None and not is_module:
+        raise ConfigError(
+            ["--kernel is the memory for a module (my_nets:MinGRU); of a study, task.kernel=NAME sets it"], _HERE
+        )
+    is_file = is_module or os.path.isfile(args.study) or args.study in study_files.names(workspace)
+    has_results = "://" in args.study or os.path.isfile(os.path.join(args.study, "plan.json"))
+    if is_file and not has_results:
+        return None
+    try:
+        store = stored(args)
+    except MemsweepError:
+        if has_results:
+            raise
+        return None  # no study at all: whoever reads it says which there are
+    if args.overrides:
+        raise ConfigError(
+            [f"{args.overrides[0]} would change nothing of the stored study {args.study}: name its study file"], _HERE
+        )
+    return store
 
 
 def _names_module(word: str) -> bool:
@@ -52,7 +86,7 @@ def _smallest(args: argparse.Namespace) -> SweepConfig:
     from memsweep.studies.decide.smallest import smallest
 
     args.discover(Path(args.workspace))
-    return smallest(args.study, args.kernel, args.overrides, Path(args.workspace))
+    return smallest(args.study, args.kernel or _KERNEL, args.overrides, Path(args.workspace))
 
 
 def _print(decisions: Sequence[Decision], steps: Sequence[Step] = ()) -> None:
@@ -66,17 +100,21 @@ def _print(decisions: Sequence[Decision], steps: Sequence[Step] = ()) -> None:
         why = f": {one.why}" if one.why else ""
         console.say_sentence(f"  {one.name}: {said}, {duration(one.seconds)} of a core{why}")
     if steps:
-        console.say_sentence(f"next round, about {duration(sum(step.cost for step in steps))} of a core:")
+        console.say_sentence(f"next, about {duration(sum(step.cost for step in steps))} of a core:")
     for step in steps:
-        console.say_sentence(f"  {step.name}: {step.does}, about {duration(step.cost)}")
+        cost = f", about {duration(step.cost)}" if len(steps) > 1 else ""
+        console.say_sentence(f"  {step.name}: {step.does}{cost}")
 
 
-def _document(study: str, decisions: Sequence[Decision], rounds: int, steps: Sequence[Step] = ()) -> DecideDocument:
+def _document(
+    study: str, decisions: Sequence[Decision], questions: Deciding, steps: Sequence[Step] = ()
+) -> DecideDocument:
     return {
         "study": study,
         "decisions": [_item(one) for one in decisions],
         "hopeless": [one.name for one in decisions if one.state == HOPELESS],
-        "rounds": rounds,
+        "trials_left": questions.left,
+        "rounds": questions.rounds,
         "next_round": [{"name": step.name, "does": step.does, "core_seconds": step.cost} for step in steps],
         "run": None,
     }

@@ -63,6 +63,8 @@ def _fill(made: Path, data_set: DataSet, data: Path, watch: Watch, source: str) 
     """Lays out the files of a data set in the folder ``made``; what is to be said about them."""
     downloads = data / DOWNLOADS
     if Path(source).suffix in SUFFIXES.values():
+        if "://" in source:
+            raise FetchError("a package at a web address is not read: download it, and name its file with --from")
         return _from_package(Path(source), data_set, made)
     if source and "://" not in source and (contents := gather(Path(source), data_set, downloads)):
         write_raw(contents, source, data_set, made)

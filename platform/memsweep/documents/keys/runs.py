@@ -142,7 +142,10 @@ class DecisionItem(TypedDict):
     """How one question stands: a condition in one ball."""
 
     name: Annotated[str, "condition and ball, in words"]
-    state: Annotated[Literal["decided", "hopeless", "limit", "open"], "open: the run was stopped"]
+    state: Annotated[
+        Literal["decided", "hopeless", "limit", "open"],
+        "decided; hopeless: see why; limit: a limit came first; open: the run was stopped",
+    ]
     verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
     core_seconds: Annotated[float, "of the condition's trials; several balls share them"]
     why: Annotated[str, "of a hopeless one; else empty"]
@@ -161,8 +164,9 @@ class DecideDocument(TypedDict):
     """``memsweep decide``."""
 
     study: Annotated[str, "its name"]
-    decisions: Annotated[list[DecisionItem], "every condition and ball that needs a verdict"]
-    hopeless: Annotated[list[str], "names of the questions that would need more than this command may do"]
+    decisions: Annotated[list[DecisionItem], "every condition and ball that needs a verdict and has results"]
+    trials_left: Annotated[int, "planned trials without a result; while there are some, nothing is hopeless"]
+    hopeless: Annotated[list[str], "names of the questions that no seed fits, or that would need more than is allowed"]
     rounds: Annotated[int, "of the study so far"]
     next_round: Annotated[list[RoundItem], "of --plan; else empty"]
     run: Annotated[dict[str, Any] | None, "how the run ended: the keys of memsweep sweep; null with --plan"]

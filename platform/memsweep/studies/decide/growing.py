@@ -30,7 +30,7 @@ from memsweep.studies.decide.rows import Addition, Cells
 from memsweep.studies.trials import GridTrials, Request
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.plan import Plan, identified
+from memsweep.sweep.planning.plan import Plan, PlannedTrial, identified, make_packs
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
@@ -101,20 +101,36 @@ class GrowingTrials(GridTrials):
         """How the questions stand by the results that there are; nothing is added."""
         if self.complete:
             return self.decisions
-        under_way = {step.key for one in self._rounds if self._unfinished(one) for step in one.steps}
+        return [found for _, found in self._standing()]
+
+    def _standing(self) -> list[tuple[Subject, Decision]]:
+        """The questions as the results have them; while trials are left, nothing is hopeless."""
         every = self._look().every
+        if not self.left:
+            return every
         return [
-            replace(found, state=OPEN, why="", needed=math.nan)
-            if subject.is_open and subject.key in under_way
-            else found
+            (subject, replace(found, state=OPEN, why="", needed=math.nan) if subject.is_open else found)
             for subject, found in every
         ]
 
-    def _unfinished(self, one: Round) -> bool:
-        return any(trial.config in one.added and not self._store.has(trial.identity) for trial in self.plan.trials)
+    @property
+    def left(self) -> list[PlannedTrial]:
+        """The planned trials that have no result yet, and have not failed for good."""
+        return [
+            trial
+            for trial in self.plan.trials
+            if trial.identity not in self.gave_up and not self._store.has(trial.identity)
+        ]
 
     def preview(self) -> tuple[list[Decision], list[Step]]:
-        """How the questions stand, and the next round with measured core seconds; nothing is written."""
+        """How the questions stand, and what comes next with measured core seconds; nothing is written.
+
+        That is the rest of what is planned, or the next round.
+        """
+        if left := self.left:
+            seconds = sum(pack.cost for pack in make_packs(tuple(left)))
+            does = f"the planned {counted(len(left), 'trial')} without a result; then rounds, by their results"
+            return self.settled(), [Step("", self.plan.sweep.name, does, (), seconds)]
         look = self._look()
         factor = self._factor(look.study)
         steps = [replace(step, cost=step.cost * factor) for step in self._round(look).steps]

@@ -43,6 +43,11 @@ class Deciding:
         """Of the study so far."""
         return self._trials.rounds if self._trials is not None else 0
 
+    @property
+    def left(self) -> int:
+        """How many planned trials have no result yet."""
+        return len(self._trials.left) if self._trials is not None else 0
+
     def preview(self, request: Request, results: Location) -> tuple[list[Decision], list[Step]]:
         """How the questions of what is stored stand, and the next round; nothing is run or written.
 

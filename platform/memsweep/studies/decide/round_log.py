@@ -63,6 +63,10 @@ class Round:
         return list(dict.fromkeys([*rows, *self.added]))
 
 
+class _OfOthersError(StoreError):
+    """A round of another study, which had this one's name."""
+
+
 class RoundLog:
     """The rounds of one study.
 
@@ -75,14 +79,27 @@ class RoundLog:
         self._place, self._models = place, {_model(to_dict(row)) for row in rows}
 
     def read(self) -> list[Round]:
-        """The rounds from the first, up to one that is missing or damaged.
+        """The rounds from the first, up to a last one that is damaged: it was not written whole, and so has not run.
 
         Raises:
-            StoreError: the storage cannot be read, or a newer version of memsweep wrote a round.
+            StoreError: the storage cannot be read, a newer version of memsweep wrote a round, or one is damaged that
+                others follow.
         """
         rounds: list[Round] = []
-        while (found := self._read(len(rounds))) is not None:
-            rounds.append(found)
+        try:
+            while (found := self._read(len(rounds))) is not None:
+                rounds.append(found)
+        except _OfOthersError:
+            return rounds
+        here = f"{self._place}/{_name(len(rounds))}"
+        with storage_errors("read", here):
+            later = [name for name in self._place.names(FOLDER) if name > _name(len(rounds)).rpartition("/")[2]]
+        if later:  # without them the looks would be counted anew, and the error of the verdicts be spent twice
+            raise StoreError(
+                f"{here} is missing or damaged, and rounds after it are there ({', '.join(sorted(later)[:3])}). Bring "
+                f"it back from a copy. Or take {self._place}/{FOLDER} away: then rounds are counted from one again, "
+                "and the error rates of docs/decide.md hold no more."
+            )
         return rounds
 
     def _read(self, number: int) -> Round | None:
@@ -90,7 +107,7 @@ class RoundLog:
         try:
             with storage_errors("read", where):
                 return _round(self._place.read(_name(number)), number, where, self._models)
-        except OtherSchemaError:
+        except (OtherSchemaError, _OfOthersError):
             raise
         except StoreError as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
@@ -132,7 +149,7 @@ def _round(data: bytes, number: int, where: str, models: Collection[str]) -> Rou
     content = of_form(_FORM, from_json(data, where), where)
     try:
         if not {_model(config) for config in content["added"]} <= {*models}:
-            raise ValueError("it names a model that the study has not")
+            raise _OfOthersError(f"{where} names a model that the study has not")
         if content["round"] != number:
             raise ValueError(f"it is round {content['round']}")
         found = Round(
