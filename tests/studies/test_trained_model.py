@@ -131,10 +131,63 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert found.replicas["zero_loss"][0] == pytest.approx(float(outputs.var(0, correction=0).mean()), rel=1e-6)
     assert curve.sort_values("radius")["error"].is_monotonic_increasing
     assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"]), "torch's layers go step by step"
-    assert "reference: its own outputs" in repr(found)
+    assert set(found.radii["reading"]) == {"self"}
+    assert "radii by the model itself" in repr(found)
     assert "memory of the last output" in repr(found)
     assert all(torch.equal(value, net.float().state_dict()[name]) for name, value in before.items())
     assert NAME not in registry.names(registry.TASK), "no study can name its task"
+
+
+class Offset(nn.Module):
+    """A GRU whose outputs have a constant added, which says nothing of the sequences."""
+
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        self.gru, self.offset = gru(), offset
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.gru(inputs)[0] + self.offset
+
+
+def test_a_constant_of_the_outputs_moves_no_radius() -> None:
+    plain, shifted = (
+        ms.measure(Offset(by), *QUICK, "perturbation.roundings=[]", sequences=inputs()) for by in (0.0, 100.0)
+    )
+    assert plain.radii["radius"].tolist() == pytest.approx(shifted.radii["radius"].tolist(), rel=1e-6)
+    assert plain.radii["censored"].tolist() == shifted.radii["censored"].tolist()
+
+
+class Antisymmetric(nn.Module):
+    """Moves by W - W^T, which the identity does not change: where a search begins by theory, nothing moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight_ih, self.weight_hh = nn.Parameter(torch.ones(3, 2) / 2), nn.Parameter(torch.eye(3).roll(1, 0))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        state, states = inputs.new_zeros(inputs.shape[0], 3), []
+        for step in inputs.unbind(1):
+            state = state + 0.1 * (step @ self.weight_ih.T + state @ (self.weight_hh - self.weight_hh.T)).tanh()
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def test_the_usual_search_begins_where_something_moves() -> None:
+    found = ms.measure(Antisymmetric(), *QUICK, "perturbation.roundings=[]", sequences=inputs())
+    assert (found.radii["censored"] == "").all()
+
+
+def test_ids_are_measured_up_to_the_largest_that_a_module_knows() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3))
+    found = ms.measure(net, *QUICK, "perturbation.balls=[all]", sequences=[[0, 1, 2, 3], [4, 3, 2, 1], [0, 0, 4, 4]])
+    assert "radius when" in repr(found)
+    assert found.replicas["error"][0] < 1e-20, "the module reads the ids that were given"
+
+
+def test_sequences_have_no_target() -> None:
+    with pytest.raises(ConfigError, match="no target: use self"):
+        ms.measure(gru(), *QUICK, reference="target", sequences=inputs())
 
 
 @pytest.fixture
@@ -167,7 +220,9 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     assert "below model_state" in said
     assert "ignored: step" not in said.split("below")[0]
     assert "radius when the recurrent weights move" in said
-    assert (place / "page.html").stat().st_size > 1000
+    page = (place / "page.html").read_text()
+    for line in (line for line in said.splitlines() if line.startswith(("radii by the model itself", "radius when"))):
+        assert line in page, "page and terminal say the same"
     assert not (place / "results").exists(), "nothing is stored"
 
 
@@ -176,6 +231,8 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     [
         (("--factory", "torch.nn:GRU", "--sequences", "x.npy", "--task", "copying_memory"), "two questions"),
         (("--sequences", "x.npy"), "give --factory"),
+        ((*COMMAND[1:-1], "metric", *FIELDS, "model.arguments={batch_first: true}"), "no target: use self"),
+        (("quickstart", "--page", "page.html"), "of --sequences alone"),
         (("--factory", "torch.nn:GRU", "--sequences", "no.npy", *FIELDS), "no.npy cannot be read"),
         ((*COMMAND[1:], *FIELDS), "batch_first=True"),
         (("--factory", "broken:Net", "--sequences", "x.npy", "model.width_argument=null"), "line 1"),
