@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import subprocess
 import sys
-import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from memsweep.learning.state.found_weights import find_weights
 from memsweep.learning.state.weights_file import WeightsFileError
 from memsweep.models.module.hugging_face import load
 from memsweep.studies.python.own_outputs import NAME, read_sequences
+from paths import ROOT
 
 QUICK = (
     "perturbation.test_size=4",
@@ -131,10 +134,63 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert found.replicas["zero_loss"][0] == pytest.approx(float(outputs.var(0, correction=0).mean()), rel=1e-6)
     assert curve.sort_values("radius")["error"].is_monotonic_increasing
     assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"]), "torch's layers go step by step"
-    assert "reference: its own outputs" in repr(found)
+    assert set(found.radii["reading"]) == {"self"}
+    assert "radii by the model itself" in repr(found)
     assert "memory of the last output" in repr(found)
     assert all(torch.equal(value, net.float().state_dict()[name]) for name, value in before.items())
     assert NAME not in registry.names(registry.TASK), "no study can name its task"
+
+
+class Offset(nn.Module):
+    """A GRU whose outputs have a constant added, which says nothing of the sequences."""
+
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        self.gru, self.offset = gru(), offset
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.gru(inputs)[0] + self.offset
+
+
+def test_a_constant_of_the_outputs_moves_no_radius() -> None:
+    plain, shifted = (
+        ms.measure(Offset(by), *QUICK, "perturbation.roundings=[]", sequences=inputs()) for by in (0.0, 100.0)
+    )
+    assert plain.radii["radius"].tolist() == pytest.approx(shifted.radii["radius"].tolist(), rel=1e-6)
+    assert plain.radii["censored"].tolist() == shifted.radii["censored"].tolist()
+
+
+class Antisymmetric(nn.Module):
+    """Moves by W - W^T, which the identity does not change: where a search begins by theory, nothing moves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight_ih, self.weight_hh = nn.Parameter(torch.ones(3, 2) / 2), nn.Parameter(torch.eye(3).roll(1, 0))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        state, states = inputs.new_zeros(inputs.shape[0], 3), []
+        for step in inputs.unbind(1):
+            state = state + 0.1 * (step @ self.weight_ih.T + state @ (self.weight_hh - self.weight_hh.T)).tanh()
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def test_the_usual_search_begins_where_something_moves() -> None:
+    found = ms.measure(Antisymmetric(), *QUICK, "perturbation.roundings=[]", sequences=inputs())
+    assert (found.radii["censored"] == "").all()
+
+
+def test_ids_are_measured_up_to_the_largest_that_a_module_knows() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3))
+    found = ms.measure(net, *QUICK, "perturbation.balls=[all]", sequences=[[0, 1, 2, 3], [4, 3, 2, 1], [0, 0, 4, 4]])
+    assert "radius when" in repr(found)
+    assert found.replicas["error"][0] < 1e-20, "the module reads the ids that were given"
+
+
+def test_sequences_have_no_target() -> None:
+    with pytest.raises(ConfigError, match="no target: use self"):
+        ms.measure(gru(), *QUICK, reference="target", sequences=inputs())
 
 
 @pytest.fixture
@@ -167,7 +223,9 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     assert "below model_state" in said
     assert "ignored: step" not in said.split("below")[0]
     assert "radius when the recurrent weights move" in said
-    assert (place / "page.html").stat().st_size > 1000
+    page = (place / "page.html").read_text()
+    for line in (line for line in said.splitlines() if line.startswith(("radii by the model itself", "radius when"))):
+        assert line in page, "page and terminal say the same"
     assert not (place / "results").exists(), "nothing is stored"
 
 
@@ -176,6 +234,8 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     [
         (("--factory", "torch.nn:GRU", "--sequences", "x.npy", "--task", "copying_memory"), "two questions"),
         (("--sequences", "x.npy"), "give --factory"),
+        ((*COMMAND[1:-1], "metric", *FIELDS, "model.arguments={batch_first: true}"), "no target: use self"),
+        (("quickstart", "--page", "page.html"), "of --sequences alone"),
         (("--factory", "torch.nn:GRU", "--sequences", "no.npy", *FIELDS), "no.npy cannot be read"),
         ((*COMMAND[1:], *FIELDS), "batch_first=True"),
         (("--factory", "broken:Net", "--sequences", "x.npy", "model.width_argument=null"), "line 1"),
@@ -191,30 +251,61 @@ def test_what_is_wrong_is_one_sentence(
     assert "Traceback" not in said
 
 
-def _package(name: str, folder: Path) -> Path:
-    """The files of a published package, or a skip where no registry answers."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "-q", "-d", str(folder), name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200)
-    if done.returncode:
-        pytest.skip(f"{name} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
-    for wheel in folder.glob("*.whl"):
-        zipfile.ZipFile(wheel).extractall(folder)
-    return folder
+PAGE = (ROOT / "docs" / "trained_model.md").read_text(encoding="utf-8")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NUMBER = re.compile(r"(?<![\w-])\d+(?:\.\d+)?")
+
+
+def _shown(first: str) -> tuple[str, list[str]]:
+    """The commands of the page that begin with a text, and the lines that they are said to print."""
+    found = FENCE.findall(PAGE)
+    place = next(i for i, (language, body) in enumerate(found) if language == "bash" and body.startswith(first))
+    return found[place][1], found[place + 1][1].splitlines()
 
 
 @pytest.mark.more
-def test_the_encoder_of_a_package_that_ships_trained_weights(tmp_path: Path) -> None:
-    folder = _package("g2p-en==2.1.0", tmp_path)
-    with np.load(folder / "g2p_en" / "checkpoint20.npz") as stored:
-        net = nn.GRU(256, 256, batch_first=True)
-        for own, name in {
-            "weight_ih_l0": "w_ih",
-            "weight_hh_l0": "w_hh",
-            "bias_ih_l0": "b_ih",
-            "bias_hh_l0": "b_hh",
-        }.items():
-            getattr(net, own).data = torch.from_numpy(stored[f"enc_{name}"])
-        words = np.random.default_rng(0).integers(3, 29, (4, 8))
-        found = ms.measure(net, *QUICK, sequences=stored["enc_emb"][words])
-    assert 0 < found.radii["radius"].min() < 1
-    assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"])
+@pytest.mark.parametrize("package", ["g2p-en==2.1.0", "Resemblyzer==0.1.4"])
+def test_the_page_of_trained_models_is_true(tmp_path: Path, package: str) -> None:
+    commands, lines = _shown(download := f"pip download --no-deps {package}\n")
+    paths = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    run = partial(subprocess.run, cwd=tmp_path, env=os.environ | {"PATH": paths}, capture_output=True, text=True)
+    if (done := run(["bash", "-c", download], timeout=200)).returncode:
+        pytest.skip(f"{package} cannot be downloaded: {done.stderr.strip().splitlines()[-1:]}")
+    (tmp_path / "g2p_nets.py").write_text(next(body for language, body in FENCE.findall(PAGE) if "def encoder" in body))
+    done = run(["bash", "-e", "-c", commands.removeprefix(download)], timeout=1200)
+    assert done.returncode == 0, done.stderr
+    printed = iter(done.stdout.splitlines())
+    for line in lines:  # in this order
+        assert any(_alike(line, other) for other in printed), f"{line}\n{done.stdout}"
+
+
+def _alike(line: str, other: str) -> bool:
+    numbers, others = ([*map(float, NUMBER.findall(each))] for each in (line, other))
+    return NUMBER.sub("#", line) == NUMBER.sub("#", other) and numbers == pytest.approx(others, rel=0.05)
+
+
+MAMBA = """
+import sys
+import numpy as np
+sys.path.append(sys.argv[1])
+from transformers import MambaConfig, MambaForCausalLM, MambaModel
+from memsweep.cli import main
+config = MambaConfig(vocab_size=5, hidden_size=8, state_size=2, num_hidden_layers=1)
+MambaForCausalLM(config).save_pretrained("causal")
+MambaModel(config).save_pretrained("bare")
+np.save("ids.npy", np.arange(24).reshape(4, 6) % 5)
+np.save("vectors.npy", np.random.default_rng(0).standard_normal((4, 6, 8)))
+for words in (["hf:causal", "--sequences", "ids.npy"], ["hf:bare", "--sequences", "vectors.npy"]):
+    assert main(["measure", "--factory", *words, *sys.argv[2:]]) == 0
+"""
+
+
+@pytest.mark.more
+def test_models_of_transformers_are_measured_from_a_folder(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "site"), "transformers"]
+    if subprocess.run(install, capture_output=True, timeout=600).returncode:
+        pytest.skip("transformers cannot be installed")
+    command = [sys.executable, "-c", MAMBA, str(tmp_path / "site"), *QUICK]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("radius when the recurrent weights move") == 2

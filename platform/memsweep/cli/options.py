@@ -271,7 +271,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             "--sequences",
             {"metavar": "FILE", "help": "in the place of a task: npy, safetensors or parquet, [S, T, I] or ids [S, T]"},
         ),
-        ("--reference", {"metavar": "self", "help": "of --sequences: the model's own outputs (the default)"}),
+        ("--reference", {"metavar": "NAME", "help": "perturbation.reference; of --sequences it is self"}),
         ("--outputs", {"metavar": "N", "type": int, "default": 1, "help": "for a factory's argument outputs (1)"}),
         ("--page", {"metavar": "FILE", "help": "of --sequences: write the page of the measurement to this file"}),
         *_PLACES,

@@ -36,6 +36,10 @@ def measure(args: argparse.Namespace) -> Answer:
     """Measures trained weights; the exit code is as of a sweep."""
     studies = [word for word in args.overrides if "=" not in word and not word.startswith("~")]
     words = [word for word in args.overrides if word not in studies]
+    if args.reference:
+        words.append(f"{SECTION}.reference={args.reference}")
+    if args.page and not args.sequences:
+        raise MemsweepError("--page is of --sequences alone: a study has its page by memsweep report.")
     if args.sequences:
         if studies:
             _refuse_half(studies, [])

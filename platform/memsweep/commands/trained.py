@@ -64,8 +64,6 @@ def _refuse(args: argparse.Namespace) -> None:
         problems.append("--sequences measures a module: give --factory my_nets:Net (or hf:FOLDER).")
     if args.task:
         problems.append("--task and --sequences are two questions: give one of them.")
-    if args.reference not in (None, "self"):
-        problems.append(f"--reference is {args.reference}; on sequences without a task it can be self alone.")
     if problems:
         raise ConfigError(problems, SOURCE)
 

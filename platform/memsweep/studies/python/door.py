@@ -239,7 +239,13 @@ def measure(
 
 
 @overload
-def measure(subject: nn.Module, *overrides: Overrides, sequences: Any, workspace: str | Path = ".") -> Measurement: ...
+def measure(
+    subject: nn.Module,
+    *overrides: Overrides,
+    reference: str | None = None,
+    sequences: Any,
+    workspace: str | Path = ".",
+) -> Measurement: ...
 
 
 @overload
@@ -280,7 +286,7 @@ def measure(
             ``training.first_seed``; of a user's module also ``model.tokens``, ``model.roles.*`` and ``model.causal``.
             Others as of ``sweep``.
         reference: what changes are held against, ``perturbation.reference``: ``target``, ``metric`` or ``self``, which
-            asks nothing of the module but outputs (None: as the study, or target).
+            asks nothing of the module but outputs (None: as the study, or target; of sequences ``self``).
         sequences: in place of a task: numbers ``[S, T, I]`` or ids ``[S, T]`` (an array, a tensor, an iterable of
             sequences, or the path of a npy, safetensors or parquet file).
         results, inline, address, progress: as of ``sweep``; for a study alone.

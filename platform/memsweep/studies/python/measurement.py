@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import MOVES, REFERENCES
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
 from memsweep.studies.python.results import Results
+
+if TYPE_CHECKING:
+    from memsweep.studies.python.page import Page
 
 _MOST_OF_IT, _SEEN = 0.63, 0.01
 """Shares of the weight of a memory, and of its largest value, that say how far back it reaches."""
@@ -31,9 +35,17 @@ class Measurement(Results):
     def _text(self) -> str:
         from memsweep.report.terminal import measured_text
 
-        lines = [line for identity in self.replicas["identity"] for line in self._lines(identity)]
         text = measured_text(self._tables(), width=_WIDTH)
-        return "\n".join([*lines, *(line.rstrip() for line in text.rstrip().splitlines())])
+        return "\n".join([*self._numbers(), *(line.rstrip() for line in text.rstrip().splitlines())])
+
+    def page(self) -> Page:
+        """The page of the report, with the printed numbers of the model."""
+        study = self._contents.study
+        told = replace(study, description="\n".join([study.description, *self._numbers()]))
+        return Results(self._location, replace(self._contents, study=told)).page()
+
+    def _numbers(self) -> list[str]:
+        return [line for identity in self.replicas["identity"] for line in self._lines(identity)]
 
     def _lines(self, identity: str) -> Iterator[str]:
         """The numbers of one combination of settings."""
@@ -43,7 +55,7 @@ class Measurement(Results):
         replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
         if row["task"] == OWN_OUTPUTS:
-            yield f"reference: its own outputs, whose variance over the sequences is {figure(zero)} (L₀)"
+            yield f"variance of its outputs over the sequences: {figure(zero)} (L₀)"
         else:
             yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")

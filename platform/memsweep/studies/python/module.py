@@ -17,7 +17,7 @@ from memsweep import registry
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import SELF, TrialConfig
 from memsweep.errors import ConfigError
 from memsweep.learning.state.weights_file import to_bytes
 from memsweep.models.base import Model
@@ -44,13 +44,15 @@ _MOST = 64
 """Test sequences of a model of others, where it is given more and nothing is said."""
 _USUAL = (
     "perturbation.balls=[recurrent]",
-    "perturbation.starts=0",
+    "perturbation.starts=1",  # the identity, where theory begins, moves no antisymmetric matrix
     "perturbation.ascent_steps=4",
+    "perturbation.stronger_every=0",
     "perturbation.radii={from: 0.001, to: 1, count: 7}",
     "perturbation.bits=[2, 3, 4, 5, 6, 8]",
-    "perturbation.memory_over_inputs={sequences: 2}",
 )
 """Of a measurement on sequences, where nothing else is said: minutes for a model of some million weights."""
+_OVER_INPUTS = "perturbation.memory_over_inputs={sequences: 2}"
+"""Of sequences that have derivatives: ids have none."""
 _WEIGHTS, _STATES = "fixed_weights", "fixed_states"
 _DRAWN = ""
 """In place of a file of weights: a class has none, and its module draws them."""
@@ -100,16 +102,17 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
     file = folder / "sequences.safetensors"
     with default_dtype(torch.float64):
         write_own_outputs(own, given, file)
-    ids = [] if given.is_floating_point() else ["model.tokens=true"]
+    form = [_OVER_INPUTS if given.is_floating_point() else "model.tokens=true"]
     roundings = f"[{_WEIGHTS}, {_STATES}]" if step_of(own) is not None else f"[{_WEIGHTS}]"
     usual = [
+        f"perturbation.reference={SELF}",
         f"perturbation.test_size={min(len(given), _MOST)}",
         *_USUAL,
         f"perturbation.roundings={roundings}",
     ]
     task = {"name": NAME, "file": str(file)}
     with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):
-        sweep = _study(name_of(module), model, weights, task, [*ids, *usual, *words], workspace)
+        sweep = _study(name_of(module), model, weights, task, [*form, *usual, *words], workspace)
         return analyse(_measured(sweep, Store(folder / "results")))
 
 

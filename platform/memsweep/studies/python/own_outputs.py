@@ -1,8 +1,7 @@
-"""The task of a trained model of others: to give on some sequences the outputs that it gives now.
+"""The sequences of a trained model of others, in place of a task.
 
-No data and no labels are needed. The error of the unmoved model is 0, that of a moved one is the distance of its
-outputs from the model's own, and L₀, the loss of the best answer that ignores the sequences, is the variance of these
-outputs over the sequences.
+No labels are needed: its changes are held against its own outputs (``perturbation.reference`` self). These are stored
+beside the sequences, so that errors of rounded models, which are those of a target, are shares of the same variance.
 
 Letters: N models, B batch, S sequences, T time, I inputs, O outputs.
 """
@@ -10,7 +9,7 @@ Letters: N models, B batch, S sequences, T time, I inputs, O outputs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from memsweep.config.core.fields import setting
 from memsweep.config.load.foreign import foreign_code
+from memsweep.config.schema.trial import SELF, TrialConfig
 from memsweep.data.task import Batch, Task, epoch_rows
 from memsweep.errors import ConfigError, ModuleError
 from memsweep.learning.state.weights_file import from_bytes, to_bytes
@@ -35,7 +35,7 @@ _SOURCE = "the sequences"
 
 
 class OwnOutputs(Task):
-    """Give the outputs that the model gave before its weights moved, on sequences of a file; mean squared error."""
+    """Sequences of a file, with the outputs of the unmoved model; mean squared error."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -43,10 +43,19 @@ class OwnOutputs(Task):
 
         file: str = setting(doc="safetensors: inputs [S, T, I] or ids [S, T], and outputs [S, T, O]")
 
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        if trial.perturbation.reference != SELF:
+            yield (
+                f"perturbation.reference is {trial.perturbation.reference}, but sequences without a task have no "
+                "target: use self"
+            )
+
     @property
     def inputs(self) -> int:
+        """Numbers of a step; of ids the largest, which a module reads at a step without a symbol (``as_ids``)."""
         given = self._data["inputs"]
-        return given.shape[-1] if given.is_floating_point() else int(given.max()) + 1
+        return given.shape[-1] if given.is_floating_point() else max(int(given.max()), 1)
 
     @property
     def outputs(self) -> int:
@@ -58,22 +67,25 @@ class OwnOutputs(Task):
 
     def draw(self, stream: Stream, index: int, size: int) -> Batch:
         rows = torch.from_numpy(epoch_rows(stream, index, size, len(self._data["inputs"])))
-        return Batch(self._data["inputs"][rows], self._data["outputs"][rows])
-
-    def squared_weights(self) -> Tensor:
-        return torch.full((self.horizon,), 1.0 / (self.horizon * self.outputs), dtype=torch.float64)
+        return Batch(self._symbols[rows], self._data["outputs"][rows])
 
     def loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         return (outputs - batch.targets).square().mean((-3, -2, -1))
 
     def chance(self) -> float:
-        """The mean variance of an output over the sequences: of the best answer that ignores them."""
+        """Of the best answer that ignores the sequences: the variance of the outputs over them."""
         return max(float(self._data["outputs"].var(0, correction=0).mean()), torch.finfo(torch.float64).tiny)
 
     def oracle(self, inputs: Tensor) -> Tensor:
         """The stored outputs of these very sequences."""
-        same = [(self._data["inputs"] == each).flatten(1).all(1).int().argmax() for each in inputs]
+        same = [(self._symbols == each).flatten(1).all(1).int().argmax() for each in inputs]
         return self._data["outputs"][torch.stack(same)]
+
+    @property
+    def _symbols(self) -> Tensor:
+        """The numbers; or the ids, with -1 for the largest, so that no id is needed beyond those that are given."""
+        given = self._data["inputs"]
+        return given if given.is_floating_point() else given.masked_fill(given == self.inputs, -1)
 
     @property
     def _data(self) -> dict[str, Tensor]:

@@ -138,7 +138,7 @@ def test_audit_and_measure_take_the_class(place: Path) -> None:
     balls = {"perturbation.balls": ["recurrent"], "perturbation.starts": 1, "perturbation.ascent_steps": 2}
     found = ms.measure(made, STUDY["task"], {"model.width": 3, "perturbation.test_size": 16, **balls})
     assert set(found.radii["ball"]) == {"recurrent"}
-    assert ms.audit(made, width=3, horizon=16, seconds=1).status in ("pass", "note")
+    assert ms.audit(made, width=3, horizon=16, seconds=10).status in ("pass", "note")
     with pytest.raises(ModuleError, match="has no argument 'layers'"):
         ms.audit(made, width=3, arguments={"layers": 2})
 
