@@ -11,7 +11,7 @@ from typing import Any
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import default_results
 
-LAUNCHES = frozenset({"sweep", "resume", "extend", "retry", "measure"})
+LAUNCHES = frozenset({"sweep", "decide", "resume", "extend", "retry", "measure"})
 """The verbs that compute: on the cluster that a person named, where they named one."""
 
 
