@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 import memsweep as ms
+from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.documents.schema import document_schema
 from memsweep.errors import StoreError
@@ -60,6 +61,7 @@ def test_a_study_that_lacks_everything_is_decided_and_every_command_knows_its_tr
     assert decision["core_seconds"] > 0
     assert found["rounds"] >= 1
     assert found["hopeless"] == []
+    registry.discover(folder)
     plan = read_plan(folder / "results/small")
     assert plan is not None
     asked = [
