@@ -168,6 +168,16 @@ def test_the_exit_code_is_the_sweeps(head: RayHead, drill: Drill, tmp_path: Path
     assert "failed with exit code 1" in log
 
 
+def test_a_job_goes_on_with_a_study_until_it_is_decided(head: RayHead, drill: Drill) -> None:
+    """With the results of the jobs above: the job gives the command's answer, and computes nothing where none helps."""
+    words = (STUDY, "--do", "decide", "--results", str(drill.results))
+    code, log = submitted(head, drill, *words, "--max-core-hours", "1e-6")
+    assert code == 0, log
+    assert "1 question: 1 hopeless" in log
+    assert "what is allowed" in log  # so short a training learns nothing
+    assert not (drill.store.folder / "decide").exists()
+
+
 def test_no_secret_is_in_what_a_job_server_tells(head: RayHead) -> None:
     """After the jobs above, whose submitter's shell held them."""
     jobs = json.loads(head.get("/api/jobs/"))

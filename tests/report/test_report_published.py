@@ -99,7 +99,7 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
 
 def _longest(text: str) -> int:
     """Letters of its longest line, but for a command: it stays whole, to be copied."""
-    return max(len(line) for line in text.splitlines() if not line.startswith("To decide"))
+    return max(len(line) for line in text.splitlines() if not line.startswith(("To decide", "Or round")))
 
 
 @pytest.mark.more

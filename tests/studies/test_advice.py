@@ -24,7 +24,7 @@ from sweeping import BASE
 STUDY = f"name: an other\n{BASE}grid: {{task.horizon: [8, 10]}}\n"
 TASK = "# a folder of tasks makes this a workspace\n"
 CLUSTER: dict[str, Any] = {"address": "head:6379", "progress": False}
-COMMAND = re.compile(r"memsweep (?:resume|extend|retry|report|weights|sync|sweep|status) [^\n<;]*")
+COMMAND = re.compile(r"memsweep (?:decide|resume|extend|retry|report|weights|sync|sweep|status) [^\n<;]*")
 
 
 @pytest.fixture
@@ -103,14 +103,14 @@ def test_every_advice_runs_as_it_is_printed(place: Path, capsys: pytest.CaptureF
         run(capsys, *words)[1] for words in (["status", "an other", *where[:2]], ["weights", "an other", *where[:2]])
     ]
     stored = load_study(Location.at(folder))
-    told += [stored.extended_by("model.width=3"), stored.resume]
+    told += [stored.extended_by("model.width=3"), stored.resume, stored.until_decided]
     told.append(html.unescape((folder / "report" / "index.html").read_text()).replace("</code>", "\n"))
     commands = sorted(set().union(*map(advised, told)))
-    assert {shlex.split(command)[1] for command in commands} >= {"resume", "extend", "report", "weights"}
+    assert {shlex.split(command)[1] for command in commands} >= {"decide", "resume", "extend", "report", "weights"}
     assert all(str(results) in command for command in commands if "report" not in command), commands
     for command in commands:
         verb, *words = shlex.split(command)[1:]
-        more = ["--inline", "--no-page"] if verb in ("resume", "extend", "sweep", "retry") else []
+        more = ["--inline", "--no-page"] if verb in LAUNCHES else []
         code, said = run(capsys, verb, *words, *more)
         assert code == 0, f"{command}\n{said}"
     stored = load_study(Location.at(folder))

@@ -136,6 +136,8 @@ def _answer(answer: StudyAnswer) -> Iterator[_Part]:
     yield from more
     if answer.decide:
         yield Text(f"To decide{f' {answer.decides}' if answer.decides else ''}: {clean(answer.decide)}", no_wrap=True)
+    if answer.until:
+        yield Text(f"Or round by round, by itself: {clean(answer.until)}", no_wrap=True)
     yield ""
 
 

@@ -141,6 +141,16 @@ class Measure(ABC):
         yield from ()
 
     @classmethod
+    def in_short(cls, *, steps: bool, ids: bool) -> tuple[str, ...]:
+        """Overrides that ask for it in a measurement of minutes, of a model of others; none: it is left out.
+
+        Args:
+            steps: the model goes step by step.
+            ids: it reads ids.
+        """
+        return ()
+
+    @classmethod
     @abstractmethod
     def cost(cls, asked: Any, effort: Effort) -> float:
         """Evaluations of a replica's loss on all of its data that the measure takes as long as, for the plan."""

@@ -419,6 +419,8 @@ class Run:
         complaint: str,
     ) -> Ending:
         names, stored = {trial.identity for trial in self._trials.all}, self._trials.stored
+        finished = {name: outcome for name, outcome in summary.finished.items() if name in names}
+        summary = replace(summary, finished=finished)  # a round may replace trials of one before
         left = len(names - stored - summary.finished.keys() - summary.failed.keys())
         name, inline, resume = self._sweep.name, bool(self._place.launch.inline), self._resume
         return Ending(

@@ -3,7 +3,7 @@
 The studies are those of docs/verdict.md (``error_rates``). While one is inconclusive, the next round is chosen as
 ``memsweep decide`` chooses it, up to its most rounds; a cell costs its width times its horizon times its seeds.
 
-``python tests/studies/decide/decide_rates.py [studies]`` prints the table.
+``PYTHONPATH=tests/stability/verdict python tests/studies/decide/decide_rates.py [studies]`` prints the table.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ import pytest
 from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Verdict
-from memsweep.studies.decide.choice import choose
+from memsweep.studies.decide.choice import NEAR, REPAIRED, choose
 from memsweep.studies.decide.options import BELOW, EFFORT, STEPS, Option, designs
-from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
+from memsweep.studies.decide.question import HORIZON, STEP, WIDTH, Design, Obstacle, Question
 from paths import ROOT
 
 WRONG = {error_rates.AT_LIMIT: Verdict.UNSTABLE, error_rates.ONE_AT_LIMIT: Verdict.STABLE}
@@ -69,8 +69,26 @@ def test_what_is_wrong_with_the_trials_is_mended_a_few_times(repair: str, wrong:
     chosen = choose(asked, cost)
     assert chosen.option is not None
     assert chosen.option.repairs == (repair,)
-    again = choose(asked, cost, (repair, repair))
+    again = choose(asked, cost, (repair,) * REPAIRED[repair])
     assert again.option is None or again.option.repairs == ()
+
+
+def test_one_cell_that_nearly_fits_is_trained_longer_whatever_the_others_miss() -> None:
+    asked = replace(question(), misfit={(2, 800): 50.0 * NEAR, (8, 800): NEAR}, valid_horizons=0, complete=0)
+    chosen = choose(asked, cost)
+    assert chosen.option is not None
+    assert chosen.option.repairs == (STEPS,)
+
+
+def test_estimates_from_too_few_sizes_make_nothing_hopeless() -> None:
+    asked = question()
+    far = Obstacle(STEP, -0.4, 0.8, 0.0, 5, 0.95)
+    sized = replace(asked, grows=(HORIZON, WIDTH), design=replace(asked.design, widths=(2, 4), top=4), valid_widths=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Question, "aims", lambda self: iter([[far]]))
+        chosen = choose(sized, cost)
+    assert chosen.option is not None
+    assert not [*sized.lacks(chosen.option.design)]
 
 
 def test_a_memory_that_no_seed_learns_is_hopeless() -> None:

@@ -14,9 +14,11 @@ import jsonschema
 import pytest
 
 import memsweep as ms
+from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.documents.schema import document_schema
 from memsweep.errors import StoreError
+from memsweep.studies.decide.options import ABOVE
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
@@ -60,6 +62,7 @@ def test_a_study_that_lacks_everything_is_decided_and_every_command_knows_its_tr
     assert decision["core_seconds"] > 0
     assert found["rounds"] >= 1
     assert found["hopeless"] == []
+    registry.discover(folder)
     plan = read_plan(folder / "results/small")
     assert plan is not None
     asked = [
@@ -100,6 +103,31 @@ def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folde
     assert found["hopeless"] == [decision["name"]]
     assert decision["needed_core_hours"] > 1e-6
     assert "core hours" in decision["why"]
+
+
+@pytest.mark.more
+def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_same(folder: Path) -> None:
+    """Radii far below the crossings."""
+    text = STUDY.replace("{from: 0.001, to: 3, count: 8}", "{from: 0.0001, to: 0.001, count: 3}")
+    text = text.replace("seeds: 3, steps: 300", "seeds: 5, steps: 200").replace("[8, 16, 32]", "[8, 16]")
+    (folder / "small.yaml").write_text(text)
+    found = told(memsweep(*WORDS, "--max-trials", "9", cwd=folder), code=3)
+    registry.discover(folder)
+    study = Location.at(folder / "results/small")
+    plan = read_plan(study)
+    assert plan is not None
+    rounds = RoundLog(study, plan.sweep().rows).read()
+    repairs = [name for one in rounds for step in one.steps for name in step.repairs]
+    assert repairs[0] == ABOVE
+    replaced = {name for one in rounds for name in one.removed}
+    assert replaced
+    assert not replaced & plan.rows.keys()
+    run = found["run"]
+    assert run["trials"] == len(plan.rows) == len(run["finished"]) + run["left"]
+    status = ms.status("small", results=folder / "results")
+    assert (status.done, len(status.trials)) == (len(run["finished"]), run["trials"])
+    assert memsweep("resume", "small", "--inline", "--no-page", cwd=folder).returncode == 0
+    assert ms.status("small", results=folder / "results").complete
 
 
 @pytest.mark.drill

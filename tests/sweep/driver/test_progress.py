@@ -116,6 +116,16 @@ def test_a_bar_does_not_run_back_when_a_search_suggests_more_trials() -> None:
     assert seen[9].eta == pytest.approx(30.0, rel=0.2)
 
 
+def test_trials_that_were_replaced_are_counted_no_longer() -> None:
+    ledger = WorkCounter(total=2, reused=0, work=2.0, clock=Clock())
+    ledger.settled(1.0)
+    ledger.settled(1.0)
+    ledger.grow(2, 0, 2.0, replaced=2)
+    ledger.settled(1.0)
+    seen = ledger.snapshot()
+    assert (seen.finished, seen.total) == (1, 2)
+
+
 def test_the_time_left_is_a_range_that_narrows() -> None:
     words = [time_left(snapshot(finished=count, failed=0, eta=600.0)) for count in (0, 3, 15, 99)]
     assert words == ["5 to 20 min left", "6 to 15 min left", "8 to 13 min left", "10 min 0 s left"]

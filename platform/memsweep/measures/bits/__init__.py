@@ -83,6 +83,11 @@ class Bits(Measure):
         self.errors = rounded_errors(asked, subject)
 
     @classmethod
+    def in_short(cls, *, steps: bool, ids: bool) -> tuple[str, ...]:
+        roundings = "fixed_weights, fixed_states" if steps else "fixed_weights"
+        return f"perturbation.roundings=[{roundings}]", "perturbation.bits=[2, 3, 4, 5, 6, 8]"
+
+    @classmethod
     def is_asked(cls, asked: Config) -> bool:
         return bool(asked.roundings)
 

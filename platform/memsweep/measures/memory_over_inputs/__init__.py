@@ -39,6 +39,10 @@ class MemoryOverInputs(Measure):
         )
 
     @classmethod
+    def in_short(cls, *, steps: bool, ids: bool) -> tuple[str, ...]:
+        return () if ids else ("perturbation.memory_over_inputs={sequences: 2}",)
+
+    @classmethod
     def cost(cls, asked: Config, effort: Effort) -> float:
         """A gradient of a sequence for each output."""
         trial = effort.trial

@@ -37,6 +37,7 @@ class StudyAnswer:
         failures: how many trials failed and why; empty where none did, and where that is the headline.
         missing: how many planned trials have no result; empty where all have, or the failures tell of them all.
         decides: how much of what is open the command decides: empty for all of it, else ``most`` or ``a part``.
+        until: the command that goes on by itself until nothing is open; empty where ``decide`` is.
     """
 
     kind: Kind | str
@@ -47,6 +48,7 @@ class StudyAnswer:
     failures: str = ""
     missing: str = ""
     decides: str = ""
+    until: str = ""
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -68,8 +70,10 @@ def answer_of(contents: Contents) -> StudyAnswer:
     missing = _missing(contents)
     if missing and contents.searched is None:  # what is planned may decide what would be advised
         return replace(answer, failures=failures, missing=missing, decide=contents.study.resume)
-    decides = _decides(contents) if answer.decide else ""
-    return replace(answer, failures=failures, missing=missing, decides=decides)
+    answer = replace(answer, failures=failures, missing=missing)
+    if not answer.decide or contents.searched is not None:
+        return answer
+    return replace(answer, decides=_decides(contents), until=contents.study.until_decided)
 
 
 def _missing(contents: Contents) -> str:
@@ -88,7 +92,7 @@ def _decides(contents: Contents) -> str:
     advised = [
         finding.judgement.extend for finding in contents.verdicts if finding.judgement.verdict is Verdict.INCONCLUSIVE
     ]
-    if contents.searched is not None or not advised:
+    if not advised:
         return ""
     advice = [override for overrides in advised for override in overrides]
     count = max(map(advice.count, advice), default=0)

@@ -211,6 +211,12 @@ class Study:
             return called("extend", self._results, *kept, *added, workspace=self.workspace, address=self.address)
         return self.typed("extend", self.source or self.name, *kept, *added)
 
+    @property
+    def until_decided(self) -> str:
+        """The command that goes on with the study until it is decided; empty for a study that Python made of a dict."""
+        words = (*self.overrides, "--max-core-hours", "1")
+        return self.typed("decide", self.source, *words) if self.source else ""
+
     def typed(self, verb: str, study: str, *flags: str) -> str:
         """A command on this study as it works when it is typed in this folder."""
         return typed_command(verb, study, self._results, *flags, workspace=self.workspace, address=self.address or None)

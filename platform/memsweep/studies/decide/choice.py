@@ -18,9 +18,9 @@ ROUNDS = 10
 """Most rounds of a study: the rule's interval spends a part of its error at each look, and no more than so many."""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
-NEAR = 4.0
-"""Seeds that miss the allowed error by at most this factor are trained twice as long."""
-REPAIRED = {BELOW: 2, ABOVE: 2, EFFORT: 1, STEPS: 2}
+NEAR = 20.0
+"""Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
+REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2}
 """How often each repair is tried on a condition."""
 FAR_SEEDS = (60, 80, 120, 200, 400, 1000)
 """Numbers of seeds that a forecast names, and that no round trains."""
@@ -64,10 +64,18 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
         return Chosen(question, wrong[0][1], wrong[0][0])
     if found is not None:
         return Chosen(question, found[1], found[0], sure=True)
+    if (filled := _filled(question, cost, every)) is not None:
+        return Chosen(question, filled[1], filled[0])
     if (step := _step(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
         return Chosen(question, step[1], step[0])
     needed = _cheapest(question, cost, [each for each in designs(question, FAR_SEEDS) if decides(question, each, HOPE)])
     return Chosen(question, None, needed[0] if needed else math.inf, needed[1] if needed else None)
+
+
+def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:
+    """Where the rule lacks something: the cheapest option after which it lacks nothing. Estimates of few say little."""
+    whole = (each for each in options if not any(question.lacks(each.design)))
+    return _cheapest(question, cost, [*whole]) if question.gaps else None
 
 
 def _step(question: Question, cost: Cost, hoped: Sequence[Option]) -> tuple[float, Option] | None:
@@ -87,7 +95,7 @@ def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tupl
 
 def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple[float, Option]]:
     """Repairs of the trials that there are, worst first, with their cost."""
-    near = bool(question.misfit) and max(question.misfit.values()) <= NEAR
+    near = any(times <= NEAR for times in question.misfit.values())
     wrong = ((STEPS, near), (BELOW, question.below), (ABOVE, question.above), (EFFORT, question.found < MARKED))
     named = [name for name, is_wrong in wrong if is_wrong and tried.count(name) < REPAIRED[name]]
     options = [Option(question.design, (name,)) for name in named]

@@ -52,9 +52,9 @@ def _way(question: Question, aim: Sequence[Obstacle], design: Design, hope: floa
 
 def _passes(question: Question, obstacle: Obstacle, design: Design, hope: float) -> bool:
     if obstacle.of == STEP and obstacle.distance < 0.0 and design.top > question.design.top:
-        # the change by one more width halves where the width doubles, as exact fits of stable memories do
-        halved = (obstacle.distance + STEP_LIMIT) / 2.0
-        return halved >= STEP_LIMIT
+        # the change by one more width falls as one over the width, as exact fits of stable memories do
+        fallen = (obstacle.distance + STEP_LIMIT) * question.design.top / design.top
+        return fallen >= STEP_LIMIT
     return obstacle.passes(*_factors(question, obstacle, design), hope)
 
 

@@ -156,14 +156,17 @@ def _misfit(radii: Radii, design: Design) -> dict[Cell, float]:
 def _ends(radii: Radii, *, below: bool) -> bool:
     """Whether a radius that enters a slope ends below, or above, the radii that were tried.
 
-    A threshold at which all of them end above is left out of the verdict.
+    A threshold at which all of them end above is left out of the verdict, where another one is left.
     """
     ends = radii.low == 0.0 if below else np.isposinf(radii.high)
     known = radii.valid[..., None] & ~np.isnan(radii.low)
     parts = [
         (part & here, here) for part, here in zip(np.moveaxis(ends, -1, 0), np.moveaxis(known, -1, 0), strict=True)
     ]
-    return any(bool(part.any()) and (below or bool((part != here).any())) for part, here in parts)
+    inside = [bool((part != here).any()) for part, here in parts]
+    return any(
+        bool(part.any()) and (below or there or not any(inside)) for (part, _), there in zip(parts, inside, strict=True)
+    )
 
 
 def _axes(subject: Subject) -> tuple[str, ...]:

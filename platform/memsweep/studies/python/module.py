@@ -48,12 +48,8 @@ _USUAL = (
     "perturbation.ascent_steps=4",
     "perturbation.stronger_every=0",
     "perturbation.radii={from: 0.001, to: 1, count: 7}",
-    "perturbation.bits=[2, 3, 4, 5, 6, 8]",
 )
 """Of a measurement on sequences, where nothing else is said: minutes for a model of some million weights."""
-_OVER_INPUTS = "perturbation.memory_over_inputs={sequences: 2}"
-"""Of sequences that have derivatives: ids have none."""
-_WEIGHTS, _STATES = "fixed_weights", "fixed_states"
 _DRAWN = ""
 """In place of a file of weights: a class has none, and its module draws them."""
 
@@ -102,13 +98,15 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
     file = folder / "sequences.safetensors"
     with default_dtype(torch.float64):
         write_own_outputs(own, given, file)
-    form = [_OVER_INPUTS if given.is_floating_point() else "model.tokens=true"]
-    roundings = f"[{_WEIGHTS}, {_STATES}]" if step_of(own) is not None else f"[{_WEIGHTS}]"
+    ids, steps = not given.is_floating_point(), step_of(own) is not None
+    measures = [registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE)]
+    asked = [word for measure in measures for word in measure.in_short(steps=steps, ids=ids)]
+    form = ["model.tokens=true"] if ids else []
     usual = [
         f"perturbation.reference={SELF}",
         f"perturbation.test_size={min(len(given), _MOST)}",
         *_USUAL,
-        f"perturbation.roundings={roundings}",
+        *asked,
     ]
     task = {"name": NAME, "file": str(file)}
     with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):

@@ -98,13 +98,19 @@ class WorkCounter:
         self._clock = clock
         self._running: dict[str, _Running] = {}
         self._course = _Course()
-        self._finished = self._failed = 0
+        self._finished = self._failed = self._replaced = 0
         self._settled = 0.0
         self.note = ""
 
-    def grow(self, total: int, reused: int, work: float) -> None:
-        """The plan has grown: its trials and reused trials now, and the cost of the added ones."""
-        self._total, self._reused, self._known = total, reused, self._known + work
+    def grow(self, total: int, reused: int, work: float, replaced: int = 0) -> None:
+        """The plan has grown.
+
+        Args:
+            total, reused: its trials and reused trials now.
+            work: cost of the added ones.
+            replaced: trials that finished in this run, and that it has no longer.
+        """
+        self._total, self._reused, self._known, self._replaced = total, reused, self._known + work, replaced
 
     @property
     def _work(self) -> float:
@@ -141,7 +147,7 @@ class WorkCounter:
         self._shown = max(self._shown, min(done / self._work, 1.0))
         return Snapshot(
             total=max(self._total, self._expected),
-            finished=self._finished,
+            finished=self._finished - self._replaced,
             reused=self._reused,
             failed=self._failed,
             running=len(self._running),

@@ -123,8 +123,8 @@ class RunSummary:
 NextPlan = Callable[[RunSummary], "Plan | None"]
 """Called when all packs of a plan have ended, with what the run has done so far; returns the next plan.
 
-A plan that follows has all trials so far and more, of the same study and with the same resources; its packs are what
-is still to run, its ``done`` what has a result. None: that was all.
+A plan that follows has the trials so far and more, or others in the place of some, of the same study; its packs are
+what is still to run, its ``done`` what has a result. None: that was all.
 """
 
 

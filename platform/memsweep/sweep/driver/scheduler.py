@@ -99,12 +99,13 @@ class PackScheduler:
         self._postponed: list[PackJob] = []  # what their workers left out, because the storage failed
 
     def add(self, plan: Plan) -> None:
-        """Continues with a plan that has more trials: its packs wait now; its other trials have ended."""
+        """Continues with a plan that has other trials too: its packs wait now; its other trials have ended."""
         self._note_new(plan)
         costs = _costs(plan)
         self._cost |= costs
         self._waiting += jobs_of(plan, self._workspace, self._store.location.uri)
-        self._work.grow(len(plan.trials), len(plan.done - self.results.keys()), sum(costs.values()))
+        replaced = len(self.results.keys() - {trial.identity for trial in plan.trials})
+        self._work.grow(len(plan.trials), len(plan.done - self.results.keys()), sum(costs.values()), replaced)
         self._show()
 
     def _note_new(self, plan: Plan) -> None:
