@@ -191,7 +191,7 @@ def test_no_secret_is_in_what_a_job_server_tells(head: RayHead) -> None:
     for secret in (*SECRETS.values(), TOKEN):
         assert secret not in told
     ours = [job for job in jobs if job["metadata"].get("study")]
-    assert {job["metadata"]["verb"] for job in ours} == {"sweep", "resume"}
+    assert {job["metadata"]["verb"] for job in ours} == {"sweep", "decide", "resume"}
     assert all(set(job["runtime_env"]) == {"working_dir", "py_modules"} for job in ours)
 
 
