@@ -142,7 +142,8 @@ def test_what_is_measured_on_ray_and_for_how_long_it_waits_for_a_card(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     model = registry.get(registry.MODEL, "module").Config(factory=in_memory(), width=2)
-    packs, shared = packs_of(dataclasses.replace(trial(), model=model)), ResourcesConfig(gpus=0.25)
+    small = dataclasses.replace(trial(task={"horizon": 4}, training={"seeds": 1}), model=model)
+    packs, shared = packs_of(small), ResourcesConfig(gpus=0.25)
     with ray_session(None), caplog.at_level(logging.INFO, "memsweep"):
         assert 0.05 < (with_node_memory(ResourcesConfig(), packs, ROOT).node_memory or 0.0) < 8.0
         monkeypatch.setattr(gpu_memory, "PATIENCE", 1.0)  # this Ray has no card
