@@ -192,7 +192,8 @@ def run(
         What was done, all plans together.
 
     Raises:
-        ConfigError: the resources of a pack are not there and never will be; nothing has been started.
+        ConfigError: the resources of a pack are not there and never will be; nothing has been started, or, where a
+            plan that follows asks for them, nothing of that plan.
         MemsweepError: Ray cannot start or be joined, or no node came in time.
         StoreError: a stored result is damaged.
         StorageError: the journal cannot be written at the start; nothing has been started.
