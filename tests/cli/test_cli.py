@@ -115,7 +115,9 @@ def test_nodes_and_their_price_arrive(
     assert main(["submit", "small", "--max-node-hours", "2.5", *place]) == 0
     plan, other, sweep, submit = asked
     assert (plan.node, other.node) == (NodeOffer(16, 1, 0.5), NodeOffer(4))
-    assert (sweep.max_node_hours, sweep.max_nodes, submit.max_node_hours) == (6.0, 4, 2.5)
+    assert (sweep.max_cost, sweep.max_nodes, submit.max_node_hours) == (6.0, 4, 2.5)
+    assert main(["sweep", "small", "--max-node-hours", "2", "--max-cost", "3", *place]) == 0
+    assert (asked[-1].max_node_hours, asked[-1].max_cost) == (2.0, 6.0)
 
 
 def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) -> None:

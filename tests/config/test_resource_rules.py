@@ -9,6 +9,7 @@ import pytest
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.errors import ConfigError
+from memsweep.studies.preview import notes
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.worker.job import jobs_of
 from sweeping import BASE
@@ -57,12 +58,20 @@ def test_a_rule_moves_an_identity_only_where_it_changes_the_device(tmp_path: Pat
         ("{field: model.name, above: 4, cpus: 2}", r"resources\.rules\[0\]\.field: is no number"),
         ("{field: model.width, cpus: 2}", "says of no trial that it holds for it"),
         ("{field: model.width, above: 4}", "changes nothing: give cpus, gpus, node_memory or accelerator"),
+        ("{field: model.width, above: 6, at_most: 3, cpus: 2}", "holds for no number, got above 6 and at_most 3"),
+        ("{field: model.width, above: 6, at_most: 6, cpus: 2}", "holds for no number, got above 6 and at_most 6"),
         (WIDE + "accelerator: H100}", "accelerator is H100 without a GPU"),
     ],
 )
 def test_a_rule_that_cannot_be_meant_is_refused(tmp_path: Path, rules: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         study(tmp_path, rules)
+
+
+def test_a_plan_names_the_rules_that_hold_for_no_trial(tmp_path: Path) -> None:
+    made = study(tmp_path, WIDE + "cpus: 3}, {field: model.width, above: 600, cpus: 2}")
+    assert "resources.rules[1] holds for no trial so far: none has model.width above 600" in notes(made)
+    assert not any("rules[0]" in note for note in notes(made))
 
 
 def test_a_rule_over_a_searched_field_is_refused(tmp_path: Path) -> None:

@@ -134,8 +134,7 @@ _LIMITS: tuple[Option, ...] = (
         {
             "metavar": "C",
             "type": _cost,
-            "dest": "max_node_hours",
-            "help": f"the same, by ${VARIABLE}'s price of an hour",
+            "help": f"stop when nodes have cost so much, idle ones too, by ${VARIABLE}'s price of an hour; exit code 3",
         },
     ),
     ("--max-trials", {"metavar": "N", "type": _count, "help": "stop after N trials got a result; exit code 3"}),

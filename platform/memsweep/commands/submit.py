@@ -16,7 +16,7 @@ from memsweep import builtin
 from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import Exit, MemsweepError, TrustError
-from memsweep.sweep.driver.launch import LIMITS
+from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
@@ -91,8 +91,14 @@ def _words(args: argparse.Namespace) -> list[str]:
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
     words += [flag for flag, on in flags if on]
-    for name in ("nodes", *LIMITS):
-        if (limit := getattr(args, f"max_{name}")) is not None:
+    limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}
+    # as hours: the price of a node may not be known there
+    limits["node_hours"], limits["cost"] = (
+        Limits(node_hours=args.max_node_hours, cost=args.max_cost).paid_hours[0],
+        None,
+    )
+    for name, limit in limits.items():
+        if limit is not None:
             words += [f"--max-{name.replace('_', '-')}", str(limit)]
     return words
 

@@ -332,7 +332,7 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
 
 
 def notes(study: SweepConfig) -> list[str]:
-    """Notes for the reader on the horizons and the models' own code, each once."""
+    """Notes for the reader on the horizons, the rules of resources and the models' own code, each once."""
     different = {(trial.task, trial.model): trial for trial in study.rows}
     of_code = dict.fromkeys(
         note
@@ -341,7 +341,7 @@ def notes(study: SweepConfig) -> list[str]:
             trial, study.resources.of(trial).device
         )
     )
-    return [*_horizons(study), *of_code]
+    return [*_horizons(study), *_idle_rules(study), *of_code]
 
 
 def _horizons(study: SweepConfig) -> Iterator[str]:
@@ -354,6 +354,13 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
             f"{len(horizons)} horizons; aim at {GOOD_GRID}, which narrow the interval of a slope more than twice the "
             f"seeds do: task.horizon={','.join(map(str, [*horizons, *more]))}"
         )
+
+
+def _idle_rules(study: SweepConfig) -> Iterator[str]:
+    """The rules of resources that hold for no trial: later ones may have such values, so nothing is refused."""
+    for number, rule in enumerate(study.resources.rules):
+        if not any(map(rule.holds, study.rows)):
+            yield f"resources.rules[{number}] holds for no trial so far: none has {rule.condition}"
 
 
 def _resources(study: SweepConfig) -> Iterator[str]:

@@ -122,7 +122,7 @@ def test_the_only_node_goes_and_another_comes(tmp_path: Path) -> None:
         with joined(head, drill, cpus=1):
             said = finished(drill, process, tmp_path / "here")
     assert "no node has room for a pack; " in said
-    assert " wait. Nobody starts nodes here. Waited 0 s" in said
+    assert " have not ended. Nobody starts nodes here. Waited 0 s" in said
     assert "the nodes have room for 1 pack at once now (0 before)" in said
     assert drill.cost_since(before) == (0, 0)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
+from memsweep.config.schema.resource_rules import ResourceRule
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import Exit
 from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
@@ -83,6 +84,32 @@ def test_plans_follow_one_another_on_ray(tmp_path: Path, workers_see_the_tests: 
     check_rounds(tmp_path, Launch(), lambda: heard.append(signal.getsignal(signal.SIGINT) is before))
     assert heard == [True] * 3  # Ctrl-C between two experiments of Tune is not lost
     assert signal.getsignal(signal.SIGINT) is before
+
+
+class Widening:
+    """A first plan of narrow trials; a second one with a wide trial, for which a rule asks for something else."""
+
+    def __init__(self) -> None:
+        self.first, self.asked = self._with([[tiny(0)]]), 0
+
+    def _with(self, packs: list[list[TrialConfig]]) -> Plan:
+        rule = ResourceRule(field="model.width", above=4.0, cpus=0.5, node_memory=0.1)
+        plan = planned(packs)
+        return replace(plan, sweep=replace(plan.sweep, resources=replace(plan.sweep.resources, rules=(rule,))))
+
+    def __call__(self, summary: RunSummary) -> Plan | None:
+        self.asked += 1
+        whole = self._with([[tiny(0)], [tiny(1), tiny(2)], [tiny(3, width=6)]])
+        return replace(whole, done=frozenset(summary.finished), packs=whole.packs[1:]) if self.asked == 1 else None
+
+
+@pytest.mark.more
+def test_trials_that_come_later_may_ask_for_what_none_asked_for_before(
+    tmp_path: Path, workers_see_the_tests: None
+) -> None:
+    rounds = Widening()
+    summary = run(rounds.first, workspace=ROOT, results=tmp_path, launch=Launch(), next_plan=rounds)
+    assert (len(summary.finished), len(summary.failed), summary.interrupted) == (4, 0, False)
 
 
 @pytest.mark.more
@@ -229,6 +256,19 @@ def test_when_nodes_have_cost_what_they_may_what_runs_is_stopped(tmp_path: Path)
     )
     assert (summary.interrupted, len(summary.failed)) == (True, 0)
     assert "--max-node-hours 0.000138889: so many hours of nodes were used" in summary.limit
+
+
+@pytest.mark.parametrize(
+    ("limits", "hours", "words"),
+    [
+        (Limits(node_hours=2.0), 2.0, "--max-node-hours 2"),
+        (Limits(cost=3.0), 3.0, "--max-cost, which pays for 3 hours of nodes"),
+        (Limits(node_hours=2.0, cost=3.0), 2.0, "--max-node-hours 2"),
+        (Limits(node_hours=4.0, cost=3.0), 3.0, "--max-cost, which pays for 3 hours of nodes"),
+    ],
+)
+def test_of_two_limits_of_nodes_the_smaller_one_counts(limits: Limits, hours: float, words: str) -> None:
+    assert limits.paid_hours == (hours, words)
 
 
 STUDY = f"# Four small trials.\n{BASE}grid: {{model.width: [2, 3], task.horizon: [8, 10]}}\n"

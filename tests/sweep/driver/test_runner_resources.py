@@ -45,8 +45,18 @@ def test_slots(asked: dict[str, float], nodes: list[dict[str, float]], expected:
         ({"workers": 3}, [{"CPU": 2.0}], ["resources.workers is 3", "hold 2", "at most 2"]),
         ({"cpus": 8, "gpus": 1}, [{"CPU": 16.0}, {"CPU": 2.0, "GPU": 1.0}], ["no single node", "8", "a GPU"]),
         ({}, [], ["largest node has 0"]),
-        ({"node_memory": 9}, [{"CPU": 16.0, "memory": 8.0 * 2**30}], ["node_memory is 9 GiB", "largest node has 8.0"]),
+        (
+            {"node_memory": 9},
+            [{"CPU": 16.0, "memory": 8.0 * 2**30}],
+            ["node_memory is 9 GiB", "largest node for it has 8.0"],
+        ),
         ({"gpus": 1, "accelerator": "H100"}, [{**CARD, "accelerator_type:A100": 1.0}], ["is H100", "nodes have A100"]),
+        (
+            {"node_memory": 9, "labels": ("zone=a",)},  # the memory of a node without the label helps nothing
+            [{"CPU": 4.0, "memory": 4.0 * 2**30, "zone=a": 1.0}, {"CPU": 4.0, "memory": 64.0 * 2**30}],
+            ["node_memory is 9 GiB", "largest node for it has 4.0"],
+        ),
+        ({"cpus": 4, "labels": ("zone=a",)}, [{"CPU": 2.0, "zone=a": 1.0}, {"CPU": 8.0}], ["4 CPU cores and zone=a,"]),
         ({"labels": ("zone=a",)}, [{"CPU": 2.0, "zone=b": 1.0}], ["has zone=a", "no node has this label"]),
     ],
 )
@@ -56,6 +66,13 @@ def test_what_no_node_can_hold_is_refused(
     with pytest.raises(ConfigError) as refused:
         slots(ResourcesConfig(**asked), nodes)  # type: ignore[arg-type]
     assert all(word in str(refused.value) for word in words)
+
+
+def test_a_gpu_is_spoken_of_where_one_was_asked_for() -> None:
+    nodes = [{"CPU": 2.0, "zone=a": 1.0}, {"CPU": 8.0}]
+    with pytest.raises(ConfigError) as refused:
+        slots(ResourcesConfig(cpus=4, labels=("zone=a",)), nodes)
+    assert "GPU" not in str(refused.value)
 
 
 def test_both_lacks_are_told_at_once() -> None:

@@ -99,6 +99,19 @@ def test_more_nodes_end_sooner_and_cost_what_is_idle() -> None:
     assert (started.seconds / 3600, started.cost, started.idle) == (3.0, 1.5, pytest.approx(1 / 3))
 
 
+def test_nodes_that_hold_no_more_packs_at_once_are_not_offered() -> None:
+    most_one = ResourcesConfig(max_concurrent=1)
+    assert [use.nodes for use in uses([(most_one, [60.0] * 4, 1.0)], NodeOffer(4, price=1.0), 0.0)] == [1]
+    both = [(most_one, [60.0] * 4, 1.0), (ResourcesConfig(max_concurrent=6), [60.0] * 8, 1.0)]
+    assert [use.nodes for use in uses(both, NodeOffer(2), 0.0)] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("text", ["cpus=inf", "cpus=nan", "cpus=4,gpus=inf", "cpus=4,price=inf", "cpus=4,price=nan"])
+def test_nodes_are_of_finite_size_and_price(text: str) -> None:
+    with pytest.raises(ValueError, match="in finite numbers, got"):
+        NodeOffer.of(text)
+
+
 def test_without_a_probe_the_model_stands_in_and_says_so() -> None:
     plan = planned([[tiny(0), tiny(1)], [tiny(2, width=3)]])
     made = estimate([Wave(plan.packs)], ResourcesConfig(max_concurrent=1), ROOT, seconds=0.0)

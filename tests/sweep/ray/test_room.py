@@ -68,6 +68,29 @@ def test_slots_follow_the_nodes_and_what_waits_is_asked_for(cluster: Cluster) ->
     assert cluster.asked[-1] == 0
 
 
+def test_kinds_that_come_later_have_room_too(cluster: Cluster) -> None:
+    found, wide = cluster.room(), ResourcesConfig(cpus=0.5)
+    cluster.now = 4.0
+    found.add([wide])
+    assert found.of == {ResourcesConfig(): 1, wide: 2}
+    assert (found.most, found.expected, found.absent) == (2, 8, 4.0)  # of two slots there was one for 4 s
+    cluster.now = 6.0
+    found.look(lambda: {wide: 5})
+    assert cluster.asked[-1] == 3
+
+
+def test_nodes_count_from_when_ray_was_joined(cluster: Cluster) -> None:
+    hours = room.NodeHours(lambda: cluster.now)
+    hours.look(Capacity([], None, grows=True))
+    for cluster.now, nodes in ((10.0, 1), (15.0, 2)):  # it waits for its first node, and measures what a pack needs
+        cluster.grow(nodes)
+        hours.look(cluster.found)
+    cluster.now = 20.0
+    found = room.Room([ResourcesConfig()], follows=True, hours=hours, clock=lambda: cluster.now)
+    cluster.now = 30.0
+    assert found.node_hours * 3600 == 1 * 5 + 2 * 15
+
+
 def test_no_request_takes_the_slot_that_a_pack_waits_for(cluster: Cluster) -> None:
     found = cluster.room()
     for groups, asked in (({}, 3), ({"met": 1}, 0), ({"packs": 1}, 0), ({}, 3)):

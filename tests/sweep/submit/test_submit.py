@@ -281,6 +281,15 @@ def parsed(*words: str) -> argparse.Namespace:
     return args
 
 
+def test_a_cost_goes_along_as_hours_and_the_smaller_limit_counts(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMSWEEP_NODE", "cpus=16,price=0.5")
+    for words, hours in ((("--max-cost", "3"), "6.0"), (("--max-cost", "3", "--max-node-hours", "2"), "2.0")):
+        job = job_of("small", "--workspace", str(workspace), *words)
+        assert job.command == f"python -m memsweep sweep small --max-node-hours {hours}"
+
+
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
     place = ("--workspace", str(workspace))
     job = job_of("small", "training.steps=5", *place, "--max-hours", "2", "--max-trials", "1000000", "--no-reuse")

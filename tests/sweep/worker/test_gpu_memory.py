@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import logging
 
 import pytest
 import torch
 
 from engine import trial
+from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.errors import ConfigError
+from memsweep.models.module.in_memory import drop, held, put
+from memsweep.sweep.driver.node_memory import footprint, with_node_memory
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.resources import on_card
-from memsweep.sweep.worker.gpu_memory import MARGIN, PROGRAMS, STEPS, Need, fitted, hold_to, probe, programs
+from memsweep.sweep.ray.session import ray_session
+from memsweep.sweep.worker import gpu_memory
+from memsweep.sweep.worker.gpu_memory import (
+    MARGIN,
+    PROGRAMS,
+    STEPS,
+    Need,
+    fitted,
+    hold_to,
+    one_process,
+    probe,
+    programs,
+)
 from memsweep.trial import RunOptions, program, run_pack
 from paths import ROOT
 
@@ -87,6 +104,52 @@ def test_what_a_probe_runs_is_a_trial() -> None:
 def test_whole_cards_are_not_probed(asked) -> None:
     resources = ResourcesConfig(**asked)
     assert fitted(resources, packs_of(trial()), ROOT) == (resources, 0)
+
+
+def test_a_measurement_asks_for_a_node_on_which_such_packs_run() -> None:
+    asked = ResourcesConfig(gpus=0.25, cpus=2, accelerator="H100", labels=("zone=a",), node_memory=3)
+    got = one_process(asked, card=1.0)
+    assert (got["num_cpus"], got["num_gpus"], got["resources"]) == (2, 1.0, {"accelerator_type:H100": 0.001})
+    assert (got["label_selector"], one_process(asked)["num_gpus"]) == ({"zone": "a"}, 0.25)
+    assert one_process(ResourcesConfig())["label_selector"] is None
+
+
+def test_the_probe_of_memory_knows_the_classes_that_no_file_holds() -> None:
+    target = put("Net@probed", torch.nn.Identity)
+    code = held([target])
+    drop(target)
+    footprint([], ROOT, "cpu", 1, code)
+    assert held([target]) == code
+    drop(target)
+
+
+def in_memory() -> str:
+    """The target of a class that goes to other processes by value, as one of a notebook's cell."""
+
+    class Net(torch.nn.Module):
+        def __init__(self, inputs: int = 1, outputs: int = 1, width: int = 2) -> None:
+            super().__init__()
+            self.rnn, self.out = torch.nn.RNN(inputs, width, batch_first=True), torch.nn.Linear(width, outputs)
+
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return self.out(self.rnn(inputs)[0])
+
+    return put("Net@measured", Net)
+
+
+@pytest.mark.more
+def test_what_is_measured_on_ray_and_for_how_long_it_waits_for_a_card(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = registry.get(registry.MODEL, "module").Config(factory=in_memory(), width=2)
+    small = dataclasses.replace(trial(task={"horizon": 4}, training={"seeds": 1}), model=model)
+    packs, shared = packs_of(small), ResourcesConfig(gpus=0.25)
+    with ray_session(None), caplog.at_level(logging.INFO, "memsweep"):
+        assert 0.05 < (with_node_memory(ResourcesConfig(), packs, ROOT).node_memory or 0.0) < 8.0
+        monkeypatch.setattr(gpu_memory, "PATIENCE", 1.0)  # this Ray has no card
+        assert fitted(shared, packs, ROOT) == (shared, 0)
+        assert with_node_memory(shared, packs, ROOT) == shared
+    assert "no node measured within 1 s what a pack takes of a card: 4 share it as asked" in caplog.text
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -34,6 +34,11 @@ class ResourceRule:
     def problems(self) -> Iterable[str]:
         if self.above is None and self.at_most is None and self.values is None:
             yield "says of no trial that it holds for it: give above, at_most or values"
+        if self.above is not None and self.at_most is not None and self.above >= self.at_most:
+            yield (
+                f"holds for no number, got above {self.above:g} and at_most {self.at_most:g}: give an at_most that is "
+                "greater than above"
+            )
         if not self.changes:
             yield f"changes nothing: give {', '.join(_ASKED[:-1])} or {_ASKED[-1]}"
 

@@ -39,7 +39,8 @@ class Limits:
         failures: trials that fail for good.
         core_hours, gpu_hours: of the packs, those that run now counted as far as they are: the clock's hours of each
             times the cores, or the share of GPUs, that it asks for.
-        node_hours: hours of all nodes with cores, idle ones included, from the start of the run.
+        node_hours: hours of all nodes with cores, idle ones included, from when the run has joined or started Ray.
+        cost: such hours, too: those that the sum of ``--max-cost`` pays for. The smaller of the two counts.
     """
 
     hours: float | None = None
@@ -48,6 +49,14 @@ class Limits:
     core_hours: float | None = None
     gpu_hours: float | None = None
     node_hours: float | None = None
+    cost: float | None = None
+
+    @property
+    def paid_hours(self) -> tuple[float | None, str]:
+        """The smaller of the limits of nodes, and its flag in words."""
+        if self.cost is not None and (self.node_hours is None or self.cost < self.node_hours):
+            return self.cost, f"--max-cost, which pays for {self.cost:g} hours of nodes"
+        return self.node_hours, f"--max-node-hours {self.node_hours or 0.0:g}"
 
 
 LIMITS = tuple(field.name for field in fields(Limits))
@@ -154,7 +163,7 @@ class ActiveLimits:
         Args:
             node_hours: so far.
         """
-        limit, ended = self._limits.node_hours, threading.Event()
+        (limit, words), ended = self._limits.paid_hours, threading.Event()
         if limit is None or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -162,7 +171,7 @@ class ActiveLimits:
         def look() -> None:
             while not ended.wait(min(_LOOK_INTERVAL, 3600.0 * limit)):
                 if node_hours() >= limit:
-                    self.reached = self.reached or f"--max-node-hours {limit:g}: so many hours of nodes were used"
+                    self.reached = self.reached or f"{words}: so many hours of nodes were used"
                     _signal()
                     return
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import trial_from_dict
-from memsweep.sweep.planning.resources import threads
+from memsweep.models.module.in_memory import put_all
+from memsweep.sweep.planning.resources import suits, threads
 from memsweep.sweep.ray.capacity import Node, capacity
-from memsweep.sweep.worker.gpu_memory import programs
+from memsweep.sweep.worker.gpu_memory import PATIENCE, one_process, programs
+from memsweep.sweep.worker.job import code_of
 from memsweep.sweep.worker.limits import GIB, peak_memory
 
 if TYPE_CHECKING:
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 
 MARGIN = 1.25
 """Factor on the measured memory: the trial is cut short, and later steps leave fragments between allocations."""
-_PATIENCE = 120.0  # seconds for the process to start and to measure
 _SECONDS = 20.0  # after which no further program is begun
 
 _log = logging.getLogger("memsweep")
@@ -42,7 +43,7 @@ def with_node_memory(resources: ResourcesConfig, packs: Sequence[Pack], workspac
     if resources.node_memory is not None or not packs:
         return resources
     found = capacity()
-    nodes = [node for node in found.most or found.living if node.get("CPU", 0.0) >= resources.cpus]
+    nodes = [node for node in found.most or found.living if suits(resources, node)]
     if not nodes or not all("memory" in node for node in nodes):
         return resources  # an autoscaler starts no node for a request that names what its types do not
     held = _measured(resources, packs, workspace)
@@ -67,26 +68,27 @@ def _asked(held: int, nodes: Sequence[Node]) -> float:
 def _measured(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path) -> int:
     """The most bytes that a process held; 0 where nothing was measured, and then nothing is asked for."""
     import ray
-    from ray.exceptions import GetTimeoutError, RayError
+    from ray.exceptions import RayError
 
-    task = ray.remote(
-        num_cpus=resources.cpus,
-        num_gpus=resources.card,
-        label_selector=resources.selector or None,
-        max_calls=1,  # in a process of its own
-        max_retries=0,
-    )(footprint)
-    asked: Any = task.remote(programs(packs), workspace, resources.device, threads(resources))
+    code = code_of(trial.config for pack in packs for trial in pack.trials)
+    task = ray.remote(**one_process(resources))(footprint)
+    asked: Any = task.remote(programs(packs), workspace, resources.device, threads(resources), code)
     try:
-        return int(ray.get(asked, timeout=_PATIENCE))
-    except (RayError, GetTimeoutError) as error:  # the trials themselves will tell what is wrong with them
+        return int(ray.get(asked, timeout=PATIENCE))
+    except RayError as error:  # the trials themselves will tell what is wrong with them
         ray.cancel(asked, force=True)
         reason = str(error).strip().splitlines() or [type(error).__name__]
         _log.warning("the memory of a pack was not measured, and none is asked for: %s", reason[-1])
         return 0
 
 
-def footprint(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path, device: str, cores: int) -> int:
+def footprint(
+    groups: Sequence[Sequence[dict[str, Any]]],
+    workspace: Path,
+    device: str,
+    cores: int,
+    code: Mapping[str, Callable[..., Any]] | None = None,
+) -> int:
     """Runs programs in this process; the most bytes that it held.
 
     Args:
@@ -94,6 +96,7 @@ def footprint(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path, devic
         workspace: the study's.
         device: where they are computed.
         cores: threads.
+        code: as of ``PackJob``.
     """
     import torch
 
@@ -102,6 +105,7 @@ def footprint(groups: Sequence[Sequence[dict[str, Any]]], workspace: Path, devic
 
     torch.set_num_threads(cores)
     registry.discover(workspace)
+    put_all(code or {})
     end = time.monotonic() + _SECONDS
     for group in groups:
         run_pack([trial_from_dict(data) for data in group], RunOptions(device=device))

@@ -54,6 +54,40 @@ class InlineBackend:
             events.finished(job, report)
 
 
+class Asked:
+    """The packs by what they ask for: those of a plan, and of plans that follow it.
+
+    Args:
+        plan: the first one.
+        workspace: folder whose ``tasks/`` the workers import.
+        launch: where packs run.
+    """
+
+    def __init__(self, plan: Plan, workspace: Path, launch: Launch) -> None:
+        self._workspace, self._joins = workspace, launch.address is not None
+        self._here = not launch.inline and not self._joins
+        self.packs: dict[ResourcesConfig, list[Pack]] = {}
+        self.add(plan)
+
+    def add(self, plan: Plan) -> None:
+        """Takes the packs of a plan.
+
+        Raises:
+            ConfigError: this machine, on which Ray is started for them, can never hold one of them.
+        """
+        for pack in plan.packs:
+            self.packs.setdefault(plan.sweep.resources.of(pack.trials[0].config), []).append(pack)
+        for kind in self.packs if self._here else ():
+            slots(kind, [this_machine(kind)])
+
+    def fit(self, kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
+        """The resources of packs that ask for this, and the bytes of tensors that a process may hold on a GPU."""
+        from memsweep.sweep.driver.node_memory import with_node_memory
+
+        got, card_bytes = fitted(kind, self.packs[kind], self._workspace)
+        return with_node_memory(got, self.packs[kind], self._workspace) if self._joins else got, card_bytes
+
+
 OnResult = Callable[[str], None]
 
 
@@ -158,7 +192,8 @@ def run(
         What was done, all plans together.
 
     Raises:
-        ConfigError: the resources of a pack are not there and never will be; nothing has been started.
+        ConfigError: the resources of a pack are not there and never will be; nothing has been started, or, where a
+            plan that follows asks for them, nothing of that plan.
         MemsweepError: Ray cannot start or be joined, or no node came in time.
         StoreError: a stored result is damaged.
         StorageError: the journal cannot be written at the start; nothing has been started.
@@ -170,6 +205,8 @@ def run(
         if plan.trials:
             _journal(plan, store)
         return RunSummary()
+    launch = launch or Launch()
+    asked = Asked(plan, workspace, launch)
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage = False, False, "", ""
     active = ActiveLimits(limits or Limits())
@@ -179,12 +216,12 @@ def run(
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with (
                 terminate_like_ctrl_c(),
-                _backend(plan, workspace, work, launch or Launch()) as backend,
+                _backend(asked, work, launch) as backend,
                 terminate_like_ctrl_c(),
             ):
                 scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
                 with active.watch(), active.watch_nodes(lambda: backend.node_hours):
-                    _all_plans(scheduler, backend, next_plan)
+                    _all_plans(scheduler, backend, next_plan, asked)
                     ended = True
         except KeyboardInterrupt as interruption:
             interrupted = not (ended and active.reached)  # hours that were over when all had ended stopped nothing
@@ -220,13 +257,14 @@ def hand_out(scheduler: PackScheduler, backend: Backend) -> None:
             backend.run(jobs, scheduler, one_by_one=one_by_one)
 
 
-def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan) -> None:
+def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan, asked: Asked) -> None:
     following: Plan | None
     while True:
         hand_out(scheduler, backend)
         following = next_plan(RunSummary(dict(scheduler.results), dict(scheduler.failures)))
         if following is None:
             return
+        asked.add(following)
         scheduler.add(following)
 
 
@@ -243,25 +281,12 @@ def _journal(plan: Plan, store: Store) -> Journal:
 
 
 @contextmanager
-def _backend(plan: Plan, workspace: Path, work: Work, launch: Launch) -> Iterator[Backend]:
+def _backend(asked: Asked, work: Work, launch: Launch) -> Iterator[Backend]:
     if launch.inline:
         yield InlineBackend(work)
         return
-    packs: dict[ResourcesConfig, list[Pack]] = {}
-    for pack in plan.packs:
-        packs.setdefault(plan.sweep.resources.of(pack.trials[0].config), []).append(pack)
-    if launch.address is None:
-        # A pack that this machine can never hold is refused before any process starts.
-        for kind in packs:
-            slots(kind, [this_machine(kind)])
-    from memsweep.sweep.driver.node_memory import with_node_memory
     from memsweep.sweep.ray.backend import ray_backend
 
-    def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
-        got, card_bytes = fitted(kind, packs[kind], workspace)
-        return got if launch.address is None else with_node_memory(got, packs[kind], workspace), card_bytes
-
-    with ray_backend(
-        work, {kind: len(some) for kind, some in packs.items()}, fit, launch.address, launch.nodes
-    ) as backend:
+    packs = {kind: len(some) for kind, some in asked.packs.items()}
+    with ray_backend(work, packs, asked.fit, launch.address, launch.nodes) as backend:
         yield backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,11 +40,16 @@ class NodeOffer:
         """
         words = dict(word.strip().partition("=")[::2] for word in text.split(","))
         offer = cls(**{name: float(value) for name, value in words.items()}) if set(words) <= _FIELDS else None
-        if "cpus" not in words or offer is None or not (offer.cpus > 0 and offer.gpus >= 0 and offer.price >= 0):
+        if "cpus" not in words or offer is None or not (0 < offer.cpus < math.inf and offer._is_finite):
             raise ValueError(
-                f"a node is written cpus=16,gpus=1,price=1.2 (gpus and price may be left out), got {text!r}"
+                f"a node is written cpus=16,gpus=1,price=1.2 (gpus and price may be left out), in finite numbers, "
+                f"got {text!r}"
             )
         return offer
+
+    @property
+    def _is_finite(self) -> bool:
+        return 0 <= self.gpus < math.inf and 0 <= self.price < math.inf
 
 
 _FIELDS = {"cpus", "gpus", "price"}
@@ -73,6 +79,8 @@ Lengths = Sequence[tuple["ResourcesConfig", Sequence[float], float]]
 def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
     """The study on 1, 2, 4, ... such nodes, up to as many as its packs can use at once.
 
+    More nodes are of no use where packs have their places, or where twice the nodes hold no more of them at once.
+
     Args:
         lengths: of the packs; those of different kinds are taken to run one kind after the other.
         offer: the type of the nodes.
@@ -84,16 +92,18 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
     from memsweep.sweep.planning.resources import slots
 
     node, number = {"CPU": offer.cpus, "GPU": offer.gpus}, 1
-    most = max((len(packs) for _, packs, _ in lengths), default=0)
+    most, before = max((len(packs) for _, packs, _ in lengths), default=0), list[int]()
     while most:
         at_once = [slots(kind, [_marked(node, kind)] * number) for kind, _, _ in lengths]
+        if at_once == before:
+            return
         spans = [makespan(packs, count) * times for (_, packs, times), count in zip(lengths, at_once, strict=True)]
         work = sum(sum(packs) * times / count for (_, packs, times), count in zip(lengths, at_once, strict=True))
         seconds = starting + sum(spans)
         yield Use(number, seconds, number * offer.price * seconds / 3600, 1 - work / seconds)
         if min(at_once) >= most:
             return
-        number *= 2
+        number, before = 2 * number, at_once
 
 
 def makespan(lengths: Iterable[float], slots: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError, listed
@@ -58,6 +59,11 @@ def slots(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]]) -> i
     return min(fitting, resources.max_concurrent) if resources.max_concurrent else fitting
 
 
+def suits(resources: ResourcesConfig, node: Mapping[str, float]) -> bool:
+    """Whether a process could run on this node alone, if it had enough memory: its cores, cards and marks."""
+    return _on_node(replace(resources, node_memory=None), node) > 0
+
+
 def _on_node(resources: ResourcesConfig, node: Mapping[str, float]) -> int:
     marks = [*resources.labels, *([f"accelerator_type:{resources.accelerator}"] if resources.accelerator else [])]
     if any(not node.get(mark) for mark in marks):
@@ -103,18 +109,25 @@ def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], 
         for label in resources.labels
         if not any(node.get(label) for node in nodes)
     ]
-    memory = max((node.get("memory", math.inf) for node in nodes if node.get("CPU")), default=math.inf) / _GIB
+    suited = [node for node in nodes if suits(resources, node)] or [node for node in nodes if node.get("CPU")]
+    memory = max((node.get("memory", math.inf) for node in suited), default=math.inf) / _GIB
     if resources.node_memory and resources.node_memory > memory:
         problems.append(
-            f"resources.node_memory is {resources.node_memory:g} GiB for each process, but the largest node has "
-            f"{memory:.1f} GiB: set it to at most that, or leave it out, and it is measured."
+            f"resources.node_memory is {resources.node_memory:g} GiB for each process, but the largest node "
+            f"for it has {memory:.1f} GiB: set it to at most that, or leave it out, and it is measured."
         )
     if not problems and processes:
         problems.append(
             f"resources.workers is {resources.workers}, but all nodes together hold {processes} such processes at a "
             f"time: set it to at most {processes}, or join a larger cluster with --address."
         )
-    return problems or [
-        f"no single node has both {resources.cpus:g} CPU cores and a GPU, which each process asks for: lower "
-        "resources.cpus."
-    ]
+    return problems or [_apart(resources)]
+
+
+def _apart(resources: ResourcesConfig) -> str:
+    """The sentence on nodes that have each thing that a process asks for, but none of which has them all."""
+    marks = [*([resources.accelerator] if resources.accelerator else []), *resources.labels]
+    card = ["a GPU"] if resources.device == "cuda" else []
+    has = f"{resources.cpus:g} CPU cores and {' and '.join([*card, *marks])}"
+    other = f", or take {marks[-1]} out" if marks else ""
+    return f"no single node has both {has}, which each process asks for: lower resources.cpus{other}."

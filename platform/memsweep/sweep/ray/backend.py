@@ -6,7 +6,7 @@ import bisect
 import pickle
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
-from memsweep.sweep.ray.capacity import Kinds, wait_for_room
+from memsweep.sweep.ray.capacity import Kinds, capacity, refuse_impossible, room, wait_for_room
 from memsweep.sweep.ray.private import workers_kept
-from memsweep.sweep.ray.room import Room
+from memsweep.sweep.ray.room import NodeHours, Room
 from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, ray_session
 from memsweep.sweep.ray.turns import Turns
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
     from memsweep.sweep.ray.callbacks import RunnerCallback
 
-Fit = Callable[[ResourcesConfig], tuple[ResourcesConfig, int]]
+Fitted = tuple[ResourcesConfig, int]
+"""The resources that a pack gets, and the bytes of tensors that a process may hold on a GPU."""
+Fit = Callable[[ResourcesConfig], Fitted]
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def ray_backend(
     Args:
         work: function that a worker runs with a job.
         packs: how many packs there are so far, by what they ask for.
-        fit: what they get, and the bytes of tensors that a process may hold on a GPU; called once Ray runs.
+        fit: what packs of a kind get; called once Ray runs, for the kinds of later jobs when they come.
         address: see ``memsweep.sweep.ray.session``.
         nodes: the most that packs may fill at once.
 
@@ -54,11 +56,24 @@ def ray_backend(
         MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
     with ray_session(address) as head:
-        wait_for_room(packs, nodes)
-        fitted = {asked: fit(asked) for asked in packs}
-        wait_for_room(Counter({got: packs[asked] for asked, (got, _) in fitted.items()}), nodes)
+        hours = NodeHours()
+        wait_for_room(packs, nodes, hours.look)
+        fitted = _fitted(packs, fit)
+        wait_for_room(Counter({got: packs[asked] for asked, (got, _) in fitted.items()}), nodes, hours.look)
         kinds = {got for got, _ in fitted.values()}
-        yield RayBackend(work, fitted, head, Room(kinds, follows=address is not None, nodes=nodes))
+        follows = address is not None
+        yield RayBackend(work, fitted, fit, head, Room(kinds, follows=follows, nodes=nodes, hours=hours))
+
+
+def _fitted(kinds: Collection[ResourcesConfig], fit: Fit) -> dict[ResourcesConfig, Fitted]:
+    """Fits each kind; those with room are measured first, while nodes for the others come.
+
+    Raises:
+        ConfigError: the cluster can never hold a pack of one of them.
+    """
+    found = capacity()
+    refuse_impossible(kinds, found)
+    return {asked: fit(asked) for asked in sorted(kinds, key=lambda kind: not room(kind, found.living))}
 
 
 class RayBackend:
@@ -66,15 +81,14 @@ class RayBackend:
 
     Args:
         work: function that a worker runs with a job.
-        fitted: what jobs ask for -> what they get, and the bytes of tensors that a process may hold on a GPU.
+        fitted: what jobs ask for -> what they get, of the kinds so far.
+        fit: what a kind that comes later gets.
         head: of the session.
         room: for what they get.
     """
 
-    def __init__(
-        self, work: Work, fitted: Mapping[ResourcesConfig, tuple[ResourcesConfig, int]], head: Head, room: Room
-    ) -> None:
-        self._work, self._fitted, self._head, self._room = work, dict(fitted), head, room
+    def __init__(self, work: Work, fitted: Mapping[ResourcesConfig, Fitted], fit: Fit, head: Head, room: Room) -> None:
+        self._work, self._fitted, self._fit_kind, self._head, self._room = work, dict(fitted), fit, head, room
 
     @property
     def slots(self) -> int:
@@ -91,6 +105,10 @@ class RayBackend:
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
         if not jobs:
             return
+        if new := dict.fromkeys(job.resources for job in jobs if job.resources not in self._fitted):
+            fitted = _fitted(new, self._fit_kind)
+            self._fitted |= fitted
+            self._room.add({got for got, _ in fitted.values()})
         by_pack = {job.pack: self._fit(job) for job in jobs}
         at_once = 1 if one_by_one else len(jobs)
         callback = self._experiment(by_pack, at_once, events)

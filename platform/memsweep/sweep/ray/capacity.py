@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -110,23 +110,38 @@ def most_nodes() -> int:
     return len(found.living) + 1 if found.most is None else len(found.most)
 
 
-def wait_for_room(packs: Kinds, nodes: int | None = None) -> None:
+Look = Callable[[Capacity], object]
+"""Called with the cluster at every look at it."""
+
+
+def refuse_impossible(kinds: Iterable[ResourcesConfig], found: Capacity) -> None:
+    """Returns where the cluster can hold a pack of each kind, or nobody knows.
+
+    Raises:
+        ConfigError: it can never hold a pack of one of them.
+    """
+    for kind in kinds if found.most is not None else ():
+        slots(kind, found.most or [])
+
+
+def wait_for_room(packs: Kinds, nodes: int | None = None, look: Look = lambda found: None) -> None:
     """Returns when the session's cluster has room for a pack.
 
     Args:
         packs: how many there are.
         nodes: the most that packs may fill at once.
+        look: follows the cluster meanwhile.
 
     Raises:
         ConfigError: it can never hold a pack of one of the kinds.
         MemsweepError: it got no node for one in time.
     """
     found = capacity()
-    for kind in packs if found.most is not None else ():
-        slots(kind, found.most or [])
+    look(found)
+    refuse_impossible(packs, found)
     may_come = {kind: most_packs(kind, found, nodes) for kind in packs}
     if not any(room(kind, found.living) for kind in packs):
-        _wait({kind: min(count, may_come[kind], REQUESTS) for kind, count in packs.items()})
+        _wait({kind: min(count, may_come[kind], REQUESTS) for kind, count in packs.items()}, look)
 
 
 def room(resources: ResourcesConfig, nodes: list[Node], most: int | None = None) -> int:
@@ -183,7 +198,7 @@ class Requests:
         return found
 
 
-def _wait(asked: Kinds) -> None:
+def _wait(asked: Kinds, look: Look) -> None:
     """Asks for room for so many packs, and waits for the first."""
     limit, began, told = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), -SAY_INTERVAL
     requests = Requests()
@@ -198,6 +213,7 @@ def _wait(asked: Kinds) -> None:
                     told = waited
                     _log.warning("%s", _waiting(asked, waited, limit))
                 time.sleep(_LOOK_INTERVAL)
+                look(capacity())
         finally:
             requests.ask({})
     took = time.monotonic() - began

@@ -35,6 +35,29 @@ _LOOK_INTERVAL = 2.0  # seconds
 _log = logging.getLogger("memsweep")
 
 
+class NodeHours:
+    """Hours of a cluster's nodes with cores, from the first look on: each look counts until the next one.
+
+    Args:
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._looked = clock, clock()
+        self._there, self._seconds = 0, 0.0
+
+    def look(self, found: Capacity) -> None:
+        """Notes the nodes that there are now."""
+        now = self._clock()
+        self._seconds += self._there * (now - self._looked)
+        self._looked, self._there = now, sum(bool(node.get("CPU")) for node in found.living)
+
+    @property
+    def used(self) -> float:
+        """Hours so far, whether packs ran there or not."""
+        return (self._seconds + self._there * (self._clock() - self._looked)) / 3600.0
+
+
 class Room:
     """Room for packs on a cluster whose nodes come and go.
 
@@ -42,6 +65,7 @@ class Room:
         kinds: what packs ask for.
         follows: whether nodes may come and go; a Ray that was started here has one.
         nodes: the most that packs may fill at once; None: as many as there are.
+        hours: of its nodes; None: counted from now on.
         clock: monotonic seconds.
 
     Attributes:
@@ -57,24 +81,35 @@ class Room:
         *,
         follows: bool,
         nodes: int | None = None,
+        hours: NodeHours | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._follows, self._nodes, self._clock = follows, nodes, clock
-        self._requests = Requests()
-        found = capacity()
-        self.of = {kind: room(kind, found.living, nodes) for kind in kinds}
-        self.most, self.leaving, self._there = max(1, self.now), found.leaving, _workers(found)
-        possible = self._possible(found)
-        unknown = found.most is None and nodes is None
-        self.expected = self.now + REQUESTS if unknown else max(possible.values())
+        self._requests, self._hours = Requests(), hours or NodeHours(clock)
         self._began = self._looked = self._tried = self._told = clock()
-        self._area = self._node_seconds = 0.0  # packs times seconds, nodes times seconds
+        self._area = 0.0  # packs times seconds
         self._empty_since: float | None = None
+        self.of, self.most, self.expected = dict[ResourcesConfig, int](), 1, 1
+        self.add(kinds)
+
+    def add(self, kinds: Collection[ResourcesConfig]) -> None:
+        """Packs ask for these kinds, too, from now on."""
+        found = capacity()
+        self._see(found, [*self.of, *kinds])
+        unknown = found.most is None and self._nodes is None
+        self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values())
+
+    def _see(self, found: Capacity, kinds: Collection[ResourcesConfig]) -> None:
+        now = self._clock()
+        self._area += self.now * (now - self._looked)
+        self._hours.look(found)
+        self.of = {kind: room(kind, found.living, self._nodes) for kind in kinds}
+        self._looked, self.leaving, self.most = now, found.leaving, max(self.most, self.now)
 
     @property
     def now(self) -> int:
         """Packs of one kind that the living nodes hold at once, of the kind of which they hold the most."""
-        return max(self.of.values())
+        return max(self.of.values(), default=0)
 
     @property
     def absent(self) -> float:
@@ -85,7 +120,7 @@ class Room:
     @property
     def node_hours(self) -> float:
         """Hours of all nodes with cores so far, whether packs ran there or not."""
-        return (self._node_seconds + self._there * (self._clock() - self._looked)) / 3600.0
+        return self._hours.used
 
     def look(self, left: Callable[[], Kinds]) -> None:
         """Follows the cluster; does nothing where the last look was a moment ago, or the cluster does not answer.
@@ -102,12 +137,8 @@ class Room:
             self._follow(capacity(), left())
 
     def _follow(self, found: Capacity, left: Kinds) -> None:
-        now, before = self._clock(), self.now
-        self._area += before * (now - self._looked)
-        self._node_seconds += self._there * (now - self._looked)
-        self._looked, self._there = now, _workers(found)
-        self.of = {kind: room(kind, found.living, self._nodes) for kind in self.of}
-        self.leaving, self.most = found.leaving, max(self.most, self.now)
+        before = self.now
+        self._see(found, self.of)
         wanted: Kinds = {}
         if found.grows:
             possible = self._possible(found)
@@ -139,7 +170,3 @@ class Room:
         elif self.now and self.now != before:
             self._empty_since = None
             _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
-
-
-def _workers(found: Capacity) -> int:
-    return sum(bool(node.get("CPU")) for node in found.living)

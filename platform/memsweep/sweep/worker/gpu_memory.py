@@ -33,6 +33,8 @@ PROGRAMS = 8
 """Largest number of programs that are measured, those of the most states first."""
 MARGIN = 1.25
 """Factor on the measured memory: later steps may need more because of fragments between allocations."""
+PATIENCE = 120.0
+"""Seconds for a node to come, a process to start there and to measure; packs of all kinds wait meanwhile."""
 
 _log = logging.getLogger("memsweep")
 
@@ -168,11 +170,24 @@ def probe(
     return Need(torch.cuda.max_memory_reserved(), card - free - torch.cuda.memory_reserved(), card)
 
 
+def one_process(resources: ResourcesConfig, card: float | None = None) -> dict[str, Any]:
+    """Ray's options of a task in a process of its own, on a node where such packs run; with another share of a GPU."""
+    return {
+        "num_cpus": resources.cpus,
+        "num_gpus": resources.card if card is None else card,
+        "resources": {name: share for name, share in resources.bundle.items() if name.startswith("accelerator_type")},
+        "label_selector": resources.selector or None,
+        "max_calls": 1,  # it frees its memory on the GPU at its end
+        "max_retries": 0,
+    }
+
+
 def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -> tuple[ResourcesConfig, int]:
     """Resources with a share of a GPU that a pack fits into, after a measurement on a GPU of the Ray cluster.
 
     Returns:
-        The resources, and the bytes that torch may hold in each process; 0 for no limit, if no GPU is shared.
+        The resources, and the bytes that torch may hold in each process; 0 for no limit, if no GPU is shared, or none
+        could be measured in time.
 
     Raises:
         ConfigError: a pack needs more than a card.
@@ -180,16 +195,23 @@ def fitted(resources: ResourcesConfig, packs: Iterable[Pack], workspace: Path) -
     if resources.card in (0.0, 1.0):
         return resources, 0
     import ray
-    from ray.exceptions import RayTaskError
+    from ray.exceptions import GetTimeoutError, RayTaskError
 
-    # in a process of its own, which frees its memory on the GPU at its end
-    task = ray.remote(num_cpus=resources.cpus, num_gpus=1, max_calls=1, max_retries=0)(probe)
+    packs = [*packs]
+    code = code_of(trial.config for pack in packs for trial in pack.trials)
+    asked: Any = ray.remote(**one_process(resources, card=1.0))(probe).remote(programs(packs), workspace, code)
     try:
-        packs = [*packs]
-        code = code_of(trial.config for pack in packs for trial in pack.trials)
-        need: Need = ray.get(task.remote(programs(packs), workspace, code))
+        need: Need = ray.get(asked, timeout=PATIENCE)
     except RayTaskError as error:
         raise error.cause from None
+    except GetTimeoutError:
+        ray.cancel(asked, force=True)
+        _log.warning(
+            "no node measured within %.0f s what a pack takes of a card: %d share it as asked, without a limit",
+            PATIENCE,
+            on_card(resources.card),
+        )
+        return resources, 0
     share = need.share(resources.card)
     _log.log(
         logging.WARNING if share.card > resources.card else logging.INFO,
