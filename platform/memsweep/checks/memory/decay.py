@@ -22,6 +22,8 @@ from memsweep.checks.finding import Curve, Finding, curve, finding, not_measured
 from memsweep.checks.part import Check
 from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject
 
+RATES = 2.0
+"""In states, the late rates of decay, declared and measured, may differ by this factor."""
 _SHORTER, _LONGER = 0.05, 10.0
 """Between two late steps, the measured share may fall to so many times what the slowest declared factor says.
 
@@ -30,6 +32,8 @@ polynomial times the slowest factor."""
 _SEEN = 1e-4
 """Share of its beginning down to which the declared memory of the slowest channel is compared."""
 _FEWEST = 8  # steps of a comparison
+_TOLD = 0.2
+"""Logarithm of a difference between two shares from which it is none of rounding or of an oscillation."""
 _FADES, _LONG = 1e-3, 32
 """A memory fades where it loses that share under some held input, within these steps at least."""
 _VARIES = 0.05
@@ -64,7 +68,8 @@ def decay(subject: Subject, seconds: float) -> Finding:
         return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
     numbers["declared"], factors = True, declared[:, -1].numpy()
     certain = in_states is not None or linear(subject.at(subject.reference)) is not None
-    words, faults, apart = _compared(subject, factors, shares, numbers, certain)
+    narrow = in_states is not None
+    words, faults, apart = _compared(subject, factors, shares, numbers, certain, narrow)
     curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
     return finding("decay", f"{well} {words}", numbers, faults=faults, notes=[*notes, *apart], curves=curves)
 
@@ -114,7 +119,7 @@ def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _compared(
-    subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool
+    subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool, narrow: bool
 ) -> tuple[str, list[str], list[str]]:
     """The declaration in words, its faults and notes; adds to the numbers.
 
@@ -124,6 +129,7 @@ def _compared(
         shares: measured, ``[C, K]``.
         numbers: of the finding.
         certain: no readout stands between the states and what was measured.
+        narrow: the shares are of states, so that rates are compared as well.
     """
     slowest = factors.max(1)
     with np.errstate(divide="ignore"):
@@ -137,7 +143,10 @@ def _compared(
         "compared": "states" if certain else "outputs",
     }
     low, high = show(float(times.min())), show(float(times.max()))
-    words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps."
+    floor = _FLOOR[subject.inside]
+    ends = [_end(share.size, float(rate), floor) for share, rate in zip(shares, rates, strict=True)]
+    words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps; "
+    words += _how(max(ends) >= _FEWEST, narrow)
     faults, notes = [], []
     if reads_input(subject.at(subject.reference)):
         varies, same = float(np.ptp(factors, axis=0).max()), float(np.ptp(shares, axis=0).max())
@@ -152,8 +161,8 @@ def _compared(
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
                 f"{show(varies)}."
             )
-    floor = _FLOOR[subject.inside]
-    apart = [each for share, rate in zip(shares, rates, strict=True) if (each := _apart(share, float(rate), floor))]
+    found = (_apart(*each, floor, narrow) for each in zip(shares, rates.tolist(), ends, strict=True))
+    apart = [each for each in found if each is not None]
     if apart:
         worst = max(apart, key=lambda each: abs(each.measured - each.expected))
         numbers["measured_share"], numbers["declared_share"] = math.exp(worst.measured), math.exp(worst.expected)
@@ -189,22 +198,55 @@ class _Apart:
         )
 
 
-def _apart(share: np.ndarray, rate: float, floor: float) -> _Apart | None:
-    """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
+def _how(compared: bool, narrow: bool) -> str:
+    """How far a pass confirms the declaration."""
+    if not compared:
+        return f"not compared, which takes {_FEWEST} steps within which it can be seen."
+    if narrow:
+        return (
+            f"the late rate of the states is the declared one to a factor of {RATES:g}, which is all that is compared."
+        )
+    return (
+        f"what is left late in the outputs is between {_SHORTER:g} and {_LONGER:g} times what that says, which is all "
+        "that is compared."
+    )
+
+
+def _end(steps: int, rate: float, floor: float) -> int:
+    """The last step at which a declared rate is compared."""
     # Up to three quarters: the envelope of an oscillation needs steps that follow.
-    end = 3 * len(share) // 4
-    if rate > 0:
-        end = min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate))
+    end = 3 * steps // 4
+    return min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate)) if rate > 0 else end
+
+
+def _apart(share: np.ndarray, rate: float, end: int, floor: float, narrow: bool) -> _Apart | None:
+    """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
     start = end // 2
     if end < _FEWEST:
         return None
+    rates_apart = narrow and _rates_apart(share, rate, end, floor)
     if share[start] < floor:  # rounding is all that is left, where much should be
         start, end = 0, start
     measured, expected = math.log(max(share[end], floor) / share[start]), -rate * (end - start)
     sooner, longer = measured < expected + math.log(_SHORTER), measured > expected + math.log(_LONGER)
-    if sooner or (longer and share[end] > floor):
+    if rates_apart or sooner or (longer and share[end] > floor):
         return _Apart(start, end, measured, expected, math.exp(-rate))
     return None
+
+
+def _rates_apart(share: np.ndarray, rate: float, end: int, floor: float) -> bool:
+    """Whether the rates of the second quarter and of the second half, and what both tend to, differ from a rate.
+
+    Layers on top of each other decay as k^p times a factor^k: both rates are too small then, by p log(2) over their
+    steps, and twice the late one less the early one is the factor's.
+    """
+    early, late = end // 4, end // 2
+    if share[end] <= floor:
+        return False
+    rates = [math.log(share[a] / share[b]) / (b - a) for a, b in ((early, late), (late, end))]
+    seen = (rates[1], 2 * rates[1] - rates[0])
+    apart = abs(rates[1] - rate) * (end - late) > _TOLD
+    return apart and (max(seen) * RATES < rate or min(seen) > RATES * rate)
 
 
 CHECK = Check("decay", decay, place=110, share=0.08)
