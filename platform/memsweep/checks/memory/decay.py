@@ -54,7 +54,7 @@ def decay(subject: Subject, seconds: float) -> Finding:
     if not len(rows):
         return not_measured("decay", "no output changes once its input is past: the module has no memory.")
     numbers, curves, well = _in_numbers(shares)
-    in_states = None if states is None else _shares(states.numpy())
+    in_states = None if states is None else _shares(states[0].numpy())
     notes = _never_forgets(shares if in_states is None else in_states[1], numbers)
     if not declares:
         well = f"{well} It declares no decay to compare."
@@ -68,7 +68,7 @@ def decay(subject: Subject, seconds: float) -> Finding:
         return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
     numbers["declared"], factors = True, declared[:, -1].numpy()
     certain = in_states is not None or linear(subject.at(subject.reference)) is not None
-    narrow = in_states is not None
+    narrow = None if states is None else _envelope(states[1].numpy()[rows])
     words, faults, apart = _compared(subject, factors, shares, numbers, certain, narrow)
     curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
     return finding("decay", f"{well} {words}", numbers, faults=faults, notes=[*notes, *apart], curves=curves)
@@ -113,13 +113,22 @@ def _never_forgets(shares: np.ndarray, numbers: dict[str, Any]) -> list[str]:
 def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The constant inputs for which something finite is kept, and the share of it that is left, by step: ``[C, K]``."""
     # an oscillation is no recovery: the envelope is what is still to come
-    envelope = np.maximum.accumulate(np.nan_to_num(kept)[:, ::-1], 1)[:, ::-1]
+    envelope = _envelope(np.nan_to_num(kept))
     rows = np.flatnonzero(np.isfinite(kept).all(1) & (envelope[:, 0] > 0))
     return rows, envelope[rows] / envelope[rows, :1]
 
 
+def _envelope(kept: np.ndarray) -> np.ndarray:
+    return np.maximum.accumulate(kept[:, ::-1], 1)[:, ::-1]
+
+
 def _compared(
-    subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool, narrow: bool
+    subject: Subject,
+    factors: np.ndarray,
+    shares: np.ndarray,
+    numbers: dict[str, Any],
+    certain: bool,
+    narrow: np.ndarray | None,
 ) -> tuple[str, list[str], list[str]]:
     """The declaration in words, its faults and notes; adds to the numbers.
 
@@ -129,7 +138,7 @@ def _compared(
         shares: measured, ``[C, K]``.
         numbers: of the finding.
         certain: no readout stands between the states and what was measured.
-        narrow: the shares are of states, so that rates are compared as well.
+        narrow: of the number of the states that keeps most, ``[C, K]``: rates are compared as well.
     """
     slowest = factors.max(1)
     with np.errstate(divide="ignore"):
@@ -146,7 +155,7 @@ def _compared(
     floor = _FLOOR[subject.inside]
     ends = [_end(share.size, float(rate), floor) for share, rate in zip(shares, rates, strict=True)]
     words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps; "
-    words += _how(max(ends) >= _FEWEST, narrow)
+    words += _how(max(ends) >= _FEWEST, narrow is not None)
     faults, notes = [], []
     if reads_input(subject.at(subject.reference)):
         varies, same = float(np.ptp(factors, axis=0).max()), float(np.ptp(shares, axis=0).max())
@@ -161,7 +170,8 @@ def _compared(
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
                 f"{show(varies)}."
             )
-    found = (_apart(*each, floor, narrow) for each in zip(shares, rates.tolist(), ends, strict=True))
+    most = [None] * len(shares) if narrow is None else narrow
+    found = (_apart(*each, floor) for each in zip(shares, most, rates.tolist(), ends, strict=True))
     apart = [each for each in found if each is not None]
     if apart:
         worst = max(apart, key=lambda each: abs(each.measured - each.expected))
@@ -219,12 +229,12 @@ def _end(steps: int, rate: float, floor: float) -> int:
     return min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate)) if rate > 0 else end
 
 
-def _apart(share: np.ndarray, rate: float, end: int, floor: float, narrow: bool) -> _Apart | None:
+def _apart(share: np.ndarray, most: np.ndarray | None, rate: float, end: int, floor: float) -> _Apart | None:
     """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
     start = end // 2
     if end < _FEWEST:
         return None
-    rates_apart = narrow and _rates_apart(share, rate, end, floor)
+    rates_apart = most is not None and _rates_apart(share, most, rate, end, floor)
     if share[start] < floor:  # rounding is all that is left, where much should be
         start, end = 0, start
     measured, expected = math.log(max(share[end], floor) / share[start]), -rate * (end - start)
@@ -234,19 +244,23 @@ def _apart(share: np.ndarray, rate: float, end: int, floor: float, narrow: bool)
     return None
 
 
-def _rates_apart(share: np.ndarray, rate: float, end: int, floor: float) -> bool:
-    """Whether the rates of the second quarter and of the second half, and what both tend to, differ from a rate.
+def _rates_apart(share: np.ndarray, most: np.ndarray, rate: float, end: int, floor: float) -> bool:
+    """Whether states fade at less than half of a rate, or each number of them at more than twice the rate.
 
-    Layers on top of each other decay as k^p times a factor^k: both rates are too small then, by p log(2) over their
-    steps, and twice the late one less the early one is the factor's.
+    Slow channels may be a small part of the whole: sooner is only what is so of the number that keeps ``most``. Layers
+    on top of each other decay as k^p times a factor^k: the rates of the second quarter and of the second half are too
+    small then, by p log(2) over their steps, and twice the late one less the early one is the factor's.
     """
-    early, late = end // 4, end // 2
-    if share[end] <= floor:
+    places = [end // 4, end // 2, end]
+    if min(share[end], most[end]) <= floor:
         return False
-    rates = [math.log(share[a] / share[b]) / (b - a) for a, b in ((early, late), (late, end))]
-    seen = (rates[1], 2 * rates[1] - rates[0])
-    apart = abs(rates[1] - rate) * (end - late) > _TOLD
-    return apart and (max(seen) * RATES < rate or min(seen) > RATES * rate)
+    early, late = -np.diff(np.log(share[places])) / np.diff(places)
+    steps = places[2] - places[1]
+    longer = max(late, 2 * late - early) * RATES < rate and (rate - late) * steps > _TOLD
+    if not np.isfinite(most[places]).all():
+        return bool(longer)
+    early, late = -np.diff(np.log(most[places])) / np.diff(places)
+    return bool(longer or (min(late, 2 * late - early) > RATES * rate and (late - rate) * steps > _TOLD))
 
 
 CHECK = Check("decay", decay, place=110, share=0.08)

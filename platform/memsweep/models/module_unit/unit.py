@@ -216,7 +216,7 @@ _OF_MODULE = {
     r"\bmodel\.(?:in|out)puts_argument\b": "model.unit.features_argument",
     r"\bmodel\.(arguments|width_argument|roles|replicas|causal)\b": r"model.unit.\1",
 }
-"""What is said of a module -> what is said of a layer."""
+"""Words about a module -> words about a layer."""
 
 
 def of_unit(text: str) -> str:
