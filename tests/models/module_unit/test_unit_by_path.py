@@ -179,7 +179,7 @@ def test_a_budget_finds_sizes_that_the_layers_heads_share_out(tmp_path: Path) ->
 
 BAD = {
     "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim + 1)\n": (
-        r"A layer must answer as many features as it reads, here [18]\\."
+        r"A layer must answer as many features as it reads, here [18]\."
     ),
     "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim)\n"
     "    def forward(self, x): return super().forward(x.flip(1))\n": r"is not causal.*model\.unit\.causal: false",
