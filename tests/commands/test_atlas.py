@@ -15,7 +15,7 @@ from memsweep import registry
 from memsweep.commands.atlas import PROTOCOL, atlas_study, protocol_of
 from memsweep.commands.atlas.rows import STORED_SEEDS, AtlasRow, Cell, atlas_text, own_row, stored_rows
 from memsweep.config.load.hydra import read
-from memsweep.errors import ModuleError
+from memsweep.errors import ConfigError
 from paths import ROOT
 
 LAYER = "own_mixer:Mixer"
@@ -47,7 +47,7 @@ def test_arguments_and_fewer_seeds_are_written_as_in_a_study(workspace: Path) ->
     assert own.rows[0].model.unit.arguments["heads"] == 2
     assert own.confirm.seeds == 3
     assert len(own.rows) == 1
-    with pytest.raises(ModuleError, match=r"there is no not_there\.py"):
+    with pytest.raises(ConfigError, match=r"1 problem in .*\n.*there is no not_there\.py"):
         atlas_study("not_there:Net", (), workspace)
 
 
@@ -83,8 +83,32 @@ def test_a_row_stands_among_the_others_and_says_what_it_lacks() -> None:
         for each in atlas_text(own, stored, columns=80).splitlines()
         if each[:2] in ("  ", "→ ")
     )
-    none = AtlasRow("my:Net", {name: Cell(*[float("nan")] * 3) for name in stored[0].cells}, 0, own=True)
+    none = AtlasRow("my:Net", {name: Cell(*[float("nan")] * 3) for name in stored[0].cells}, own=True)
     assert "no task has a result yet" in atlas_text(none, stored)
+
+
+def test_rows_are_ranked_over_the_columns_that_the_own_row_has() -> None:
+    stored = stored_rows()
+    task = next(iter(stored[0].cells))
+    middles = sorted((row.cells[task].middle for row in stored), reverse=True)
+    value = (middles[5] + middles[6]) / 2  # above the mean of most rows over all columns
+    none = Cell(*[float("nan")] * 3)
+    own = own_row("my:Net", [loss_row(task, 3, Cell(value, value, value), none)], [*stored[0].cells])
+    text = atlas_text(own, stored, columns=400).splitlines()
+    rows = [line[2:].split()[0] for line in text[3:] if line.strip()][:13]
+    expected = sorted([own, *stored], key=lambda row: -row.cells[task].middle)
+    assert rows == [row.unit for row in expected]
+    assert "in the 1 of" in text[-1]
+    seeds = {item["task"]: item["seeds"] for item in own.items()}
+    assert seeds.pop(task) == 3
+    assert set(seeds.values()) == {0}
+    assert own.seeds == 3
+
+
+def test_each_layer_has_a_study_of_its_own() -> None:
+    layers = ["a/b.py:C", "a-b.py:C", "a_b:C", "a.b:C", "a b:C", "a:b:C", "a-b:C"]
+    assert len({protocol_of(layer)["name"] for layer in layers}) == len(layers)
+    assert protocol_of("my_nets:MyMixer")["name"] == "atlas-my_nets-MyMixer"
 
 
 @pytest.mark.more
@@ -105,4 +129,6 @@ def test_from_the_command_line(workspace: Path) -> None:
     assert own["parity"]["seeds"] == 2
     assert 0 <= own["parity"]["low"] <= own["parity"]["accuracy"] <= 1
     assert own["mqar"]["accuracy"] is None
+    assert own["mqar"]["seeds"] == 0
+    assert document["changed"] == words
     assert len(document["atlas"]) == 13 * 9

@@ -176,6 +176,7 @@ def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
     ("call", "told"),
     [
         (lambda: ms.audit(3), "got int"),  # type: ignore[arg-type]
+        (lambda: ms.audit("nets:GRU"), "Or run: memsweep audit nets:GRU"),  # type: ignore[arg-type]
         (lambda: ms.measure(net()), "the task is missing"),
         (lambda: ms.measure(net(), "linear_functionl"), "Did you mean 'linear_functional'"),
         (lambda: ms.measure(net(), TASK, "training.steps=3"), "trains nothing"),

@@ -67,8 +67,11 @@ def decay_of(subject: Subject, inputs: Tensor) -> Tensor | None:
     return constant.detach().abs().to("cpu", torch.float64).reshape(1, 1, -1).expand(batch, length, -1)
 
 
-def kept_in_states(subject: Subject, constants: Tensor, length: int) -> Tensor | None:
+def kept_in_states(subject: Subject, constants: Tensor, length: int) -> tuple[Tensor, Tensor] | None:
     """As ``Subject.retention``, in the states of the step form: ``[C, length]``; None where they stay inside.
+
+    And the share that is left of the number of the states that keeps the most of its own beginning, ``[C, length]``;
+    infinite where one began with nothing.
 
     No readout is between: what a flat one hides is seen here.
     """
@@ -79,23 +82,29 @@ def kept_in_states(subject: Subject, constants: Tensor, length: int) -> Tensor |
     inputs = subject.held(constants, length)
     both = subject.cast(torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX))]), dtype)
     state = form.start(len(both))
-    kept = []
+    kept, most = [], []
+    begin: Tensor | None = None
     with torch.no_grad(), default_dtype(dtype):
         for t in range(both.shape[1]):
             _, state = form.read(both[:, t : t + 1], state)
             if t >= PREFIX:
-                kept.append(_apart(state, len(constants)))
-    return torch.stack(kept, 1)
+                moved = _apart(state, len(constants))
+                kept.append(moved.norm(dim=1))
+                begin = moved if begin is None else begin
+                same = moved.shape == begin.shape and moved.shape[1] > 0  # a cache grows
+                shares = moved / begin if same else torch.full((len(moved), 1), torch.inf)
+                most.append(shares.nan_to_num(torch.inf, torch.inf).amax(1))
+    return torch.stack(kept, 1), torch.stack(most, 1)
 
 
 def _apart(state: Any, count: int) -> Tensor:
-    """The norm of the difference between the states of the first and of the last ``count`` sequences."""
-    squares = torch.zeros(count, dtype=torch.float64)
+    """The differences between the states of the first and of the last ``count`` sequences, absolute: ``[count, E]``."""
+    parts = [torch.zeros(count, 0, dtype=torch.float64)]
     for leaf in tree_leaves(state):
         if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and 2 * count in leaf.shape:
             rows = leaf.movedim(leaf.shape.index(2 * count), 0).flatten(1)
-            squares += (rows[count:] - rows[:count]).abs().to("cpu", torch.float64).square().sum(1)
-    return squares.sqrt()
+            parts.append((rows[count:] - rows[:count]).abs().to("cpu", torch.float64))
+    return torch.cat(parts, 1)
 
 
 def linear(module: nn.Module) -> Model | None:

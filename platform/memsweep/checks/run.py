@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from memsweep.checks.finding import Finding, Status, not_measured
 from memsweep.checks.part import Check, checks
 from memsweep.checks.subject import Subject
 from memsweep.config.load.foreign import in_one_line
+from memsweep.errors import ModuleError
 
 _WORST_FIRST = (Status.FAULT, Status.NOT_ENOUGH, Status.NOTE, Status.PASS, Status.SKIP)
 _BROKEN = {
@@ -19,6 +20,8 @@ _BROKEN = {
     "batch": "sequences of a batch are not independent (batch)",
 }
 """Check -> the meaning of its fault to those that need it."""
+_MORE = 1.5
+"""A check looks again where it gets so many times the time that it had."""
 
 
 @dataclass(frozen=True)
@@ -52,31 +55,54 @@ def audit(subject: Subject, seconds: float = 60.0, told: Callable[[str], None] |
         told: is given each check's name before it starts.
 
     Raises:
-        ModuleError: it gives outputs ``[B, T, O]`` for no input that was tried.
+        ModuleError: it gives outputs ``[B, T, O]`` for no input that was tried, or ends the process (``sys.exit``).
     """
+    try:
+        return _audit(subject, seconds, told or (lambda _name: None))
+    except SystemExit as error:
+        raise ModuleError(f"The module ends the process: {in_one_line(error)}. Correct its code.") from error
+
+
+def _audit(subject: Subject, seconds: float, told: Callable[[str], None]) -> Audit:
     subject.run_once()
-    findings: list[Finding] = []
-    spent: dict[str, float] = {}
-    for finding, took in _checked(subject, seconds, told or (lambda _name: None)):
-        findings.append(finding)
-        spent[finding.check] = took
-    return Audit(tuple(findings), spent)
-
-
-def _checked(subject: Subject, seconds: float, told: Callable[[str], None]) -> Iterator[tuple[Finding, float]]:
-    broken: set[str] = set()
     end = time.monotonic() + seconds
+    looks: dict[str, _Look] = {}
     for number, check in enumerate(checks()):
-        start = time.monotonic()
+        broken = {name for name, look in looks.items() if look.found.status is Status.FAULT}
         why = [_BROKEN.get(name, name) for name in check.needs if name in broken]
         if why:
-            found = not_measured(check.name, f"{why[0]}.", Status.SKIP)
+            looks[check.name] = _Look(not_measured(check.name, f"{why[0]}.", Status.SKIP))
         else:
-            told(check.name)
             share = check.share / sum(each.share for each in checks()[number:])
-            found = _made(check, subject, max(0.0, end - start) * share)
-        yield found, time.monotonic() - start
-        broken |= {check.name} if found.status is Status.FAULT else set()
+            looks[check.name] = _look(check, subject, max(0.0, end - time.monotonic()) * share, told)
+    _again(looks, subject, end, told)
+    return Audit(tuple(look.found for look in looks.values()), {name: look.spent for name, look in looks.items()})
+
+
+@dataclass(frozen=True)
+class _Look:
+    """A finding, and the seconds that its check might and did take."""
+
+    found: Finding
+    allowed: float = 0.0
+    spent: float = 0.0
+
+
+def _look(check: Check, subject: Subject, seconds: float, told: Callable[[str], None]) -> _Look:
+    told(check.name)
+    start = time.monotonic()
+    found = _made(check, subject, seconds)
+    return _Look(found, seconds, time.monotonic() - start)
+
+
+def _again(looks: dict[str, _Look], subject: Subject, end: float, told: Callable[[str], None]) -> None:
+    """Gives the time that is left in the end to the checks that had too little: they look again with more of it."""
+    short = [check for check in checks() if looks[check.name].found.status is Status.NOT_ENOUGH]
+    for number, check in enumerate(short):
+        share = check.share / sum(each.share for each in short[number:])
+        before, seconds = looks[check.name], max(0.0, end - time.monotonic()) * share
+        if seconds > _MORE * before.allowed:
+            looks[check.name] = replace(again := _look(check, subject, seconds, told), spent=before.spent + again.spent)
 
 
 def _made(check: Check, subject: Subject, seconds: float) -> Finding:

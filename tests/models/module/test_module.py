@@ -142,6 +142,27 @@ def test_a_module_that_cannot_be_measured_is_refused_before_it_is_trained(model:
     assert re.search(message, problem), problem
 
 
+@pytest.mark.parametrize(
+    ("perturbation", "still"),
+    [
+        ({"balls": ["all"], "starts": 0}, ["all"]),
+        ({"balls": ["weights", "all"], "starts": 0}, ["weights", "all"]),
+        ({"balls": ["weights", "all"]}, ["weights"]),  # a random start moves a bias
+        ({"balls": ["all"], "starts": 0, "method": "random"}, []),
+        ({"balls": []}, []),
+    ],
+)
+def test_a_ball_that_moves_no_parameter_is_refused(perturbation: dict[str, Any], still: list[str]) -> None:
+    biases = [f"{each}_l0" for each in ("rnn.weight_ih", "rnn.weight_hh")] + ["head.weight"]
+    model = {"factory": f"{NETS}/torch_rnn.py:gru", "roles": {"bias": biases}}
+    told = [
+        problem
+        for problem in Module.problems_of_code(trial(model, **perturbation))
+        if "which moves no parameter" in problem
+    ]
+    assert [problem.split()[2].rstrip(",") for problem in told] == still
+
+
 def test_arguments_are_plain_values_that_never_change() -> None:
     model = trial(MIN_GRU | {"arguments": {"layers": 2, "deep": {"sizes": [1, 2]}}}).model
     assert model.arguments == Arguments({"deep": {"sizes": (1, 2)}, "layers": 2})

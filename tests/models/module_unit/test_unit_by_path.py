@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from memsweep import registry
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import ConfigError, ModuleError
+from memsweep.errors import ConfigError
 from memsweep.models.base import Part, Signature
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.module.factory import resolve
+from memsweep.models.module_unit.config import ModuleUnitConfig
 from memsweep.streams import TEST, TRAIN, Stream
 from memsweep.sweep.planning.fingerprint import code_fingerprint
 from memsweep.trial import run_trial
@@ -171,20 +173,24 @@ def test_a_budget_finds_sizes_that_the_layers_heads_share_out(tmp_path: Path) ->
     (row,) = study(tmp_path, text, "model.parameters=900").rows
     assert row.model.features == row.model.width
     assert row.model.features % 4 == 0
-    with pytest.raises(ModuleError, match="divisible"):
+    with pytest.raises(ConfigError, match=r"1 problem in .*\n.* model: .*divisible"):
         study(tmp_path, text, "model.parameters=900", "model.features=6")
 
 
 BAD = {
     "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim + 1)\n": (
-        r"A layer must answer as many features as it reads, here 8"
+        r"A layer must answer as many features as it reads, here [18]\."
     ),
     "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim)\n"
     "    def forward(self, x): return super().forward(x.flip(1))\n": r"is not causal.*model\.unit\.causal: false",
     "from torch import nn\nclass Net(nn.Module):\n    def __init__(self, one, other): super().__init__()\n": (
-        r"needs the arguments one, other: give them under model\.unit\.arguments, or say which size it takes, such as "
-        r"model\.unit\.features_argument: one"
+        r"needs the arguments one, other: give them under model\.unit\.arguments, or say which size it takes: "
+        r"model\.unit\.features_argument or model\.unit\.width_argument"
     ),
+    "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim)\n"
+    "    def forward(self, x): return super().forward(x)[:, -1]\n": r"Give an output at each step, not at the last one",
+    "from torch import nn\nclass Net(nn.Linear):\n    def __init__(self, dim): super().__init__(dim, dim)\n"
+    "    def forward(self, x): raise ValueError\n": r"A layer must read \[batch, time, features\]",
     "import not_there\n": r"the import of net_\d failed: .*not_there",
 }
 
@@ -194,8 +200,12 @@ def test_a_layer_that_cannot_run_is_one_sentence(tmp_path: Path, code: str) -> N
     name = f"net_{[*BAD].index(code)}"
     (tmp_path / f"{name}.py").write_text(code)
     text = f'model: {{name: residual_stack, unit: {{factory: "{name}:Net"}}}}\nperturbation: {{balls: []}}\n'
-    with pytest.raises(ConfigError, match=BAD[code]):
-        study(tmp_path, text)
+    for more in ((), ("model.parameters=900",)):  # sizes are sought before the code's problems are
+        with pytest.raises(ConfigError, match=BAD[code]) as refused:
+            study(tmp_path, text, *more)
+        advised = set(re.findall(r"\bmodel\.[\w.]*\w", str(refused.value))) - {"model.unit"}
+        known = {f"model.unit.{each.name}" for each in fields(ModuleUnitConfig)}
+        assert advised <= known, advised - known
 
 
 def test_its_source_counts_and_a_stored_trial_is_read_without_it(tmp_path: Path) -> None:

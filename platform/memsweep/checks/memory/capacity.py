@@ -47,7 +47,8 @@ def capacity(subject: Subject, seconds: float) -> Finding:
     cut = " or more" if numbers["size_fine_most"] == values_SR.shape[1] else ""
     well = (
         f"Behind the middle of {reached} steps, outputs depend on {numbers['size']:g} numbers of the past above 1 % of "
-        f"the largest ({span}), and on {numbers['size_fine']:g}{cut} above a millionth."
+        f"the largest ({span}), and on {numbers['size_fine']:g}{cut} above a millionth. The state "
+        "holds at least so many: what no output shows is not counted, and of one output that may be much of it."
     )
     return finding("capacity", well, numbers, curves=[curve("capacity", "typical", np.median(shares_SR, 0), start=1)])
 

@@ -22,6 +22,8 @@ from memsweep.checks.finding import Curve, Finding, curve, finding, not_measured
 from memsweep.checks.part import Check
 from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject
 
+RATES = 2.0
+"""In states, the late rates of decay, declared and measured, may differ by this factor."""
 _SHORTER, _LONGER = 0.05, 10.0
 """Between two late steps, the measured share may fall to so many times what the slowest declared factor says.
 
@@ -30,6 +32,8 @@ polynomial times the slowest factor."""
 _SEEN = 1e-4
 """Share of its beginning down to which the declared memory of the slowest channel is compared."""
 _FEWEST = 8  # steps of a comparison
+_TOLD = 0.2
+"""Logarithm of a difference between two shares from which it is none of rounding or of an oscillation."""
 _FADES, _LONG = 1e-3, 32
 """A memory fades where it loses that share under some held input, within these steps at least."""
 _VARIES = 0.05
@@ -50,7 +54,7 @@ def decay(subject: Subject, seconds: float) -> Finding:
     if not len(rows):
         return not_measured("decay", "no output changes once its input is past: the module has no memory.")
     numbers, curves, well = _in_numbers(shares)
-    in_states = None if states is None else _shares(states.numpy())
+    in_states = None if states is None else _shares(states[0].numpy())
     notes = _never_forgets(shares if in_states is None else in_states[1], numbers)
     if not declares:
         well = f"{well} It declares no decay to compare."
@@ -64,7 +68,8 @@ def decay(subject: Subject, seconds: float) -> Finding:
         return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
     numbers["declared"], factors = True, declared[:, -1].numpy()
     certain = in_states is not None or linear(subject.at(subject.reference)) is not None
-    words, faults, apart = _compared(subject, factors, shares, numbers, certain)
+    narrow = None if states is None else _envelope(states[1].numpy()[rows])
+    words, faults, apart = _compared(subject, factors, shares, numbers, certain, narrow)
     curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
     return finding("decay", f"{well} {words}", numbers, faults=faults, notes=[*notes, *apart], curves=curves)
 
@@ -108,13 +113,22 @@ def _never_forgets(shares: np.ndarray, numbers: dict[str, Any]) -> list[str]:
 def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The constant inputs for which something finite is kept, and the share of it that is left, by step: ``[C, K]``."""
     # an oscillation is no recovery: the envelope is what is still to come
-    envelope = np.maximum.accumulate(np.nan_to_num(kept)[:, ::-1], 1)[:, ::-1]
+    envelope = _envelope(np.nan_to_num(kept))
     rows = np.flatnonzero(np.isfinite(kept).all(1) & (envelope[:, 0] > 0))
     return rows, envelope[rows] / envelope[rows, :1]
 
 
+def _envelope(kept: np.ndarray) -> np.ndarray:
+    return np.maximum.accumulate(kept[:, ::-1], 1)[:, ::-1]
+
+
 def _compared(
-    subject: Subject, factors: np.ndarray, shares: np.ndarray, numbers: dict[str, Any], certain: bool
+    subject: Subject,
+    factors: np.ndarray,
+    shares: np.ndarray,
+    numbers: dict[str, Any],
+    certain: bool,
+    narrow: np.ndarray | None,
 ) -> tuple[str, list[str], list[str]]:
     """The declaration in words, its faults and notes; adds to the numbers.
 
@@ -124,6 +138,7 @@ def _compared(
         shares: measured, ``[C, K]``.
         numbers: of the finding.
         certain: no readout stands between the states and what was measured.
+        narrow: of the number of the states that keeps most, ``[C, K]``: rates are compared as well.
     """
     slowest = factors.max(1)
     with np.errstate(divide="ignore"):
@@ -137,7 +152,10 @@ def _compared(
         "compared": "states" if certain else "outputs",
     }
     low, high = show(float(times.min())), show(float(times.max()))
-    words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps."
+    floor = _FLOOR[subject.inside]
+    ends = [_end(share.size, float(rate), floor) for share, rate in zip(shares, rates, strict=True)]
+    words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps; "
+    words += _how(max(ends) >= _FEWEST, narrow is not None)
     faults, notes = [], []
     if reads_input(subject.at(subject.reference)):
         varies, same = float(np.ptp(factors, axis=0).max()), float(np.ptp(shares, axis=0).max())
@@ -152,8 +170,9 @@ def _compared(
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
                 f"{show(varies)}."
             )
-    floor = _FLOOR[subject.inside]
-    apart = [each for share, rate in zip(shares, rates, strict=True) if (each := _apart(share, float(rate), floor))]
+    most = [None] * len(shares) if narrow is None else narrow
+    found = (_apart(*each, floor) for each in zip(shares, most, rates.tolist(), ends, strict=True))
+    apart = [each for each in found if each is not None]
     if apart:
         worst = max(apart, key=lambda each: abs(each.measured - each.expected))
         numbers["measured_share"], numbers["declared_share"] = math.exp(worst.measured), math.exp(worst.expected)
@@ -189,22 +208,59 @@ class _Apart:
         )
 
 
-def _apart(share: np.ndarray, rate: float, floor: float) -> _Apart | None:
-    """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
+def _how(compared: bool, narrow: bool) -> str:
+    """How far a pass confirms the declaration."""
+    if not compared:
+        return f"not compared, which takes {_FEWEST} steps within which it can be seen."
+    if narrow:
+        return (
+            f"the late rate of the states is the declared one to a factor of {RATES:g}, which is all that is compared."
+        )
+    return (
+        f"what is left late in the outputs is between {_SHORTER:g} and {_LONGER:g} times what that says, which is all "
+        "that is compared."
+    )
+
+
+def _end(steps: int, rate: float, floor: float) -> int:
+    """The last step at which a declared rate is compared."""
     # Up to three quarters: the envelope of an oscillation needs steps that follow.
-    end = 3 * len(share) // 4
-    if rate > 0:
-        end = min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate))
+    end = 3 * steps // 4
+    return min(end, math.floor(-math.log(max(_SEEN, 10 * floor)) / rate)) if rate > 0 else end
+
+
+def _apart(share: np.ndarray, most: np.ndarray | None, rate: float, end: int, floor: float) -> _Apart | None:
+    """Compares one measured share ``[K]`` with the declared rate, where both can be seen."""
     start = end // 2
     if end < _FEWEST:
         return None
+    rates_apart = most is not None and _rates_apart(share, most, rate, end, floor)
     if share[start] < floor:  # rounding is all that is left, where much should be
         start, end = 0, start
     measured, expected = math.log(max(share[end], floor) / share[start]), -rate * (end - start)
     sooner, longer = measured < expected + math.log(_SHORTER), measured > expected + math.log(_LONGER)
-    if sooner or (longer and share[end] > floor):
+    if rates_apart or sooner or (longer and share[end] > floor):
         return _Apart(start, end, measured, expected, math.exp(-rate))
     return None
+
+
+def _rates_apart(share: np.ndarray, most: np.ndarray, rate: float, end: int, floor: float) -> bool:
+    """Whether states fade at less than half of a rate, or each number of them at more than twice the rate.
+
+    Slow channels may be a small part of the whole: sooner is only what is so of the number that keeps ``most``. Layers
+    on top of each other decay as k^p times a factor^k: the rates of the second quarter and of the second half are too
+    small then, by p log(2) over their steps, and twice the late one less the early one is the factor's.
+    """
+    places = [end // 4, end // 2, end]
+    if min(share[end], most[end]) <= floor:
+        return False
+    early, late = -np.diff(np.log(share[places])) / np.diff(places)
+    steps = places[2] - places[1]
+    longer = max(late, 2 * late - early) * RATES < rate and (rate - late) * steps > _TOLD
+    if not np.isfinite(most[places]).all():
+        return bool(longer)
+    early, late = -np.diff(np.log(most[places])) / np.diff(places)
+    return bool(longer or (min(late, 2 * late - early) > RATES * rate and (late - rate) * steps > _TOLD))
 
 
 CHECK = Check("decay", decay, place=110, share=0.08)

@@ -18,6 +18,7 @@ from memsweep.checks.subject import Subject
 STEP_SCALES = (0.01, 0.1, 1.0, 10.0)
 _DIRECTIONS = 8
 _PAIRS = 16
+_NO_INPUT = "Outputs do not depend on the inputs: noise, zeros and constant inputs give the same outputs to the bit."
 
 
 def memory_function(subject: Subject, seconds: float) -> Finding:
@@ -27,6 +28,8 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
         responses = _steps(subject, length)
     responses = responses[np.isfinite(responses).all(1)]
     if not len(responses) or not responses.any():
+        if len(responses) and _constant(subject, responses.shape[1] + 1):
+            return finding("memory", "", {"length": responses.shape[1] + 1}, faults=[_NO_INPUT])
         return not_measured("memory", "no finite response to a step of the input, or none at all.")
     length = responses.shape[1]
     worst, typical = responses.max(0), np.median(responses, 0)
@@ -49,6 +52,13 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     return finding(
         "memory", well, numbers, curves=[curve("memory", "largest", worst), curve("memory", "typical", typical)]
     )
+
+
+def _constant(subject: Subject, length: int) -> bool:
+    """Whether all inputs give the same outputs, to the bit."""
+    rest = subject(subject.zeros(1, length))
+    regimes = subject.regimes(length, batch=1).values()
+    return all(torch.equal(subject(inputs[:1]), rest) for inputs in regimes)
 
 
 def _steps(subject: Subject, length: int) -> np.ndarray:

@@ -48,7 +48,8 @@ def cost(subject: Subject, seconds: float) -> Finding:
         f"{lengths[-1]} steps: {show(forward[-1])} s forward, {show(training[-1])} s with gradients, which keep "
         f"{_bytes(kept[-1])}"
     )
-    well += f"; time grows as T^{time_growth:.1f}, memory as T^{memory_growth:.1f}." if len(lengths) > 1 else "."
+    grows = f"; time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}" if any(kept) else ""
+    well += f"{grows if math.isfinite(memory_growth) else ''}."
     notes = []
     if lengths[-1] < subject.horizon:
         notes.append(f"{well} Longer sequences would take too long here: measured up to {lengths[-1]} steps.")

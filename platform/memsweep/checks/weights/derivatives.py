@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -36,6 +36,7 @@ _ROUNDING: Mapping[torch.dtype, float] = {WIDE: 1e-13, SINGLE: 1e-7}
 _SMOOTH = 0.02
 """Both sides of a difference, and its two sizes, agree to this share, or it is not compared."""
 _NAMED = 3
+_TOGETHER = "all weights together"
 _SMALL = 0.1
 
 
@@ -138,10 +139,12 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
     }
     if not compared.count:
         return not_measured("derivatives", "outputs are not smooth, or not finite, wherever they were compared.")
-    faults = [f"Derivatives are not those of the outputs: {'; '.join([*compared.wrong.values()][:_NAMED])}."]
+    wrong = sorted(compared.wrong, key=lambda name: name == _TOGETHER)  # one by one says more
+    said = "; ".join(compared.wrong[name] for name in wrong[:_NAMED])
+    faults = [f"Derivatives are not those of the outputs: {said}."]
     well = (
         f"{compared.count} derivatives, by inputs up to {numbers['length']} steps back and by {weights} weight "
-        f"tensors, differ from differences by at most {show(compared.worst)} of their size."
+        f"tensor{'' if weights == 1 else 's'}, differ from differences by at most {show(compared.worst)} of their size."
     )
     curves = [curve for each in reached if each["regime"] == "noise" for curve in each["curves"]]
     return finding("derivatives", well, numbers, faults=faults if compared.wrong else [], curves=curves)
@@ -235,28 +238,45 @@ def _noise(outputs: Tensor, projections: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _by_weight(subject: Subject, compared: _Compared, end: float) -> int:
-    """Moves one weight tensor after the other in the first regime, and all together in the others; how many."""
+    """Moves all weights together in each regime, and one tensor after the other in the first one; how many of these."""
     module = subject.fresh(subject.reference)
     weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-    single = 0
+    moves = []
     for regime, inputs in _regimes(subject, subject.length(_LENGTH)).items():
-        outputs = subject(inputs[:1], module=module)
-        if not weights or not torch.isfinite(outputs).all():
-            continue
-        projection = _projections(outputs)[1:]
-        slopes = _weight_slopes(subject, module, weights, inputs[:1], projection)
-        groups = {f"{len(weights)} weights together": list(weights)}
-        groups = groups if single else {name: [name] for name in weights} | groups
-        for name, names in groups.items():
-            if len(names) == 1 and time.monotonic() > end:
-                subject.left_out.append(f"{len(weights) - single} of {len(weights)} weights one by one")
-                break
-            single += len(names) == 1
-            directions = {each: _weight_direction(weights[each], place) for place, each in enumerate(names)}
-            given = sum((slopes[each] * directions[each].cpu()).sum() for each in names)
-            sides = _weight_sides(subject, module, weights, inputs[:1], directions, projection)
-            compared.add(name, regime, torch.as_tensor(given).reshape(1), sides, subject.inside)
-    return single
+        if weights and torch.isfinite(subject(inputs[:1], module=module)).all():
+            moves.append(_Moves(subject, module, weights, inputs[:1], regime, compared))
+            moves[-1].compare(_TOGETHER, [*weights])
+    for single, name in enumerate(weights if moves else ()):
+        if time.monotonic() > end:
+            subject.left_out.append(f"{len(weights) - single} of {len(weights)} weights one by one")
+            return single
+        moves[0].compare(name, [name])
+    return len(weights) if moves else 0
+
+
+class _Moves:
+    """Moves of weights at some inputs, of one regime."""
+
+    def __init__(
+        self,
+        subject: Subject,
+        module: nn.Module,
+        weights: Mapping[str, Tensor],
+        inputs: Tensor,
+        regime: str,
+        compared: _Compared,
+    ) -> None:
+        self._subject, self._module, self._weights, self._inputs = subject, module, weights, inputs
+        self._regime, self._compared = regime, compared
+        self._projection = _projections(subject(inputs, module=module))[1:]
+        self._slopes = _weight_slopes(subject, module, weights, inputs, self._projection)
+
+    def compare(self, name: str, names: Sequence[str]) -> None:
+        """Compares along one random direction of the named weights."""
+        directions = {each: _weight_direction(self._weights[each], place) for place, each in enumerate(names)}
+        given = sum((self._slopes[each] * directions[each].cpu()).sum() for each in names)
+        sides = _weight_sides(self._subject, self._module, self._weights, self._inputs, directions, self._projection)
+        self._compared.add(name, self._regime, torch.as_tensor(given).reshape(1), sides, self._subject.inside)
 
 
 def _weight_direction(weight: Tensor, place: int) -> Tensor:

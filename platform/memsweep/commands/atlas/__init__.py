@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import shutil
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ def atlas(args: argparse.Namespace) -> Answer:
     found = () if ending.report is None else ending.report.contents.losses
     own = own_row(args.layer, found, [*stored[0].cells])
     document = {**run_document(ending), "atlas": [item for row in (own, *stored) for item in row.items()]}
+    document["changed"] = list(args.overrides)
     return Answer(
         document, ending.code, atlas_text(own, stored, args.overrides, shutil.get_terminal_size(_USUAL).columns)
     )
@@ -59,6 +61,12 @@ def protocol_of(layer: str) -> dict[str, Any]:
     written: dict[str, Any] = read(builtin.folder(builtin.STUDIES) / _FILE, ())
     grid = {axis: values for axis, values in written["grid"].items() if axis != "model"}
     model = {**written["model"], "unit": {"name": "module", "factory": layer}}
-    name = f"atlas-{re.sub(r'[^A-Za-z0-9_.]+', '-', layer)}"
     rest = {key: value for key, value in written.items() if key != "claims"}
-    return {**rest, "name": name, "grid": grid, "model": model}
+    return {**rest, "name": _name(layer), "grid": grid, "model": model}
+
+
+def _name(layer: str) -> str:
+    """The study's name, one for each layer: a hash stands behind the name of a file, where other letters go as well."""
+    plain = re.sub(r"[^A-Za-z0-9_.]+", "-", layer)
+    simple = re.fullmatch(r"[A-Za-z0-9_.]+:[A-Za-z0-9_.]+", layer) is not None
+    return f"atlas-{plain}" if simple else f"atlas-{plain}-{hashlib.sha256(layer.encode()).hexdigest()[:8]}"

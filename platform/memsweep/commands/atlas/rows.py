@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,22 +17,28 @@ if TYPE_CHECKING:
 STORED_SEEDS = 8
 """Seeds behind each number of the stored rows."""
 _FILE = "tasks.csv"
+_ENDS = ("", "_low", "_high")
 _LONGER = "accuracy_4T"
 _GUESS = "25 (recall, copying), 50 (parity, flip_flop), 17 (S3)"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Accuracy of a layer on a task: median, least and most over seeds; nan where there is none."""
+    """Accuracy of a layer on a task: median, least and most over seeds, and their number; nan and 0: there is none."""
 
     middle: float
     low: float
     high: float
+    seeds: int = 0
+
+    @property
+    def known(self) -> bool:
+        return not math.isnan(self.middle)
 
     @property
     def text(self) -> str:
         """In per cent: ``66 [49, 80]``."""
-        if math.isnan(self.middle):
+        if not self.known:
             return "–"
         middle, low, high = (f"{100 * value:.3g}" for value in (self.middle, self.low, self.high))
         return middle if low == middle == high else f"{middle} [{low}, {high}]"
@@ -45,20 +51,22 @@ class AtlasRow:
     Attributes:
         unit: its name, or the import path of a user's.
         cells: by task, and ``task, 4T`` for sequences of four times the trained length.
-        seeds: the fewest behind a number.
         own: it is the user's.
     """
 
     unit: str
     cells: Mapping[str, Cell]
-    seeds: int
     own: bool = False
 
     @property
-    def mean(self) -> float:
-        """Mean of the medians that are known: the order of the rows."""
-        known = [cell.middle for cell in self.cells.values() if not math.isnan(cell.middle)]
-        return sum(known) / len(known) if known else math.nan
+    def seeds(self) -> int:
+        """The fewest behind a number that is there; 0: none is."""
+        return min((cell.seeds for cell in self.cells.values() if cell.known), default=0)
+
+    def mean(self, columns: Collection[str]) -> float:
+        """Mean of the medians in these columns, which orders the rows; below all others where none is known."""
+        known = [cell.middle for name, cell in self.cells.items() if name in columns and cell.known]
+        return sum(known) / len(known) if known else -1.0
 
     def items(self) -> Iterator[AtlasItem]:
         """The cells for a document."""
@@ -70,7 +78,7 @@ class AtlasRow:
                 "accuracy": cell.middle,
                 "low": cell.low,
                 "high": cell.high,
-                "seeds": self.seeds,
+                "seeds": cell.seeds,
             }
 
 
@@ -82,8 +90,7 @@ def stored_rows() -> list[AtlasRow]:
     return [
         AtlasRow(
             line["under"],
-            {name: Cell(*(float(line[f"{name}{end}"]) for end in ("", "_low", "_high"))) for name in names},
-            STORED_SEEDS,
+            {name: Cell(*(float(line[f"{name}{end}"]) for end in _ENDS), seeds=STORED_SEEDS) for name in names},
         )
         for line in lines
     ]
@@ -93,16 +100,18 @@ def own_row(unit: str, found: Iterable[LossRow], columns: Sequence[str]) -> Atla
     """The row of a layer, from the losses of its study; tasks that are not there are nan."""
     rows = {str(row.condition["task"]): row for row in found}
     cells = {name: _cell(rows.get(name.removesuffix(", 4T")), longer=name.endswith(", 4T")) for name in columns}
-    return AtlasRow(unit, cells, min((row.seeds for row in rows.values()), default=0), own=True)
+    return AtlasRow(unit, cells, own=True)
 
 
 def _cell(row: LossRow | None, *, longer: bool) -> Cell:
     spread: Spread | None = None if row is None else row.longer.get(_LONGER) if longer else row.value
-    return Cell(math.nan, math.nan, math.nan) if spread is None else Cell(spread.middle, spread.low, spread.high)
+    if row is None or spread is None or math.isnan(spread.middle):
+        return Cell(math.nan, math.nan, math.nan)
+    return Cell(spread.middle, spread.low, spread.high, row.seeds)
 
 
 def atlas_text(own: AtlasRow, stored: Sequence[AtlasRow], changed: Sequence[str] = (), columns: int = 110) -> str:
-    """The rows as a table, best mean first, the user's behind an arrow; then what they are.
+    """The rows as a table, best mean over the user's columns first, the user's behind an arrow; then what they are.
 
     Args:
         own: of the user's layer.
@@ -110,7 +119,8 @@ def atlas_text(own: AtlasRow, stored: Sequence[AtlasRow], changed: Sequence[str]
         changed: settings that are not the protocol's, as they were written.
         columns: of the terminal; a wider table is told in parts.
     """
-    rows = sorted([own, *stored], key=lambda row: row.mean if not math.isnan(row.mean) else -1.0, reverse=True)
+    columns_of_own = [name for name, cell in own.cells.items() if cell.known]
+    rows = sorted([own, *stored], key=lambda row: row.mean(columns_of_own or own.cells), reverse=True)
     names = ["", *(f"{'→ ' if row.own else '  '}{row.unit}" for row in rows)]
     series = [[task, *(row.cells[task].text for row in rows)] for task in own.cells]
     settings = [f"Settings of this run that are not the protocol's: {', '.join(changed)}."] if changed else []
@@ -120,7 +130,7 @@ def atlas_text(own: AtlasRow, stored: Sequence[AtlasRow], changed: Sequence[str]
             "",
             *_lines(names, series, columns),
             f"→ {own.unit}: {_seeds(own.seeds)}. The other rows: {STORED_SEEDS} seeds each, stored (docs/atlas).",
-            f"A guess is right in {_GUESS} %. The order is that of the means of the medians that are known.",
+            f"A guess is right in {_GUESS} %. The order is that of the means of the medians{_over(own)}.",
             *settings,
         ]
     )
@@ -137,6 +147,12 @@ def _lines(names: Sequence[str], series: Sequence[Sequence[str]], columns: int) 
         for line in zip(names, *part, strict=True):
             yield "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
         yield ""
+
+
+def _over(own: AtlasRow) -> str:
+    """The columns that the means are of, where they are not all."""
+    known = sum(cell.known for cell in own.cells.values())
+    return f" in the {known} of {len(own.cells)} columns that {own.unit} has" if 0 < known < len(own.cells) else ""
 
 
 def _seeds(count: int) -> str:

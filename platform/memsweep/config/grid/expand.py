@@ -21,6 +21,7 @@ from memsweep.config.grid.chains import chain_problems, link_chains
 from memsweep.config.schema.axes import ROWS, Axes
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.errors import ModuleError
 
 MOST_TRIALS = 1_000_000
 
@@ -69,7 +70,7 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
         if INVALID in chosen.values():
             continue
         if isinstance(chosen["model"], Budgeted):
-            found = widest(chosen["model"], chosen["task"])
+            found = _within_budget(chosen["model"], chosen["task"])
             if isinstance(found, str):
                 causes.add([Problem("", found, kind=WHOLE)], at)
                 continue
@@ -85,6 +86,14 @@ def _trials(sections: list[_Section], axes: Axes, problems: list[str]) -> dict[I
     if equal:
         problems.append(_equal_trials(equal, axes))
     return trials
+
+
+def _within_budget(model: Budgeted, task: Any) -> Any:
+    """As ``widest``; in words, too, where a user's code refuses every width: it is one problem of the study."""
+    try:
+        return widest(model, task)
+    except ModuleError as error:
+        return sentence("model", str(error)).rstrip(".")
 
 
 def _equal_trials(equal: list[tuple[Indices, Indices]], axes: Axes) -> str:

@@ -181,13 +181,16 @@ class AtlasItem(TypedDict):
     accuracy: Annotated[float, "median over seeds; null: it was not measured"]
     low: Annotated[float, "least of all seeds"]
     high: Annotated[float, "most of all seeds"]
-    seeds: Annotated[int, "how many"]
+    seeds: Annotated[int, "how many; 0: it was not measured"]
 
 
 class AtlasDocument(RunDocument):
     """``memsweep atlas``."""
 
     atlas: Annotated[list[AtlasItem], "the row of the layer, then the stored ones"]
+    changed: Annotated[
+        list[str], "settings of this run that are not the protocol's, as written: the stored rows have none of them"
+    ]
 
 
 class CriteriaItem(TypedDict):

@@ -41,7 +41,7 @@ from memsweep.registry import register_model
 from memsweep.streams import Stream
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import TrialConfig
+    from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 
 
 @register_model("module")
@@ -136,12 +136,7 @@ class Module(Model):
             yield from registry.get(registry.MEASURE, asked.name).problems_without_steps(asked, config.factory)
         if vmap is not None:
             yield f"model.replicas is vmap, but torch cannot: {vmap}. Use auto, or sequential"
-        if "recurrent" in trial.perturbation.balls and all(each.role.part != Part.RECURRENT for each in described):
-            yield (
-                f"perturbation.balls has recurrent, which moves no parameter of {config.factory}: none is taken to be "
-                f'recurrent ({_listed(described)}). Say which are, such as model.roles.recurrent: ["*gate*"], or leave '
-                "that ball out"
-            )
+        yield from _still(trial.perturbation, config.factory, described)
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
@@ -345,6 +340,32 @@ def _used(weight: Tensor, like: Tensor) -> Tensor:
     elif not like.is_floating_point():
         weight = weight.round().to(like.dtype)
     return weight.reshape(like.shape) if weight.shape != like.shape else weight
+
+
+_PUSHED = (Part.RECURRENT, Part.ENCODER, Part.READOUT)
+"""Parts that a search moves before it follows a gradient; without random starts it moves no others."""
+
+
+def _still(config: PerturbationConfig, factory: str, described: Sequence[Described]) -> Iterator[str]:
+    """The balls that would move no parameter."""
+    there = {each.role.part for each in described} - {Part.STATISTIC}
+    pushed = config.method == "worst_case" and not config.starts
+    for ball, moved, kind in (
+        ("recurrent", {Part.RECURRENT}, "recurrent"),
+        ("weights", {*Part} - {Part.BIAS}, "anything but a bias"),
+        ("all", {*Part}, "anything"),
+    ):
+        if ball not in config.balls:
+            continue
+        rest = "or leave that ball out"
+        if there & moved and pushed and not there & moved & {*_PUSHED}:
+            kind, rest = "recurrent, encoder or readout", "take random starts (perturbation.starts=4), or leave it out"
+        elif there & moved:
+            continue
+        yield (
+            f"perturbation.balls has {ball}, which moves no parameter of {factory}: none is taken to be {kind} "
+            f'({_listed(described)}). Say which are, such as model.roles.recurrent: ["*gate*"], {rest}'
+        )
 
 
 def _listed(described: Sequence[Described]) -> str:

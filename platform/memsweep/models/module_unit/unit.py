@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,8 @@ class ModuleUnit(LayerUnit):
     @cached_property
     def module(self) -> ModuleConfig:
         """The Config of the layer as a module."""
-        return as_module(self.config, self.width)
+        with _named_as_unit():
+            return as_module(self.config, self.width)
 
     def signature(self, horizon: int) -> Signature:
         """The sizes that the factory gets."""
@@ -108,12 +110,14 @@ class ModuleUnit(LayerUnit):
         return {_outside(name): value for name, value in after.items()}
 
     def roles(self) -> Mapping[str, Role]:
-        described = anatomy(self.module, self.signature(_USUAL_HORIZON)).tensors
+        with _named_as_unit():
+            described = anatomy(self.module, self.signature(_USUAL_HORIZON)).tensors
         return {_outside(each.name): _role(each.name, each.role, each.frozen) for each in described}
 
     def initial(self, horizon: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """The layer's own initialization, with torch seeded by the generator."""
-        drawn = Module.initial(self.module, self.signature(horizon), rng)
+        with _named_as_unit():
+            drawn = Module.initial(self.module, self.signature(horizon), rng)
         return {_outside(name): value for name, value in drawn.items()}
 
     def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
@@ -201,12 +205,31 @@ def _role(name: str, role: Role, frozen: bool) -> Role:
     return Role(Part.STATISTIC, axes) if frozen else replace(role, axes=axes)
 
 
-_FIELDS = re.compile(r"\bmodel\.(arguments|width_argument|roles|replicas|causal)\b")
-_FEATURES = re.compile(r"\bmodel\.(inputs_argument|outputs_argument)\b")
-_READOUT = re.compile(r"The last dimension must be the outputs of the task \((\d+)\).*")
+_OF_MODULE = {
+    r", such as model\.inputs_argument: \S+\.": ": model.unit.features_argument or model.unit.width_argument.",
+    r"The last dimension must be the outputs of the task \((\d+)\).*": r"A layer must answer as many features as it "
+    r"reads, here \1.",
+    r", not at the last one alone: the task reads the steps that it needs": ", not at the last one alone",
+    r"A module must (read|give) \[batch, time, (?:in|out)puts\](?:, or [^.]*model\.tokens: true)?": r"A layer must "
+    r"\1 [batch, time, features]",
+    r"\(\[batch, time, outputs\]\)": "([batch, time, features])",
+    r"\bmodel\.(?:in|out)puts_argument\b": "model.unit.features_argument",
+    r"\bmodel\.(arguments|width_argument|roles|replicas|causal)\b": r"model.unit.\1",
+}
+"""Words about a module -> words about a layer."""
 
 
 def of_unit(text: str) -> str:
     """A sentence about a module, of a layer: its fields stand below model.unit."""
-    text = _FIELDS.sub(r"model.unit.\1", _FEATURES.sub("model.unit.features_argument", text))
-    return _READOUT.sub(r"A layer must answer as many features as it reads, here \1.", text)
+    for module, layer in _OF_MODULE.items():
+        text = re.sub(module, layer, text)
+    return text
+
+
+@contextmanager
+def _named_as_unit() -> Iterator[None]:
+    """Refusals of a module that is made inside are told as those of a layer."""
+    try:
+        yield
+    except ModuleError as error:
+        raise ModuleError(of_unit(str(error))) from error

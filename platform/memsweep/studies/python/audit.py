@@ -113,7 +113,7 @@ def audit(
     if not isinstance(module, nn.Module) and callable(module):
         sizes = Signature(inputs or _INPUTS, outputs, horizon or _HORIZON)
         module = built(module, sizes, width, arguments)
-    copies = copies_of(module)
+    copies = copies_of(module, "audit")
     own = module.signature if isinstance(module, Model) else None
     inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS
     horizon = horizon if horizon is not None else own.horizon if own is not None else _HORIZON

@@ -23,16 +23,17 @@ from memsweep.models.module.model import Module
 from memsweep.models.roles import Signature
 
 
-def copies_of(module: object) -> Callable[[], nn.Module]:
-    """Gives a copy of a module at every call; one was made already.
+def copies_of(module: object, verb: str = "measure") -> Callable[[], nn.Module]:
+    """Gives a copy of a module at every call; one was made already. ``verb`` is the command for what a file holds.
 
     Raises:
         ModuleError: it is no ``nn.Module``, or cannot be copied.
     """
     if not isinstance(module, nn.Module):
+        run = f" Or run: memsweep {verb} {module}" if isinstance(module, str) and ":" in module else ""
         raise ModuleError(
             f"a torch.nn.Module is expected, got {type(module).__name__}. Give the module, such as Net(width=16), or "
-            "its class."
+            f"its class.{run}"
         )
     own: nn.Module = module.module if isinstance(module, Module) else module
     name = name_of(own)
