@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 STORED_SEEDS = 8
 """Seeds behind each number of the stored rows."""
 _FILE = "tasks.csv"
-_ENDS = ("", "_low", "_high")
 _LONGER = "accuracy_4T"
 _GUESS = "25 (recall, copying), 50 (parity, flip_flop), 17 (S3)"
 
@@ -90,10 +89,15 @@ def stored_rows() -> list[AtlasRow]:
     return [
         AtlasRow(
             line["under"],
-            {name: Cell(*(float(line[f"{name}{end}"]) for end in _ENDS), seeds=STORED_SEEDS) for name in names},
+            {name: _stored_cell(line, name) for name in names},
         )
         for line in lines
     ]
+
+
+def _stored_cell(line: Mapping[str, str], name: str) -> Cell:
+    middle, low, high = (float(line[f"{name}{end}"]) for end in ("", "_low", "_high"))
+    return Cell(middle, low, high, STORED_SEEDS)
 
 
 def own_row(unit: str, found: Iterable[LossRow], columns: Sequence[str]) -> AtlasRow:
