@@ -83,15 +83,19 @@ def test_paper_has_no_controls(theory: Path, chromium: str) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.more)])
+@pytest.mark.parametrize(
+    "scheme", ["light", *(pytest.param(each, marks=pytest.mark.more) for each in ("dark", "print"))]
+)
 def test_axe_finds_no_violation(theory: Path, chromium: str, scheme: str) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser, page, _ = open_page(playwright, chromium, theory, color_scheme=scheme)
+        paper = scheme == "print"
+        browser, page, _ = open_page(playwright, chromium, theory, color_scheme="light" if paper else scheme)
         page.locator("a[data-finding]").first.click()
         page.locator("#evidence tbody button").first.click()
         page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        page.emulate_media(media="print" if paper else "screen")
         page.evaluate(AXE.read_text(encoding="utf-8"))
         found = page.evaluate("axe.run()")
         assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == []
