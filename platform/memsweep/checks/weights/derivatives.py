@@ -144,7 +144,8 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
     faults = [f"Derivatives are not those of the outputs: {said}."]
     well = (
         f"{compared.count} derivatives, by inputs up to {numbers['length']} steps back and by {weights} weight "
-        f"tensor{'' if weights == 1 else 's'}, differ from differences by at most {show(compared.worst)} of their size."
+        f"tensor{'' if weights == 1 else 's'}, agree with differences to "
+        f"{f'{show(compared.worst)} of their size' if compared.worst else 'the rounding of these'}."
     )
     curves = [curve for each in reached if each["regime"] == "noise" for curve in each["curves"]]
     return finding("derivatives", well, numbers, faults=faults if compared.wrong else [], curves=curves)
