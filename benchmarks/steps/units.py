@@ -69,7 +69,8 @@ def work_of(unit: Unit, horizon: int, batch: int) -> Callable[[], object]:
 
 def rows_of(width: int, horizon: int, batch: int, pairs: int, options: Options) -> list[Row]:
     """One width: a round goes through all units, so that all of them meet the same machine."""
-    names = [FIRST, *(name for name in registry.names(registry.UNIT) if name != FIRST)]
+    # a user's layer has no size of its own
+    names = [FIRST, *(name for name in registry.names(registry.UNIT) if name not in (FIRST, "module"))]
     units = {name: made(name, width) for name in names if name == FIRST or options.wants({"unit": name})}
     numbers = {name: held(unit, weights_of(unit, horizon)) for name, unit in units.items()}
     work = {name: work_of(unit, horizon, batch) for name, unit in units.items()}

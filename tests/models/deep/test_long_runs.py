@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from engine import usual_unit
 from memsweep import registry
 from memsweep.models.deep.unit import Unit
 
@@ -20,7 +21,7 @@ UNITS = [name for name in registry.names(registry.UNIT) if name not in ("attenti
 @pytest.mark.parametrize("name", UNITS)
 def test_states_stay_finite_and_answers_those_of_float64(name: str) -> None:
     kind: type[Unit] = registry.get(registry.UNIT, name)
-    unit, rng = kind(kind.Config(), WIDTH, WIDTH), np.random.default_rng(0)
+    unit, rng = kind(usual_unit(name), WIDTH, WIDTH), np.random.default_rng(0)
     drawn = {key: torch.from_numpy(value).unsqueeze(0) for key, value in unit.initial(STEPS, rng).items()}
     if not drawn.get("readout", torch.ones(1)).any():  # a unit that is silent at first
         drawn["readout"] = torch.from_numpy(rng.standard_normal(drawn["readout"].shape))

@@ -26,7 +26,7 @@ def test_every_line_of_the_page_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The study runs shorter than it is written; as written it is planned."""
-    (code,), (study,) = block("python"), block("yaml")
+    (code, *_), (study, *_) = block("python"), block("yaml")  # others are of a layer
     (tmp_path / "my_nets.py").write_text(code)
     (tmp_path / "search_spaces").mkdir()
     (tmp_path / "search_spaces" / "mine.yaml").write_text(study)

