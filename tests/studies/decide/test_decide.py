@@ -15,6 +15,7 @@ import pytest
 
 import memsweep as ms
 from memsweep import registry
+from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.documents.schema import document_schema
 from memsweep.errors import StoreError
@@ -93,6 +94,29 @@ def test_the_next_round_can_be_looked_at_and_a_limit_is_no_answer(folder: Path) 
     assert found["decisions"][0]["state"] == "limit"
     found = told(memsweep("decide", "results/small", "--inline", "--no-page", "--json", cwd=folder))
     assert found["decisions"][0]["state"] == "decided"
+
+
+def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.warns(UserWarning, match="--max-trials 2"):
+        found = ms.decide("small.yaml", "training.steps=2", max_trials=2, inline=True, progress=False)
+    assert [*found.decisions["state"]] == ["limit"]
+    for study in ("small.yaml", "small"):  # by its file, and by the name of what is stored
+        words = ["training.steps=2"] if study == "small.yaml" else []
+        assert main(["decide", study, *words, "--plan", "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert (document["trials_left"], document["hopeless"]) == (4, [])
+        (step,) = document["next_round"]
+        assert step["does"].startswith("the planned 4 trials without a result")
+    for words, told_of in (
+        (["small", "model.width=3"], "model.width=3 would change nothing of the stored study small"),
+        (["small", "--kernel", "polynomial"], "--kernel is the memory for a module"),
+        (["smal"], "there is no study 'smal'"),
+    ):
+        assert main(["decide", *words, "--plan"]) == 2
+        assert told_of in capsys.readouterr().err
 
 
 @pytest.mark.more

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
@@ -13,6 +13,10 @@ from memsweep.models.module.factory import resolve
 
 _SIZES = ("features", "d_model", "dim", "n_embd", "embed_dim", "hidden_size", "d", "size")
 """Names that layers have for the size of what they read and answer."""
+
+
+_OF_A_MODULE = {field.name: {"default": field.default, **field.metadata} for field in fields(ModuleConfig)}
+"""Name -> the words and limits of a setting that the model ``module`` has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,15 +38,8 @@ class ModuleUnitConfig:
         None, "the factory's argument for the width; null: width, where it has an argument of that name"
     )
     roles: RolesConfig = setting(doc="what the parameters do, where names and types do not say it", factory=RolesConfig)
-    replicas: str = setting(
-        "auto",
-        "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
-        "or auto (sequential on a processor, where it is as fast; on a GPU vmap, where torch can)",
-        choices=("auto", "vmap", "sequential"),
-    )
-    causal: bool = setting(
-        True, "false: the layer may read the future, as a bidirectional one does; otherwise that is refused"
-    )
+    replicas: str = setting(**_OF_A_MODULE["replicas"])
+    causal: bool = setting(**_OF_A_MODULE["causal"])
 
     def problems(self) -> Iterable[str]:
         if ":" not in self.factory:

@@ -163,7 +163,8 @@ def decide(
     source = "" if isinstance(study, Mapping) else str(study)
     request, questions = deciding(loaded, None, where, Trust(trust), source, limits)
     found = _run(request, _place(where, workspace, Launch(inline, address), limits, results), progress)
-    return Decided(find_study(loaded.name, where).location, found.contents, questions.decisions(at_limit=False))
+    # a run that ended without an error is at its end, or at a limit
+    return Decided(find_study(loaded.name, where).location, found.contents, questions.decisions(at_limit=True))
 
 
 def retry(
