@@ -103,8 +103,8 @@ _WORDS = {
 
 
 _NO_FIT = {
-    TARGET: "no model fits: error {} of the zero predictor's, at most LIMIT counts",
-    METRIC: "no model solves the task: error rate {} of that at chance, at most LIMIT counts",
+    TARGET: "no model fits: error {have} of the zero predictor's, at most {need} counts",
+    METRIC: "no model solves the task: error rate {have} of that at chance, at most {need} counts",
     SELF: "no model answers: the outputs do not depend on the inputs",
 }
 
@@ -112,8 +112,8 @@ _NO_FIT = {
 def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
-        text = _NO_FIT[finding.reference].replace("LIMIT", percent(lack.need))
-        return Gap(text.format(percent(lack.have)), text.format(f"{percent(lack.have)} or more"))
+        text, have, need = _NO_FIT[finding.reference], percent(lack.have), percent(lack.need)
+        return Gap(text.format(have=have, need=need), text.format(have=f"{have} or more", need=need))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
     longest = show(float(finding.radii["horizon"].max()))
     return _alike(

@@ -16,10 +16,11 @@ _MOST = 3  # models that a sentence names
 
 
 def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labels: Labels) -> str:
-    """``Paired by seed (signed ranks): `gru` 2.1 points [1.0, 3.2] behind (p = 0.002).``
+    """``Paired by seed, against the best of these seeds (signed ranks): `gru` 2.1 points behind (p = 0.002).``
 
     Wilcoxon's test of each model against the best one, with Holm's correction; the interval is that of the median
-    difference, and needs 6 seeds. Empty where no model was trained with the seeds of the best one.
+    difference, and needs 6 seeds. The best one was found by the same seeds, which no correction takes into account: so
+    the sentence says it. Empty where no model was trained with the seeds of the best one.
 
     Args:
         best: the first of one task.
@@ -40,7 +41,7 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     parts = [_part(row, test, by.is_share(best), labels) for row, test in known[:_MOST]]
     more = [f"{len(known) - _MOST} more"] if len(known) > _MOST else []
     about = "signed ranks" + (f", Holm over {len(known)}" if len(known) > 1 else "")
-    return f"Paired by seed ({about}): {'; '.join([*parts, *more])}."
+    return f"Paired by seed, against the best of these seeds ({about}): {'; '.join([*parts, *more])}."
 
 
 def _as_claim(by: Quantity, best: LossRow) -> tuple[str, str]:
