@@ -96,6 +96,8 @@ def test_a_wheel_runs_from_an_empty_folder_without_a_compiler(quick: Path, tmp_p
     for what, folder in (("tasks", "tasks"), ("studies", "search_spaces")):
         told = {line.split()[0] for line in run(python, "-m", "memsweep", "list", what, cwd=empty).splitlines()}
         assert len(told) >= len([path for path in (ROOT / folder).rglob("*.*") if path.suffix in (".py", ".yaml")])
+    rows = "from memsweep.commands.atlas.rows import stored_rows; print(len(stored_rows()))"
+    assert run(python, "-c", rows, cwd=empty).split() == ["12"]
     told = run(python, "-m", "memsweep", "sweep", "quickstart", "--inline", *OVERRIDES, cwd=empty, **place)
     assert "inconclusive" in told
     ours = {trial.identity for trial in identified(load_study("quickstart", OVERRIDES, ROOT))}

@@ -153,6 +153,7 @@ def test_a_debian_package_is_read(raw: dict[str, bytes], tmp_path: Path) -> None
     for name, content in raw.items():
         (place / f"{name}.gz").write_bytes(gzip.compress(content, 1, mtime=7))  # packed in another way
     (tmp_path / "package" / "DEBIAN").mkdir()
+    (tmp_path / "package" / "DEBIAN").chmod(0o755)  # whatever this user's umask is, dpkg-deb wants it so
     about = "Package: dataset-fashion-mnist\nVersion: 1\nArchitecture: all\nMaintainer: x <x@x>\nDescription: x\n"
     (tmp_path / "package" / "DEBIAN" / "control").write_text(about)
     subprocess.run(["dpkg-deb", "--build", "package", "set.deb"], check=True, capture_output=True)
