@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
-import tempfile
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, overload
@@ -31,7 +28,7 @@ from memsweep.studies.preview import Preview, preview
 from memsweep.studies.python.comparison import Comparison, compared
 from memsweep.studies.python.decided import Decided
 from memsweep.studies.python.measurement import Measurement
-from memsweep.studies.python.module import measured, measured_on
+from memsweep.studies.python.module import in_own_folder, measured, measured_on
 from memsweep.studies.python.results import Results
 from memsweep.studies.python.words import Description, Status
 from memsweep.studies.run import Run
@@ -326,20 +323,10 @@ def _measure_module(module: Any, overrides: tuple[Overrides, ...], workspace: st
             "measure",
         )
     _discover(workspace)
-    folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
-    try:
-        if data is None:
-            task, *others = overrides
-            contents = measured(module, task, words_of(others), Path(workspace), folder)
-        else:
-            contents = measured_on(module, data, words_of(overrides), Path(workspace), folder)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    found = Measurement(Location.at(folder / "results"), contents)
-    # the weights are read from there, by these results and by those that are judged by other criteria
-    weakref.finalize(found.contents.study, shutil.rmtree, folder, True)
-    return found
+    if data is not None:
+        return in_own_folder(measured_on, module, data, words_of(overrides), Path(workspace))
+    task, *others = overrides
+    return in_own_folder(measured, module, task, words_of(others), Path(workspace))
 
 
 def plan(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import shutil
+import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,9 @@ from memsweep.report.read.study import Known, Study
 from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain
 from memsweep.studies.python.in_memory import copies_of, name_of, named
+from memsweep.studies.python.measurement import Measurement
 from memsweep.studies.python.own_outputs import NAME, OwnOutputs, read_sequences, write_own_outputs
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.provenance import collect
@@ -52,6 +57,24 @@ _USUAL = (
 """Of a measurement on sequences, where nothing else is said: minutes for a model of some million weights."""
 _DRAWN = ""
 """In place of a file of weights: a class has none, and its module draws them."""
+
+
+def in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measurement:
+    """Measures in a temporary folder, which goes with the results.
+
+    Args:
+        measure: ``measured`` or ``measured_on``.
+        arguments: its own, but for the folder.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
+    try:
+        contents = measure(*arguments, folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    # the weights are read from there, by these results and by those that are judged by other criteria
+    weakref.finalize(contents.study, shutil.rmtree, folder, True)
+    return Measurement(Location.at(folder / "results"), contents)
 
 
 def measured(
