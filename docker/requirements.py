@@ -14,10 +14,14 @@ import tomllib
 from pathlib import Path
 
 
-def requirements(project: Path, extra: str) -> list[str]:
-    """The dependencies in ``pyproject.toml``, and those of one extra."""
+def requirements(project: Path, *extras: str) -> list[str]:
+    """The dependencies in ``pyproject.toml``, and those of some extras, with the extras that these name."""
     about = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
-    return [*about["dependencies"], *about["optional-dependencies"][extra]]
+    own, found = f"{about['name']}[", list(about["dependencies"])
+    for line in (line for extra in extras for line in about["optional-dependencies"][extra]):
+        named = line.removeprefix(own).rstrip("]").split(",") if line.startswith(own) else []
+        found += requirements(project, *named)[len(about["dependencies"]) :] if named else [line]
+    return list(dict.fromkeys(found))
 
 
 def section(lock: Path, name: str) -> str:

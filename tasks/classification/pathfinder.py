@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 from torch import Tensor
 
 from memsweep.config.core.fields import setting
@@ -92,6 +91,8 @@ def _lines(path: Path) -> Iterator[tuple[str, int]]:
 
 def _picture(path: Path, size: int) -> np.ndarray:
     """The bytes of grey of an image, ``[size, size]``."""
+    from PIL import Image
+
     try:
         with Image.open(path, formats=("PNG",)) as image:
             if image.size == (size, size) and not image.mode.startswith("I"):

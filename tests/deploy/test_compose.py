@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
-from paths import ROOT
+from paths import ROOT, docker_program
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
 EXAMPLE = ROOT / ".env.example"
@@ -23,15 +21,6 @@ ONE_SHOT = "s3-bucket"
 SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE)["services"]
 DIGEST = r"(?:@sha256:[0-9a-f]{64})?"  # from make pin-images
 SECRET = re.compile(r"^(\w*(?:TOKEN|PASSWORD|SECRET\w*|KEY))$")
-
-
-def module(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"docker_{name}", ROOT / "docker" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -154,5 +143,5 @@ def test_only_what_the_image_needs_is_sent_to_the_engine() -> None:
 
 
 def test_the_image_installs_what_the_project_asks_for() -> None:
-    wanted = module("requirements").requirements(ROOT / "pyproject.toml", "cluster")
+    wanted = docker_program("requirements").requirements(ROOT / "pyproject.toml", "cluster")
     assert {"torch>=2.11", "ray[default]>=2.60,<2.61", "psycopg2-binary"} <= set(wanted)

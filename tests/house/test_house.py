@@ -11,13 +11,16 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from paths import ROOT, committed
+from memsweep import __version__
+from paths import ROOT, committed, docker_program
 
 ENGINE = ROOT / "platform" / "memsweep"
 
@@ -80,6 +83,19 @@ def test_import_platform_in_a_ray_worker() -> None:
     assert ROOT / "platform" not in Path(file).parents
 
 
+def test_the_citation_is_of_this_version_and_names_the_works() -> None:
+    about = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert about["version"] == __version__
+    assert about["license"] == _about()["license"]
+    assert all(one["authors"] and one["title"] for one in about["references"])
+    assert len({one["url"] for one in about["references"]}) == 5
+
+
+def _about() -> dict[str, Any]:
+    project: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project
+
+
 HEAVY = {
     "hydra",
     "jinja2",
@@ -112,7 +128,7 @@ WITH_TORCH = {"triton"}
 
 def test_every_import_is_a_declared_dependency() -> None:
     """A package that is only there because another one brought it may go away with the next release of that one."""
-    declared = {canonicalize_name(Requirement(text).name) for text in _project()["dependencies"]}
+    declared = {canonicalize_name(Requirement(text).name) for text in _asked("sweep", "plots")}
     homes = importlib.metadata.packages_distributions()
     undeclared: dict[str, set[str]] = {}
     for path in sources():
@@ -123,9 +139,10 @@ def test_every_import_is_a_declared_dependency() -> None:
     assert not undeclared, f"imported, but not among pyproject's dependencies: {undeclared}"
 
 
-def _project() -> dict[str, list[str]]:
-    project: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project
+def _asked(*extras: str) -> list[str]:
+    """The requirements of pyproject.toml, and those of these extras."""
+    found: list[str] = docker_program("requirements").requirements(ROOT / "pyproject.toml", *extras)
+    return found
 
 
 def _imported(path: Path) -> set[str]:
@@ -169,8 +186,7 @@ def test_the_lock_has_hashes_for_every_pin_and_for_no_other() -> None:
 def _closure() -> dict[str, str]:
     """Canonical name -> public version of every distribution that memsweep[dev,ui] pulls in here, itself left out."""
     found: dict[str, str] = {}
-    extras = _optional_dependencies()
-    todo = [(Requirement(text), "") for text in [*_project()["dependencies"], *extras["dev"], *extras["ui"]]]
+    todo = [(Requirement(text), "") for text in _asked("dev", "ui", "plots")]
     seen: set[tuple[str, frozenset[str]]] = set()
     while todo:
         requirement, extra = todo.pop()
@@ -186,13 +202,6 @@ def _closure() -> dict[str, str]:
         for text in distribution.requires or []:
             todo += [(Requirement(text), wanted) for wanted in ("", *requirement.extras)]
     return found
-
-
-def _optional_dependencies() -> dict[str, list[str]]:
-    extras: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    return extras
 
 
 SKIPPERS = """

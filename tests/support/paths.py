@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
 import sysconfig
 from pathlib import Path
+from types import ModuleType
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -17,6 +19,16 @@ _MODULES = [ROOT / "platform", *(path for path in sorted((TESTS / "support").glo
 def python_path(*folders: Path) -> str:
     """``PYTHONPATH`` of a process that imports the engine, ``tests/support`` and modules of ``folders``."""
     return os.pathsep.join(map(str, [*folders, *_MODULES]))
+
+
+def docker_program(name: str) -> ModuleType:
+    """A program of ``docker/``, as a module."""
+    spec = importlib.util.spec_from_file_location(f"docker_{name}", ROOT / "docker" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
 
 
 def committed() -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO, cast
 
+from memsweep import extras
 from memsweep.errors import BlockedError, ConfigError, FaultError, MemsweepError, StorageError
 
 _LONGEST = 120  # characters of a path or of a foreign message
@@ -133,6 +134,8 @@ def as_meant(error: BaseException) -> MemsweepError:
         )
     if isinstance(error, OSError):
         return _of_system(error)
+    if isinstance(error, ImportError) and (sentence := extras.told(error)):
+        return MemsweepError(f"this command cannot go on: {sentence}. What is stored stays.")
     return FaultError(
         f"memsweep itself failed: {type(error).__name__}: {_brief(error)} (at {_place(error.__traceback__)}). What is "
         f"stored stays. {_traceback_told(error)}"

@@ -15,6 +15,7 @@ from memsweep.commands.answers.run import report_item, rows_of
 from memsweep.commands.outputs import check_folder
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, StorageError, did_you_mean
+from memsweep.extras import is_there, line_for
 from memsweep.report.formats import TABLES, TRIALS
 from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
@@ -104,6 +105,8 @@ def _check(args: argparse.Namespace) -> None:
     problems = []
     if args.out and not several:
         problems.append("--out is for a comparison of studies: a study's own report goes into its folder. Leave it out")
+    if args.figures and not is_there("matplotlib"):
+        problems.append(f"--figures needs matplotlib, which is not installed: {line_for('matplotlib')}")
     if args.figures and several and not args.out:
         problems.append("--figures of a comparison needs a folder for the files: add --out FOLDER")
     if args.figures and several and TRIALS in args.figures:

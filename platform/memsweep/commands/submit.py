@@ -16,6 +16,7 @@ from memsweep import builtin
 from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import Exit, MemsweepError, TrustError
+from memsweep.extras import need
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
@@ -33,6 +34,7 @@ _WITH_STUDY_FILE = ("sweep", "extend", "decide")
 
 def submit(args: argparse.Namespace) -> Answer:
     """Runs a command as a job of a Ray cluster; the exit code is the job's, unless the job goes on alone."""
+    need("ray", "memsweep submit")
     address = server_address(args.address)
     job, upload = checked_job(args)
     server = JobServer(address)

@@ -12,3 +12,12 @@ REPORT = "report"
 """The report's folder within its study's."""
 PAGE = "index.html"
 """The page in it."""
+RADIUS = "radius"
+"""The figure of a comparison."""
+PER_PICTURE = 12
+"""Panels in one picture: what a page of a paper can hold."""
+Shown = tuple[str, str]
+"""A picture on a page: its address and its words.
+
+The address is a ``data:`` address: an image of its own, whose text can run nothing there.
+"""

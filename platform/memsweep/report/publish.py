@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,12 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
+from memsweep.extras import is_there, need
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
-from memsweep.report.figures.charts import RADIUS, comparison_gallery, gallery_of
-from memsweep.report.figures.panels import PER_PICTURE, Shown, draw, embedded, parts_of
-from memsweep.report.formats import FIGURES, PAGE, REPORT, TRIALS
+from memsweep.report.formats import FIGURES, PAGE, PER_PICTURE, RADIUS, REPORT, TRIALS, Shown
 from memsweep.report.page.files import Files
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.study import Study, load_study, typed, with_settings
@@ -35,6 +34,7 @@ from memsweep.sweep.store.filesystem import Location, storage_errors
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.contents import Contents
+    from memsweep.report.values.chart import ChartSet
     from memsweep.report.values.side_by_side import SideBySide
 
 
@@ -175,6 +175,8 @@ def publish_comparison(found: SideBySide, folder: Path, formats: Sequence[str] =
         MemsweepError: the folder holds something else than an earlier comparison.
         StoreError: it cannot be written.
     """
+    if formats:
+        need("matplotlib", "--figures")
     own = {PAGE, *(f"{name}.csv" for name in found.tables), *(f"{RADIUS}.{form}" for form in FIGURES)}
     with storage_errors("write", folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -188,12 +190,22 @@ def publish_comparison(found: SideBySide, folder: Path, formats: Sequence[str] =
             (folder / name).unlink(missing_ok=True)
         for table in found.named.values():
             write_csv(table.frame(), folder / f"{table.name}.csv")
-        gallery = comparison_gallery(found.drawn)
-        if formats and gallery.panels:
-            draw(gallery, folder, formats)
-        text = render_comparison(found, embedded(gallery) if gallery.panels else None)
+        text = render_comparison(found, _comparison(folder, found, formats))
         (folder / PAGE).write_text(text, encoding="utf-8", errors="replace")
     return folder / PAGE
+
+
+def _comparison(folder: Path, found: SideBySide, formats: Sequence[str]) -> Shown | None:
+    """Writes the figure of a comparison, and gives it for the page; None where there is none, or no matplotlib."""
+    if not is_there("matplotlib"):
+        return None
+    from memsweep.report.figures.charts import comparison_gallery
+    from memsweep.report.figures.panels import draw, embedded
+
+    gallery = comparison_gallery(found.drawn)
+    if formats and gallery.panels:
+        draw(gallery, folder, formats)
+    return embedded(gallery) if gallery.panels else None
 
 
 def folder_of(criteria: Criteria) -> str:
@@ -218,19 +230,37 @@ def _write(folder: Path, contents: Contents, tables: Tables, formats: Sequence[s
 
 def _page(folder: Path, contents: Contents, tables: Tables, formats: Sequence[str] | None, records: str | None) -> str:
     """The page, with the files of its figures in a folder; without ``records`` it links none of them."""
-    (folder / "figures").mkdir()
     sets, whole = [*chart_sets(contents, tables.sections)], formats is not None
-    shown, pictures, files = on_page(contents, sets), dict[str, Shown](), dict[str, list[str]]()
     asked, formats = {*(formats or ())}, [form for form in formats or () if form in FIGURES] or FIGURES[:1]
     single = contents.study.records if TRIALS in asked else ()
-    for charts in (*sets, *(trial_set(contents.study, identity) for identity in single)):
-        if whole or not charts.extra:
-            gallery = gallery_of(charts, None if whole else PER_PICTURE)
-            picture = draw(gallery, folder / "figures", formats, embed=shown(charts.name))
-            pictures |= {charts.name: picture} if picture is not None else {}
-            files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery) for form in formats]
+    drawn = [charts for charts in sets if whole or not charts.extra]
+    drawn += [trial_set(contents.study, identity) for identity in single]
+    shown = on_page(contents, sets)
+    pictures, files = _figures(folder / "figures", drawn, formats, shown, None if whole else PER_PICTURE)
     beside = Files() if records is None else Files(files, records)
     return render(contents, tables, sets, pictures, formats, whole=whole, files=beside)
+
+
+def _figures(
+    folder: Path, sets: Sequence[ChartSet], formats: Sequence[str], shown: Callable[[str], bool], most: int | None
+) -> tuple[dict[str, Shown], dict[str, list[str]]]:
+    """Writes the figures of a report into a folder; the pictures for the page, and the names of the files, by set.
+
+    None without matplotlib: the page draws its charts itself.
+    """
+    pictures, files = dict[str, Shown](), dict[str, list[str]]()
+    folder.mkdir()
+    if not is_there("matplotlib"):
+        return pictures, files
+    from memsweep.report.figures.charts import gallery_of
+    from memsweep.report.figures.panels import draw, parts_of
+
+    for charts in sets:
+        gallery = gallery_of(charts, most)
+        picture = draw(gallery, folder, formats, embed=shown(charts.name))
+        pictures |= {charts.name: picture} if picture is not None else {}
+        files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery) for form in formats]
+    return pictures, files
 
 
 def _write_tables(folder: Path, contents: Contents, tables: Tables) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import BlockedError, Exit, StoreError
+from memsweep.extras import need
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, differences, note, noted
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
@@ -147,7 +148,15 @@ class Run:
         from memsweep.sweep.store.unwritable import check_writable
         from memsweep.sweep.tracking.uri import tracking_uri
 
-        launch = join_cluster(self._place.launch)
+        launch = self._place.launch
+        if launch.address is not None or launch.inline is False:
+            need("ray", "a sweep on Ray")
+        search = self._sweep.search
+        if search is not None:
+            need("optuna", "a search")
+        if search is not None and search.settings.scheduler.by_ray:
+            need("ray", f"the scheduler {search.settings.scheduler.name}")
+        launch = join_cluster(launch)
         self._place = replace(self._place, launch=launch)
         for resources in self._sweep.kinds if launch.address is None else ():
             # one process computes the parts of all workers, one after the other
@@ -157,7 +166,6 @@ class Run:
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)
         check_writable(self._results)
-        search = self._sweep.search
         if search is not None and search.settings.scheduler.by_ray and not launch.inline:
             from memsweep.sweep.ray.session import import_ray
 

@@ -16,7 +16,6 @@ from memsweep.report.charts.radius import radius_charts
 from memsweep.report.figures.panels import (
     FAINT,
     MUTED,
-    PER_PICTURE,
     Gallery,
     LineStyle,
     Panel,
@@ -26,6 +25,7 @@ from memsweep.report.figures.panels import (
     ticks_at,
 )
 from memsweep.report.figures.rows import draw_cells, draw_parallel, draw_rows
+from memsweep.report.formats import PER_PICTURE, RADIUS
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import clean
 from memsweep.report.read.study import Study
@@ -310,10 +310,6 @@ def _drawable(points: Iterable[Sequence[Any]], log: str) -> Iterable[Sequence[An
         of_axes = dict(zip("xy", point[:2], strict=True))
         if all(_known(value) and (value > 0 or axis not in log) for axis, value in of_axes.items()):
             yield point
-
-
-RADIUS = "radius"
-"""Name of a comparison's picture."""
 
 
 def comparison_gallery(findings: Sequence[Finding]) -> Gallery:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator
 
-from memsweep.report.formats import FIGURES
+from memsweep.report.formats import FIGURES, PER_PICTURE, Shown
 from memsweep.report.naming.numbers import clean
 
 if TYPE_CHECKING:
@@ -128,8 +128,6 @@ def ticks_at(ax: Axes, places: Sequence[float]) -> None:
 
 
 _LETTERS = 16.0  # of a title, per inch
-PER_PICTURE = 12
-"""Panels in one picture: what a page of a paper can hold."""
 _DPI = 200
 _WIDTHS = {1: 4.6, 2: 3.2, 3: 2.5}  # of axes, inches, by panels side by side
 _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = 0.6, 0.4, 0.45, 0.45, 0.165  # around axes, and of a line below, inches
@@ -180,13 +178,6 @@ class Gallery:
     panels: Sequence[Panel]
     legend: Sequence[tuple[str, LineStyle]] = ()
     columns: int = 3
-
-
-Shown = tuple[str, str]
-"""A picture on a page: its address and its words.
-
-The address is a ``data:`` address: an image of its own, whose text can run nothing there.
-"""
 
 
 def draw(

@@ -15,7 +15,7 @@ from memsweep.data.levels import SOLVED
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.analysis.losses import Quantity
-from memsweep.report.figures.panels import PER_PICTURE, Shown
+from memsweep.report.formats import PER_PICTURE, Shown
 from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.headline.stability import stable_means

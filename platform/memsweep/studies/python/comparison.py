@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memsweep.errors import MemsweepError, one_of
+from memsweep.extras import need
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.values.side_by_side import SideBySide, side_by_side
 from memsweep.studies.locations import different
@@ -72,6 +73,7 @@ class Comparison:
         Raises:
             MemsweepError: no condition has radii in several studies.
         """
+        need("matplotlib", "a figure")
         from memsweep.report.figures.charts import comparison_gallery
         from memsweep.report.figures.panels import figure_of
 

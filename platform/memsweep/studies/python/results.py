@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import MemsweepError, did_you_mean, one_of
+from memsweep.extras import need
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.headline.answer import answer_of
 from memsweep.report.read.study import typed, with_settings
@@ -198,6 +199,7 @@ class Results:
         Raises:
             MemsweepError: the report has no such figure; the message names those that it has.
         """
+        need("matplotlib", "a figure")
         from memsweep.report.figures.panels import figure_of
 
         known = self._of_trial(name) or self._figures()
@@ -292,6 +294,7 @@ class Results:
 
     def _figures(self) -> dict[str, Any]:
         """Name -> gallery and its panels."""
+        need("matplotlib", "a figure")
         from memsweep.report.figures.charts import galleries_of
         from memsweep.report.figures.panels import parts_of
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from memsweep import registry
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import listed
+from memsweep.extras import is_there, line_for
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.estimate.estimate import Wave, modelled_work
 from memsweep.sweep.planning.cost import is_known
@@ -50,6 +51,8 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
     """
     seconds = modelled_work(waves)
     work = f"about {duration(seconds)} of work by the cost model"
+    if not is_there("ray"):
+        return Placement(True, f"runs in this process: {work}; for Ray, {line_for('ray')}")
     if seconds >= SHORT_SECONDS:
         return Placement(False, f"runs on Ray: {work}")
     if why := next(_reasons(sweep), "") or next(_doubts(waves), ""):

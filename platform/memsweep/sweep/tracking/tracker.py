@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import one_of
+from memsweep.extras import is_there, line_for
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import folder_name
@@ -287,7 +288,8 @@ class Tracker:
             try:
                 from memsweep.sweep.tracking.writer import is_transient, reason
             except ImportError:  # MLflow itself cannot be imported
-                return f"{type(error).__name__}: {without_secrets(str(error))}", False
+                absent = "" if is_there("mlflow") else f"mlflow is not installed: {line_for('mlflow')}"
+                return absent or f"{type(error).__name__}: {without_secrets(str(error))}", False
             return reason(error, self._full_uri), is_transient(error)
         return "", False
 
