@@ -166,6 +166,10 @@ _TRUST: Option = (
     "--trust",
     _FLAG | {"help": "code that the study or the stored plan names may run, here and later (see SECURITY.md)"},
 )
+_SHARE: Option = (
+    "--share",
+    _FLAG | {"help": "divide the study with other drivers that say --share: each pack runs once; one report"},
+)
 _NO_REUSE: Option = ("--no-reuse", _FLAG | {"help": "recompute every trial, whatever is stored"})
 _SUBMIT: tuple[Option, ...] = (
     ("study", {"metavar": "STUDY", "help": "as for memsweep sweep; see --do for the others"}),
@@ -181,6 +185,7 @@ _SUBMIT: tuple[Option, ...] = (
     ),
     ("--runtime-env", {"metavar": "FILE", "help": "Ray's runtime environment (deploy/runtime_env.yaml)"}),
     ("--no-reuse", _FLAG | {"help": "as for sweep"}),
+    ("--share", _FLAG | {"help": "as for sweep and resume: one job on each of several clusters"}),
     _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
     _MOST_NODES,
@@ -211,6 +216,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _TRUST,
         _NO_REUSE,
         ("--drop-extended", _FLAG | {"help": "take out of the plan what extend or decide added and this study lacks"}),
+        _SHARE,
         *_LAUNCH,
     ),
     "decide": (
@@ -233,7 +239,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _NO_REUSE,
         *_LAUNCH,
     ),
-    "resume": (*_STORED, _TRUST, *_LAUNCH),
+    "resume": (*_STORED, _TRUST, _SHARE, *_LAUNCH),
     "extend": (*_STUDY_FILE, _TRUST, *_LAUNCH),
     "retry": (
         *_STORED,

@@ -89,6 +89,9 @@ examples:
         "A short study of memsweep's own code runs in this process, any other on Ray (see plan, --ray, --inline).\n"
         "In a Ray job (memsweep submit) it joins the job's cluster by itself; RAY_ADDRESS alone is not used.\n"
         "--max-hours, --max-cost and the other limits stop this run as Ctrl-C does; they change no result.\n"
+        "--share lets several drivers divide a study: give the same command on each machine or cluster, with the\n"
+        "same --results. The first one leads and writes the report, and each pack runs once. What a driver that\n"
+        "dies had not stored, the others run. They may start and end at any time.\n"
         "Exit code: 0 all trials done, 1 some failed, 2 the study or a resource request is wrong, 3 stopped at a\n"
         "limit with work left, 4 a disk, a cluster or another process is in the way, 130 stopped.",
         f"""\
@@ -98,6 +101,7 @@ examples:
   memsweep sweep quickstart --inline model.width=4 task.horizon=50
   memsweep sweep quickstart --max-hours 2 --max-failures 5
   memsweep sweep quickstart --address auto --results /shared/results
+  memsweep sweep quickstart --share --results s3://bucket/results
 
 {OVERRIDES}""",
     ),
@@ -146,7 +150,8 @@ examples:
         "finish the plan of a study",
         "Run every trial of a study's stored plan that has no result: queued, running when its driver died (from its\n"
         "checkpoint), or damaged. Needs no study file. Trials that failed three times in the same way are not run\n"
-        "again (see retry). Refused while another process runs the study, and where the code has changed.",
+        "again (see retry). Refused while another process runs the study, and where the code has changed.\n"
+        "With --share it runs beside others that say so, too (see sweep).",
         """\
 examples:
   memsweep resume quickstart

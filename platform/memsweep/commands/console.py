@@ -170,6 +170,7 @@ def _print_results(ending: Ending, paths: ReportPaths, *, verbose: bool) -> None
 
     summary = ending.summary
     of_them = f", {ending.reused} of them reused" if ending.reused else ""
+    of_them += f", {len(summary.elsewhere)} by other drivers" if summary.elsewhere else ""
     say_sentence(f"{ending.reused + len(summary.finished)}/{ending.trials} done{of_them}; {duration(ending.seconds)}")
     if summary.finished:
         say_sentence(profile_text(summary.profile))

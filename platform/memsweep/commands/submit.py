@@ -91,8 +91,8 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
 def _words(args: argparse.Namespace) -> list[str]:
     """The words of the job's command behind its study."""
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    flags = (("--no-reuse", args.no_reuse), ("--force", args.force), ("--trust", args.trust))
-    words += [flag for flag, on in flags if on]
+    flags = ("no_reuse", "share", "force", "trust")
+    words += [f"--{flag.replace('_', '-')}" for flag in flags if getattr(args, flag)]
     limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}
     # as hours: the price of a node may not be known there
     limits["node_hours"], limits["cost"] = (

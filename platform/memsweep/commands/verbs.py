@@ -15,6 +15,7 @@ from memsweep.documents import Answer
 from memsweep.studies.continuation import extended, resumed, retried, trials_of
 from memsweep.studies.locations import Place, find_study, names_folder, shown_page
 from memsweep.studies.run import Run
+from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import LIMITS, Launch, Limits
 from memsweep.sweep.driver.progress import phase
@@ -82,7 +83,8 @@ def execute(request: Request, args: argparse.Namespace, results: Location) -> En
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)
-    ending = Run(request, Place(results, Path(args.workspace), launch, limits_of(args), named, page)).execute()
+    kind = SharedRun if getattr(args, "share", False) else Run
+    ending = kind(request, Place(results, Path(args.workspace), launch, limits_of(args), named, page)).execute()
     if ending.report is not None:
         print(f"\n{ending.report.text()}")
     console.print_ending(ending, results, verbose=args.verbose)

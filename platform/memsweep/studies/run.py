@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from memsweep.extras import need
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, differences, note, noted
 from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
-from memsweep.studies.trials import GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
+from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 from memsweep.sweep.store.typed import typed, way_to
@@ -26,16 +27,15 @@ if TYPE_CHECKING:
     from memsweep.report.live.process import LivePage
     from memsweep.report.publish import ReportPaths
     from memsweep.report.terminal import EarlyVerdicts
+    from memsweep.sweep.driver.claims import Claims
     from memsweep.sweep.driver.metrics import Gauges
     from memsweep.sweep.driver.progress import Snapshot, View
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.planning.plan_file import StoredPlan
+    from memsweep.sweep.store.journal import TrialStatus
+    from memsweep.sweep.store.lease import Lease
     from memsweep.sweep.tracking import Tracker
-
-
-_ANEW = "anew"
-"""The key in the provenance of the plan of a study that is being recomputed, until it is complete."""
 
 
 class Run:
@@ -52,6 +52,9 @@ class Run:
     _view: View
     _early: EarlyVerdicts | None
     _complete: Tracking | None
+    _shared = False
+    """Whether other drivers may run packs of the study at the same time."""
+    _claims: Claims | None = None
 
     def __init__(self, request: Request, place: Place, stream: TextIO | None = None) -> None:
         self._request, self._sweep, self._place, self._results = request, request.sweep, place, place.results
@@ -77,10 +80,10 @@ class Run:
         with phase("checking the study and this machine", self._stream):
             self._check()
         ended = None
-        held = hold_lease(self._store.location, self._on_lease_lost)
-        with terminate_like_ctrl_c(), announced(self._say_stopping), held:
+        held = hold_lease(self._store.location, self._on_lease_lost, shared=self._shared)
+        with terminate_like_ctrl_c(), announced(self._say_stopping), held as lease:
             try:
-                ended = self._run()
+                ended = self._drive(lease)
             except KeyboardInterrupt:
                 if not self._lease_lost:
                     raise
@@ -90,6 +93,10 @@ class Run:
                 f"stored; see: {typed('status', self._sweep.name, self._results)}"
             )
         return ended
+
+    def _drive(self, lease: Lease) -> Ending:
+        """Runs the study while the lease is held."""
+        return self._run()
 
     def _say_stopping(self) -> None:
         words = "stopping: what has finished is kept, and resume goes on with the rest"
@@ -181,13 +188,9 @@ class Run:
         before = self._plan_before()
         self._extended = request.extended if request.extended is not None else kept(before, self._sweep)
         statuses = read_statuses(store.location)
-        retry_all = request.retry_all or request.no_reuse
-        failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
-        if before is not None and _goes_on_anew(request, before):
+        if before is not None and request.goes_on_anew(before):
             self._request = request = replace(request, no_reuse=True, begun=True)
-        kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
-        with phase("planning the trials", self._stream):
-            self._trials = kind(request, store, self._results, failed_often)
+        self._make_trials(statuses)
         for line in differences(self._trials, statuses, self._place, self._address):
             write_line(self._stream, line)
         self._choose_process()
@@ -197,6 +200,17 @@ class Run:
             self._trials.restart()
             self._write_plan()
             self._trials.prepare_folder()
+            if self._claims is not None:
+                self._claims.announce(self._trials.plan.cut)
+
+    def _make_trials(self, statuses: Mapping[str, TrialStatus]) -> None:
+        """Plans the trials, of which those are left out that failed too often by the journal."""
+        request = self._request
+        retry_all = request.retry_all or request.no_reuse
+        failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
+        kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
+        with phase("planning the trials", self._stream):
+            self._trials = kind(request, self._store, self._results, failed_often)
 
     def _plan_before(self) -> StoredPlan | None:
         """The plan that this run replaces; refuses one that has just changed, and one whose extension it would drop."""
@@ -222,7 +236,7 @@ class Run:
 
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
-        self._provenance |= {_ANEW: True} if self._request.no_reuse else {}
+        self._provenance |= {ANEW: True} if self._request.no_reuse else {}
         params, varied = sweep_params(self._sweep), naming_fields(self._sweep)
         new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
         self._tracking = self._request.tracking or new
@@ -308,6 +322,7 @@ class Run:
                 on_progress=self._on_progress,
                 on_result=self._on_result,
                 next_plan=self._next_plan,
+                claims=self._claims,
             )
         if summary.outage:
             return summary
@@ -405,17 +420,19 @@ class Run:
         tracker.log_report(paths.folder, about)
         complaint = tracker.finish(ended)
         if ended == "done" and not complaint:
-            self._provenance.pop(_ANEW, None)
+            self._provenance.pop(ANEW, None)
             self._provenance |= note((tracker.uri, tracker.experiment_id, tracker.page), self._results)
             self._write_plan()
-        code = 1 if summary.lost or summary.failed or trials.gave_up else 0
+        tracking = (tracker.uri, tracker.experiment_id, tracker.page)
+        return self._ending(self._code(summary), summary, paths, seconds, tracking, complaint)
+
+    def _code(self, summary: RunSummary) -> int:
+        """The exit code."""
         if summary.limit:
-            code = Exit.LIMIT
-        elif summary.interrupted and not summary.lost:
-            code = Exit.INTERRUPTED
-        return self._ending(
-            code, summary, paths, seconds, (tracker.uri, tracker.experiment_id, tracker.page), complaint
-        )
+            return Exit.LIMIT
+        if summary.interrupted and not (summary.lost or summary.outage):
+            return Exit.INTERRUPTED
+        return 1 if summary.lost or summary.outage or summary.failed or self._trials.gave_up else 0
 
     def _ending(
         self,
@@ -434,12 +451,3 @@ class Run:
         return Ending(
             code, name, len(names), len(stored), left, summary, paths, seconds, tracking, complaint, inline, resume
         )
-
-
-def _goes_on_anew(request: Request, before: StoredPlan) -> bool:
-    """Whether a run that recomputes everything was stopped, and this one goes on with it."""
-    if not before.provenance.get(_ANEW):
-        return False
-    sweep, names = request.sweep, {trial.identity for trial in request.trials}
-    same = names == before.rows.keys() if sweep.search is None else sweep.search == before.search
-    return request.plan is not None or (request.no_reuse and same)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
 
 
+ANEW = "anew"
+"""The key in the provenance of the plan of a study that is being recomputed, until it is complete."""
 SEARCH = "search"
 """In the place of identities, where a search was extended: its trials follow from its settings."""
 _MOST = 4  # fields that a message names
@@ -187,6 +189,14 @@ class Request:
     def postponed(self, trials: Collection[PlannedTrial]) -> frozenset[str]:
         """Identities of trials that the command does not run now."""
         return frozenset(t.identity for t in trials if self.only is not None and t.identity not in self.only)
+
+    def goes_on_anew(self, before: StoredPlan) -> bool:
+        """Whether a run that recomputes everything was stopped, and this one goes on with it."""
+        if not before.provenance.get(ANEW):
+            return False
+        sweep, names = self.sweep, {trial.identity for trial in self.trials}
+        same = names == before.rows.keys() if sweep.search is None else sweep.search == before.search
+        return self.plan is not None or (self.no_reuse and same)
 
 
 class GridTrials:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport, Progress
@@ -19,6 +19,9 @@ class Events(Protocol):
 
     def may_start(self) -> bool:
         """Whether another job may be given to a worker now; the answer changes in the course of a run."""
+
+    def first(self, packs: Collection[str]) -> str | None:
+        """The first of these packs that this driver may run; None where other drivers have taken all of them."""
 
     def started(self, job: PackJob) -> None:
         """The job has been given to a worker."""

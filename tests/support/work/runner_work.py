@@ -30,7 +30,8 @@ def planned(configs: Sequence[Sequence[TrialConfig]], study: str = "demo", **res
     packs = []
     for members in configs:
         trials = tuple(PlannedTrial(identity(config), config) for config in members)
-        packs.append(Pack(pack_identity(trial.identity for trial in trials), trials, float(len(trials))))
+        name = pack_identity(trial.identity for trial in trials)
+        packs.append(Pack(name, trials, float(len(trials)), name))
     everything = tuple(trial for pack in packs for trial in pack.trials)
     rows, asked = tuple(trial.config for trial in everything), ResourcesConfig(**resources)  # type: ignore[arg-type]
     sweep = SweepConfig(name=study, rows=rows, grid={}, resources=asked)

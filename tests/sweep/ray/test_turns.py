@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from memsweep.config.schema.study import ResourcesConfig
+from memsweep.sweep.driver.sharing import Undivided
 from memsweep.sweep.ray.room import Room
 from memsweep.sweep.ray.turns import Turns
 from memsweep.sweep.worker.execute import PackJob
@@ -35,7 +36,7 @@ def test_small_packs_do_not_wait_behind_large_ones() -> None:
     jobs = [job(name, LARGE) for name in ("L1", "L2", "L3")] + [job(name, SMALL) for name in ("s1", "s2", "s3")]
     open_packs = {each.pack for each in jobs}
     room = Held({SMALL: 2, LARGE: 1})
-    turns = Turns(jobs, room, open_packs, len(jobs))
+    turns = Turns(jobs, room, open_packs, len(jobs), Undivided().first)
     assert given(turns) == ["L1", "s1", "s2"]
     assert turns.left(waiting=True) == {LARGE: 3, SMALL: 3}
     assert turns.left(waiting=False) == {LARGE: 1, SMALL: 2}
@@ -47,10 +48,10 @@ def test_small_packs_do_not_wait_behind_large_ones() -> None:
 
 def test_one_at_a_time_is_one_of_all_kinds() -> None:
     jobs = [job("L1", LARGE), job("s1", SMALL)]
-    turns = Turns(jobs, Held({SMALL: 2, LARGE: 2}), {"L1", "s1"}, 1)
+    turns = Turns(jobs, Held({SMALL: 2, LARGE: 2}), {"L1", "s1"}, 1, Undivided().first)
     assert given(turns) == ["L1"]
 
 
 def test_where_there_is_room_for_none_the_first_waits() -> None:
-    turns = Turns([job("s1", SMALL), job("L1", LARGE)], Held({SMALL: 0, LARGE: 0}), {"s1", "L1"}, 2)
+    turns = Turns([job("s1", SMALL), job("L1", LARGE)], Held({SMALL: 0, LARGE: 0}), {"s1", "L1"}, 2, Undivided().first)
     assert (turns.limit, turns.next()) == (0, "s1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Events, Work
+from memsweep.sweep.driver.claims import Claims
 from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.scheduler import PackScheduler
@@ -46,9 +48,11 @@ class InlineBackend:
         return (time.monotonic() - self._began) / 3600.0
 
     def run(self, jobs: Sequence[PackJob], events: Events, *, one_by_one: bool = False) -> None:
-        for job in jobs:
-            if not events.may_start():
+        waiting = OrderedDict((job.pack, job) for job in jobs)
+        while waiting:
+            if not events.may_start() or (pack := events.first(waiting)) is None:
                 return
+            job = waiting.pop(pack)
             events.started(job)
             report = self._work(replace(job, inline=True), throttled(partial(events.advanced, job)))
             events.finished(job, report)
@@ -133,6 +137,7 @@ class RunSummary:
         lost: why the place where it ran is gone; empty where it is not.
         outage: how long and why the storage took nothing, when that ended the run, in words; empty where it did not.
         profile: where the time went.
+        elsewhere: identities of the finished ones that other drivers of the study have computed.
     """
 
     finished: Mapping[str, str] = field(default_factory=dict)
@@ -142,6 +147,7 @@ class RunSummary:
     lost: str = ""
     outage: str = ""
     profile: Profile = field(default_factory=Profile)
+    elsewhere: frozenset[str] = frozenset()
 
     @property
     def done(self) -> int:
@@ -173,6 +179,8 @@ def run(
     work: Work = execute_pack,
     limits: Limits | None = None,
     next_plan: NextPlan = lambda summary: None,
+    claims: Claims | None = None,
+    leads: bool = True,
 ) -> RunSummary:
     """Runs every trial of a plan that has no result yet, and of the plans that follow it.
 
@@ -187,6 +195,8 @@ def run(
         work: what a worker does with a job; must be picklable for Ray.
         limits: how much this run may do (None: no limit), with all plans that follow.
         next_plan: what comes after a plan, on the same workers; asked before anything starts where a plan has no packs.
+        claims: what this driver holds of a study that several drivers share; None: it has all.
+        leads: it writes the journal.
 
     Returns:
         What was done, all plans together.
@@ -203,7 +213,7 @@ def run(
     plan = _with_packs(plan, next_plan)
     if not plan.packs:
         if plan.trials:
-            _journal(plan, store)
+            _journal(plan, store, written=leads)
         return RunSummary()
     launch = launch or Launch()
     asked = Asked(plan, workspace, launch)
@@ -219,7 +229,8 @@ def run(
                 _backend(asked, work, launch) as backend,
                 terminate_like_ctrl_c(),
             ):
-                scheduler = PackScheduler(plan, workspace, store, _journal(plan, store), on_progress, deliver, active)
+                journal = _journal(plan, store, written=leads)
+                scheduler = PackScheduler(plan, workspace, store, journal, on_progress, deliver, active, claims)
                 with active.watch(), active.watch_nodes(lambda: backend.node_hours):
                     _all_plans(scheduler, backend, next_plan, asked)
                     ended = True
@@ -236,7 +247,8 @@ def run(
         outage = scheduler.outage.give_up() or outage
         profile = Profile(scheduler.phases.seconds, backend.slots, time.monotonic() - began, backend.absent)
     limit = active.reached if interrupted and not lost and not outage else ""
-    return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile)
+    elsewhere = frozenset(scheduler.elsewhere)
+    return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile, elsewhere)
 
 
 def _with_packs(plan: Plan, next_plan: NextPlan) -> Plan:
@@ -268,7 +280,7 @@ def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan, 
         scheduler.add(following)
 
 
-def _journal(plan: Plan, store: Store) -> Journal:
+def _journal(plan: Plan, store: Store, *, written: bool) -> Journal:
     """The journal with every trial of the plan, written before any of them runs."""
     statuses = read_statuses(store.location)
     unknown = [name for name in plan.done if name not in statuses or not statuses[name].state.has_result]
@@ -277,6 +289,7 @@ def _journal(plan: Plan, store: Store) -> Journal:
     return Journal(
         store.location,
         recovered_statuses(statuses, (trial.identity for trial in plan.trials), stored, store.failures()),
+        written=written,
     )
 
 

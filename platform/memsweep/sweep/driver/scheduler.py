@@ -6,19 +6,21 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
+from memsweep.sweep.driver.claims import LOOK_INTERVAL, Claims
 from memsweep.sweep.driver.launch import ActiveLimits, Limits
 from memsweep.sweep.driver.progress import Snapshot, WorkCounter
+from memsweep.sweep.driver.sharing import Divided, Division, Undivided
 from memsweep.sweep.driver.storage_outage import StorageOutage
 from memsweep.sweep.planning.chain_values import never_reached
 from memsweep.sweep.store.journal import Journal, State
-from memsweep.sweep.store.record import now
+from memsweep.sweep.store.record import StoredFailure, now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import Failure, PackJob, PackReport
 from memsweep.sweep.worker.failure import NODE_LOST
@@ -60,12 +62,14 @@ class PackScheduler:
         on_progress: called with the state after every event.
         deliver: called with the identity of every new result.
         limits: of the run.
+        claims: what this driver holds of a study that several drivers share; None: it has all.
 
     Attributes:
         results: identity -> outcome of each trial that has a result now.
         failures: identity -> failure of each trial that failed for good.
         phases: where the workers' time went.
         outage: what the storage does not take. Nothing is started meanwhile.
+        elsewhere: identities of the results that other drivers have stored meanwhile.
     """
 
     def __init__(
@@ -77,7 +81,9 @@ class PackScheduler:
         on_progress: Callable[[Snapshot], None],
         deliver: Callable[[str], None],
         limits: ActiveLimits | None = None,
+        claims: Claims | None = None,
     ) -> None:
+        self.elsewhere: set[str] = set()
         self.results: dict[str, str] = {}
         self.failures: dict[str, Failure] = {}
         self.phases = Phases()
@@ -95,6 +101,9 @@ class PackScheduler:
         self._one_by_one = False
         self._slots: Callable[[], int] = lambda: 1
         self._stopped = False  # because the storage failed for too long
+        self._division: Division = Undivided()
+        if claims is not None:
+            self._division = Divided(claims, store, self._found_elsewhere, lambda: self._slots())
         self._unstarted: dict[str, PackJob] = {}  # of the backend's present jobs, by pack
         self._postponed: list[PackJob] = []  # what their workers left out, because the storage failed
 
@@ -183,9 +192,31 @@ class PackScheduler:
         self._one_by_one = one_by_one
         while jobs:
             self._unstarted = {job.pack: job for job in jobs}
-            yield jobs, one_by_one
+            self._division.begin(jobs)
+            self._wait_for_others()
+            yield [*self._unstarted.values()], one_by_one
             self._wait_for_storage()
             jobs, self._postponed = [*self._unstarted.values(), *self._postponed], []
+
+    def _wait_for_others(self) -> None:
+        """Returns when one of the jobs may start, or other drivers have ended all of them."""
+        while self._unstarted and not self.may_start():
+            self._wait_for_storage()
+            self._stop_if_over()
+            time.sleep(LOOK_INTERVAL / 4)
+
+    def _found_elsewhere(self, outcomes: Mapping[str, str], failures: Mapping[str, StoredFailure]) -> None:
+        """Other drivers have ended these trials of jobs that have not started here."""
+        self.elsewhere |= outcomes.keys() - self.results.keys()
+        self._settle(outcomes)
+        for name, failure in failures.items():
+            self._note_failed(name, failure, failure)
+            self._ended(name)
+        ended = self.results.keys() | self.failures.keys()
+        for job in [*self._unstarted.values()]:
+            if ended.issuperset(name for name, _ in job.members):
+                del self._unstarted[job.pack]
+        self._show()
 
     def _wait_for_storage(self) -> None:
         """Returns when the storage has taken everything.
@@ -213,10 +244,14 @@ class PackScheduler:
         return not self._one_by_one and self._slots() > 1
 
     def may_start(self) -> bool:
-        return not self.outage.cause
+        return not self.outage.cause and bool(self.outage.noted(self._division.any))
+
+    def first(self, packs: Collection[str]) -> str | None:
+        return self.outage.noted(lambda: self._division.first(packs))
 
     def started(self, job: PackJob) -> None:
         self._unstarted.pop(job.pack, None)
+        self._division.started(job.pack)
         asked = job.resources
         self._limits.started(job.pack, asked.cpus * asked.workers, asked.card * asked.workers)
         self._work.started(job.pack, sum(self._cost[name] for name, _ in job.members))
@@ -342,10 +377,16 @@ class PackScheduler:
 
     def _settle(self, outcomes: Mapping[str, str]) -> None:
         for name, outcome in outcomes.items():
+            if name in self.results:  # another driver had stored it before this pack ran
+                continue
             self.results[name] = outcome
             self._work.settled(self._cost[name])
             self._journal.note([name], State(outcome))
             self._deliver(name)
+            self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        self.outage.noted(lambda: self._division.settled(name))
 
     def _stored(self, name: str) -> str:
         return str(self._store.record(name)["outcome"])
@@ -372,15 +413,19 @@ class PackScheduler:
         for name, failure in failed.items():
             self._give_up(job, name, failure)
 
-    def _give_up(self, job: PackJob, name: str, failure: Failure) -> None:
+    def _note_failed(self, name: str, failure: Failure, stored: Mapping[str, Any]) -> None:
         self.failures[name] = failure
         self._work.settled(self._cost[name], failed=True)
-        stored = {"study": job.study, "time": now(), **failure}
         self._journal.note([name], State(failure["outcome"]), failure=stored)
+
+    def _give_up(self, job: PackJob, name: str, failure: Failure) -> None:
+        stored = {"study": job.study, "time": now(), **failure}
+        self._note_failed(name, failure, stored)
         try:
             self._store.fail(name, stored)
         except StorageError as error:
             self.outage.add(error.cause, failures={name: stored})
+        self._ended(name)
         left = len(self._cost) > len(self.results) + len(self.failures)
         if left and not self._limits.reached and self._limits.over(0, len(self.failures)):
             self._limits.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from memsweep.errors import StorageError, StoreError
 from memsweep.sweep.store.filesystem import at_once
@@ -13,6 +13,8 @@ from memsweep.sweep.store.layout import CHECKPOINTS, STATES
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import retry_seconds, warn
 from memsweep.sweep.store.unwritable import FREE_BYTES, UnstoredResult, check_writable, fallback_folder
+
+T = TypeVar("T")
 
 _INTERVAL = 5.0  # seconds between two attempts
 
@@ -58,6 +60,14 @@ class StorageOutage:
         self.cause = cause
         self._results |= results or {}
         self._failures |= failures or {}
+
+    def noted(self, ask: Callable[[], T]) -> T | None:
+        """The answer of a call that needs the storage; None where it gives none, which is noted."""
+        try:
+            return ask()
+        except StorageError as error:
+            self.add(error.cause)
+            return None
 
     def offer(self) -> dict[str, str]:
         """Offers the storage what it did not take, at most every five seconds; logs a line a minute.

@@ -60,11 +60,13 @@ class Pack:
         identity: of these members in this order; names the checkpoint.
         trials: the members.
         cost: estimated seconds of one core; for order and time estimates only.
+        whole: identity of the pack before finished trials were left out of it: the same in all drivers of a study.
     """
 
     identity: str
     trials: tuple[PlannedTrial, ...]
     cost: float
+    whole: str
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Plan:
         done: identities whose results exist already, here or in another study.
         packs: what is left, the costliest first, so that no long pack starts last.
         measures: nothing is trained: a trial whose trained weights cannot be read fails.
+        cut: digest of all packs, those whose trials are done included: the same in all drivers of a study.
     """
 
     sweep: SweepConfig
@@ -84,6 +87,7 @@ class Plan:
     done: frozenset[str]
     packs: tuple[Pack, ...]
     measures: bool = False
+    cut: str = ""
 
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
@@ -130,15 +134,15 @@ def make_plan(
     kinds: dict[ResourcesConfig, list[PlannedTrial]] = {}
     for trial in trials:
         kinds.setdefault(sweep.resources.of(trial.config), []).append(trial)
-    made = (pack for kind in kinds.values() for pack in make_packs(kind, target_seconds))
-    packs = _without(made, {*done, *apart})
-    return Plan(sweep, tuple(trials), frozenset(done), tuple(packs), measures)
+    made = [pack for kind in kinds.values() for pack in make_packs(kind, target_seconds)]
+    packs, cut = _without(made, {*done, *apart}), pack_identity(sorted(pack.whole for pack in made))
+    return Plan(sweep, tuple(trials), frozenset(done), tuple(packs), measures, cut)
 
 
 def _without(packs: Iterable[Pack], gone: Collection[str]) -> list[Pack]:
     """The packs without these trials, costliest first."""
-    left = ([trial for trial in pack.trials if trial.identity not in gone] for pack in packs)
-    return sorted(map(pack_of, filter(None, left)), key=lambda pack: -pack.cost)
+    left = ((pack.whole, [trial for trial in pack.trials if trial.identity not in gone]) for pack in packs)
+    return sorted((pack_of(trials, whole) for whole, trials in left if trials), key=lambda pack: -pack.cost)
 
 
 def pack_seconds(trials: Sequence[PlannedTrial]) -> float:
@@ -230,7 +234,8 @@ def _join(parts: Iterable[list[PlannedTrial]], target_seconds: float) -> list[li
     return packs
 
 
-def pack_of(trials: Sequence[PlannedTrial]) -> Pack:
-    """One pack of these trials."""
+def pack_of(trials: Sequence[PlannedTrial], whole: str = "") -> Pack:
+    """One pack of these trials; ``whole``: identity of the pack of which they are what is left."""
     work = sum(cost.seconds([trial.config for trial in group]) for group in programs(trials))
-    return Pack(pack_identity(trial.identity for trial in trials), tuple(trials), work)
+    name = pack_identity(trial.identity for trial in trials)
+    return Pack(name, tuple(trials), work, whole or name)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from ray.tune import PlacementGroupFactory
 
-    from memsweep.sweep.ray.callbacks import RunnerCallback
+    from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
 Fitted = tuple[ResourcesConfig, int]
 """The resources that a pack gets, and the bytes of tensors that a process may hold on a GPU."""
@@ -111,20 +111,22 @@ class RayBackend:
             self._room.add({got for got, _ in fitted.values()})
         by_pack = {job.pack: self._fit(job) for job in jobs}
         at_once = 1 if one_by_one else len(jobs)
-        callback = self._experiment(by_pack, at_once, events)
+        callback, gate = self._experiment(by_pack, at_once, events)
         if callback.open:
             # On SIGINT fit() stops its workers and returns without an error.
             if self._head.dead_part:
                 cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
                 raise ClusterLost(f"Ray on this machine is gone: {cause}")
-            if callback.running or events.may_start():
+            if callback.running or not gate.closed:
                 raise KeyboardInterrupt
 
     def _fit(self, job: PackJob) -> PackJob:
         got, card_bytes = self._fitted[job.resources]
         return replace(job, resources=got, card_bytes=card_bytes)
 
-    def _experiment(self, by_pack: dict[str, PackJob], at_once: int, events: Events) -> RunnerCallback:
+    def _experiment(
+        self, by_pack: dict[str, PackJob], at_once: int, events: Events
+    ) -> tuple[RunnerCallback, GatedVariants]:
         """Runs jobs until they have ended, or none runs and none may be started."""
         from ray import tune
 
@@ -133,7 +135,8 @@ class RayBackend:
         callback = RunnerCallback(
             by_pack, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
         )
-        turns = Turns([*by_pack.values()], self._room, callback.open, at_once)
+        turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first)
+        gate = GatedVariants(events.may_start, lambda: turns.limit)
         kinds = {job.resources: _requested(job.resources) for job in by_pack.values()}
         numbers = {kind: number for number, kind in enumerate(kinds)}
         requested = [*kinds.values()]
@@ -158,7 +161,7 @@ class RayBackend:
                 # Not a grid: Tune copies a grid's whole list for each of its trials.
                 param_space={"job": tune.sample_from(job)},
                 tune_config=tune.TuneConfig(
-                    search_alg=GatedVariants(events.may_start, lambda: turns.limit),
+                    search_alg=gate,
                     num_samples=len(by_pack),
                     reuse_actors=True,
                 ),
@@ -170,7 +173,7 @@ class RayBackend:
                     callbacks=[callback],
                 ),
             ).fit()
-        return callback
+        return callback, gate
 
 
 @dataclass(frozen=True)

@@ -87,18 +87,22 @@ class GatedVariants(BasicVariantGenerator):
     Args:
         may_start: whether a job may be started now.
         at_once: trials at a time, which may change from one trial to the next.
+
+    Attributes:
+        closed: whether no job might be started when Tune asked last.
     """
 
     def __init__(self, may_start: Callable[[], bool], at_once: Callable[[], int]) -> None:
         super().__init__()
-        self._may_start, self._at_once = may_start, at_once
+        self._may_start, self._at_once, self.closed = may_start, at_once, False
 
     def next_trial(self) -> Any:
         self.max_concurrent = max(1, self._at_once())  # Tune takes 0 for no limit
         return super().next_trial()
 
     def is_finished(self) -> bool:
-        return not self._may_start() or bool(super().is_finished())
+        self.closed = not self._may_start()
+        return self.closed or bool(super().is_finished())
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves it to restore a run; our runs are restored from the store

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.room import Room
@@ -18,12 +18,22 @@ class Turns:
         room: what the cluster holds.
         open_packs: the packs that have not ended, which change.
         at_once: the most packs that Tune may have.
+        first: the first of some packs that this driver may start; None where there is none.
     """
 
-    def __init__(self, jobs: Sequence[PackJob], room: Room, open_packs: Container[str], at_once: int) -> None:
-        self._waiting: dict[ResourcesConfig, deque[tuple[int, str]]] = {}
+    def __init__(
+        self,
+        jobs: Sequence[PackJob],
+        room: Room,
+        open_packs: Container[str],
+        at_once: int,
+        first: Callable[[Collection[str]], str | None],
+    ) -> None:
+        # pack -> its place in the order; a plain dict would look for its first entry behind all that are gone
+        self._waiting: dict[ResourcesConfig, OrderedDict[str, int]] = {}
         for place, job in enumerate(jobs):
-            self._waiting.setdefault(job.resources, deque()).append((place, job.pack))
+            self._waiting.setdefault(job.resources, OrderedDict())[job.pack] = place
+        self._first = first
         self._given: dict[str, ResourcesConfig] = {}
         self._room, self._open, self._at_once = room, open_packs, at_once
 
@@ -31,7 +41,7 @@ class Turns:
     def limit(self) -> int:
         """Packs that Tune may have now."""
         with_tune = self._with_tune()
-        more = self._kind(with_tune) is not None and len(self._given) < self._at_once
+        more = self._ready(with_tune) is not None and len(self._given) < self._at_once
         return len(self._given) + more
 
     def left(self, *, waiting: bool) -> Counter[ResourcesConfig]:
@@ -43,10 +53,11 @@ class Turns:
 
     def next(self) -> str:
         """The next pack; where there is room for none, the first that waits."""
-        kind = self._kind(self._with_tune())
-        if kind is None:
-            kind = self._first([kind for kind, packs in self._waiting.items() if packs])
-        _, pack = self._waiting[kind].popleft()
+        ready = self._ready(self._with_tune()) or self._earliest(self._waiting)
+        if ready is None:
+            raise RuntimeError("Tune asked for a pack while none may start")  # it asks only while one may
+        kind, pack = ready
+        del self._waiting[kind][pack]
         self._given[pack] = kind
         return pack
 
@@ -54,9 +65,10 @@ class Turns:
         self._given = {pack: kind for pack, kind in self._given.items() if pack in self._open}
         return Counter(self._given.values())
 
-    def _kind(self, with_tune: Counter[ResourcesConfig]) -> ResourcesConfig | None:
-        ready = [kind for kind, packs in self._waiting.items() if packs and with_tune[kind] < self._room.of[kind]]
-        return self._first(ready) if ready else None
+    def _ready(self, with_tune: Counter[ResourcesConfig]) -> tuple[ResourcesConfig, str] | None:
+        return self._earliest(kind for kind in self._waiting if with_tune[kind] < self._room.of[kind])
 
-    def _first(self, kinds: Iterable[ResourcesConfig]) -> ResourcesConfig:
-        return min(kinds, key=lambda kind: self._waiting[kind][0])
+    def _earliest(self, kinds: Iterable[ResourcesConfig]) -> tuple[ResourcesConfig, str] | None:
+        """Of these kinds the pack that may start and comes first, with its kind."""
+        found = [(kind, pack) for kind in kinds if (pack := self._first(self._waiting[kind])) is not None]
+        return min(found, key=lambda each: self._waiting[each[0]][each[1]], default=None)

@@ -127,6 +127,7 @@ class Journal:
     Args:
         place: the study's folder.
         trials: every trial with its state at the start.
+        written: False: it is kept in memory alone, by a driver that does not lead.
 
     Attributes:
         trials: every trial with its present state.
@@ -136,14 +137,14 @@ class Journal:
         StoreError: the first segment, with all trials, cannot be written.
     """
 
-    def __init__(self, place: Location, trials: Mapping[str, TrialStatus]) -> None:
+    def __init__(self, place: Location, trials: Mapping[str, TrialStatus], *, written: bool = True) -> None:
         self.trials = dict(trials)
         self.trouble = ""
-        self._place = place
+        self._place, self._written = place, written
         self._segment, self._lines = 0, [_line(name, status) for name, status in trials.items()]
         self._flushed = time.monotonic()
         with storage_errors("write", place / _FOLDER):
-            old = _segments(place)
+            old = _segments(place) if written else []
             self._driver = _numbers(old[-1])[0] + 1 if old else 0
             self._write()
             for name in old:
@@ -178,6 +179,8 @@ class Journal:
             self._segment, self._lines = self._segment + 1, []
 
     def _write(self) -> None:
+        if not self._written:
+            return
         name = f"{self._driver:06d}.{self._segment:06d}.jsonl"
         self._place.write(f"{_FOLDER}/{name}", ("\n".join(self._lines) + "\n").encode("utf-8", "surrogatepass"))
 

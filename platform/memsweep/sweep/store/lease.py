@@ -1,8 +1,11 @@
-"""The lease of a sweep: a lease file with a heartbeat, so that one driver works on a study at a time.
+"""The lease of a sweep: a lease file with a heartbeat, so that a study has one driver, or several that share it.
 
 A driver writes its own lease file, lists the folder, and deletes its file when it sees another one. Two drivers that
 start at the same moment may both withdraw and try again, but never both stay. The storage only has to list each file
 that was written before, as disks and object stores do.
+
+Drivers that share a study hold such files side by side. Each says in its own what it has taken (``driver.claims``), and
+a driver that dies gives back all of it, because its file counts no more. A driver that shares nothing is refused.
 
 A heartbeat is a change of the lease file that the waiting driver sees itself. No time of one clock is compared with a
 time of another clock, so it does not matter how wrong a clock is, or when it is set.
@@ -23,11 +26,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from memsweep.errors import BlockedError
 from memsweep.gate import gated
 from memsweep.redaction import without_secrets
-from memsweep.sweep.store.filesystem import Location, storage_errors
+from memsweep.sweep.store.filesystem import Location, at_once, storage_errors
 from memsweep.sweep.store.record import now
 from memsweep.sweep.store.retry import storage_retries
 
@@ -87,7 +91,31 @@ class Holder:
 
 
 @dataclass(frozen=True)
-class _LeaseFile:
+class Share:
+    """The words of a driver that shares its study, in its lease file.
+
+    Attributes:
+        taken: what it holds, which nobody else may take.
+        cut: digest of the packs of its plan; empty as long as it has none, or does not lead.
+        concluded: it has ended the study, so that nothing is left to do for the others.
+    """
+
+    taken: tuple[str, ...] = ()
+    cut: str = ""
+    concluded: bool = False
+
+    @classmethod
+    def of(cls, content: Any) -> Share | None:
+        """As ``asdict`` gives it; None of anything else."""
+        if not isinstance(content, dict) or content.keys() != {field.name for field in fields(cls)}:
+            return None
+        taken, cut, concluded = content["taken"], content["cut"], content["concluded"]
+        words = isinstance(taken, list) and all(isinstance(each, str) for each in [*taken, cut])
+        return cls(tuple(taken), cut, concluded) if words and isinstance(concluded, bool) else None
+
+
+@dataclass(frozen=True)
+class LeaseFile:
     """The content of a lease file.
 
     Attributes:
@@ -95,36 +123,40 @@ class _LeaseFile:
         term: one more than that of every lease file that its driver found; the newer of two drivers has the higher one.
         beats: heartbeats so far, so that each of them changes the file.
         folder: number of the study's folder on its disk, which a copy of the folder has not; 0 where it is not known.
+        share: what it says to those with whom it shares the study; None: it shares it with nobody.
     """
 
     holder: Holder
     term: int
     beats: int = 0
     folder: int = 0
+    share: Share | None = None
 
     def to_bytes(self) -> bytes:
         numbers = {"term": self.term, "beats": self.beats, "folder": self.folder}
-        return json.dumps({**numbers, **asdict(self.holder)}).encode()
+        share = {} if self.share is None else {"share": asdict(self.share)}
+        return json.dumps({**numbers, **asdict(self.holder), **share}).encode()
 
     @classmethod
-    def of(cls, data: bytes) -> _LeaseFile:
+    def of(cls, data: bytes) -> LeaseFile:
         """The lease file of these bytes; half a file, of a machine that lost its power, expires like any other."""
         try:
             content = json.loads(data)
             values = {field.name: content[field.name] for field in fields(Holder)}
             term, beats, folder = content["term"], content["beats"], content.get("folder", 0)
+            share = Share.of(content.get("share"))
         except (ValueError, TypeError, KeyError, RecursionError):
             return _DAMAGED
         numbers = all(type(value) is int for value in (term, beats, folder, values["pid"]))
         texts = all(isinstance(value, str) for name, value in values.items() if name != "pid")
-        return cls(Holder(**values), term, beats, folder) if numbers and texts else _DAMAGED
+        return cls(Holder(**values), term, beats, folder, share) if numbers and texts else _DAMAGED
 
 
-_DAMAGED = _LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged"), 0)
+_DAMAGED = LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "its lease file is damaged"), 0)
 
 
 def holder(location: Location, *, expiry: float = EXPIRY) -> Holder | None:
-    """The driver of the sweep in this folder; None when it is not running.
+    """The driver of the sweep in this folder, one of those that share it; None when it is not running.
 
     Returns at once unless there is a lease file of another machine: then with its next heartbeat, or after ``expiry``
     seconds without one.
@@ -136,10 +168,87 @@ def holder(location: Location, *, expiry: float = EXPIRY) -> Holder | None:
         return next(iter(_watch(location, own="", expiry=expiry)[0]), None)
 
 
+class Lease:
+    """The lease file of this process, as long as it holds it.
+
+    Args:
+        location: the study's folder.
+        name: of the file.
+        content: of the file, which is written.
+        expiry: seconds of silence after which another holder counts as dead.
+    """
+
+    def __init__(self, location: Location, name: str, content: LeaseFile, expiry: float) -> None:
+        self._location, self._name, self._content = location, name, content
+        self._writing = threading.Lock()  # of this thread and the heartbeat's
+        self._others = _Others(location, name, expiry)
+        self._dead: set[str] = set()
+
+    def __str__(self) -> str:
+        return str(self._location / _FOLDER)
+
+    @property
+    def share(self) -> Share:
+        """The words of this driver."""
+        return self._content.share or Share()
+
+    def say(self, share: Share) -> bool:
+        """Says it to the others; whether this process still holds its file, without which it may say nothing.
+
+        Raises:
+            OSError: the storage cannot be written.
+        """
+        return self._write(share=share)
+
+    def beat(self) -> bool:
+        """Sends a heartbeat; whether this process still holds its file.
+
+        Raises:
+            OSError: the storage cannot be written.
+        """
+        if not self._write(beats=self._content.beats + 1, folder=_number(self._location)):
+            return False
+        if self._content.share is None:
+            # a driver that counted as dead may have slept within its own heartbeat, and then have restored its file
+            for other, data in _others(self._location, self._name).items():
+                if LeaseFile.of(data).term < self._content.term:
+                    self._location.delete(f"{_FOLDER}/{other}")
+        return True
+
+    def _write(self, **changes: Any) -> bool:
+        own = f"{_FOLDER}/{self._name}"
+        with self._writing:
+            if not self._location.exists(own):
+                return False
+            content = replace(self._content, **changes)
+            self._location.write(own, content.to_bytes())
+            self._content = content
+        return True
+
+    def others(self) -> dict[str, LeaseFile]:
+        """The drivers that share the study: name of the file -> content. The dead are left out and forgotten.
+
+        Raises:
+            OSError: the storage cannot be read.
+        """
+        found = self._others.look()
+        # also those that counted as dead, slept within a heartbeat, and have restored their file since
+        self._dead |= {file.name for file in found if file.life == _DEAD}
+        for file in found:
+            if file.name in self._dead:
+                self._location.delete(f"{_FOLDER}/{file.name}")
+        return {file.name: file.content for file in found if file.content.share and file.name not in self._dead}
+
+
 @contextmanager
 def hold_lease(
-    location: Location, on_loss: Callable[[], None], *, beat: float = HEARTBEAT, expiry: float = EXPIRY
-) -> Iterator[None]:
+    location: Location,
+    on_loss: Callable[[], None],
+    *,
+    shared: bool = False,
+    beat: float = HEARTBEAT,
+    expiry: float = EXPIRY,
+) -> Iterator[Lease]:
     """Holds the lease of the sweep in this folder; inside it, this process retries a storage that does not answer.
 
     A living process of this machine refuses the lease at once. For a holder on another machine this waits for its
@@ -149,6 +258,7 @@ def hold_lease(
         location: the study's folder.
         on_loss: called once, in another thread, when another driver has taken the lease, because this process slept
             or had no storage for too long.
+        shared: others that say the same may hold it, too.
         beat: seconds between heartbeats.
         expiry: seconds of silence after which a holder counts as dead.
 
@@ -158,15 +268,15 @@ def hold_lease(
     """
     name = f"{uuid.uuid4().hex}.json"
     with storage_errors("write", location / _FOLDER):
-        lease = _acquire(location, name, expiry)
+        lease = _acquire(location, name, expiry, shared=shared)
     ended = threading.Event()
     heartbeat = threading.Thread(
-        target=_send_heartbeats, args=(location, name, lease, ended, on_loss, beat), name="memsweep-lease", daemon=True
+        target=_send_heartbeats, args=(lease, ended, on_loss, beat), name="memsweep-lease", daemon=True
     )
     heartbeat.start()
     try:
         with storage_retries():
-            yield
+            yield lease
     finally:
         ended.set()
         heartbeat.join(timeout=expiry)
@@ -174,15 +284,16 @@ def hold_lease(
             location.delete(f"{_FOLDER}/{name}")
 
 
-def _acquire(location: Location, name: str, expiry: float) -> _LeaseFile:
+def _acquire(location: Location, name: str, expiry: float, *, shared: bool) -> Lease:
     for left in reversed(range(_TRIES)):
-        alive, dead = _watch(location, own=name, expiry=expiry)
+        alive, dead = _watch(location, own=name, expiry=expiry, shared=shared)
         _refuse(alive, location)
-        term = max((_LeaseFile.of(data).term for data in dead.values()), default=0) + 1
-        lease = _LeaseFile(Holder.me(), term, folder=_number(location))
-        location.write(f"{_FOLDER}/{name}", lease.to_bytes())
+        term = max((LeaseFile.of(data).term for data in dead.values()), default=0) + 1
+        content = LeaseFile(Holder.me(), term, folder=_number(location), share=Share() if shared else None)
+        location.write(f"{_FOLDER}/{name}", content.to_bytes())
         # a file that is new, or has changed since it counted as dead
-        others = [_LeaseFile.of(data) for file, data in _others(location, name).items() if dead.get(file) != data]
+        found = {file: data for file, data in _others(location, name).items() if dead.get(file) != data}
+        others = [other for other in map(LeaseFile.of, found.values()) if not (shared and other.share)]
         if not others:
             break
         location.delete(f"{_FOLDER}/{name}")
@@ -191,30 +302,30 @@ def _acquire(location: Location, name: str, expiry: float) -> _LeaseFile:
         time.sleep(random.uniform(0.05, 0.5))
     for other in dead:
         location.delete(f"{_FOLDER}/{other}")
-    return lease
+    return Lease(location, name, content, expiry)
 
 
-def _watch(location: Location, *, own: str, expiry: float) -> tuple[list[Holder], dict[str, bytes]]:
+def _watch(
+    location: Location, *, own: str, expiry: float, shared: bool = False
+) -> tuple[list[Holder], dict[str, bytes]]:
     """Watches the other lease files until one is known to be of a living driver, or all are of dead ones.
+
+    Args:
+        location: the study's folder.
+        own: name of the own lease file.
+        expiry: seconds of silence after which a holder counts as dead.
+        shared: files of drivers that share the study are passed over.
 
     Returns:
         The living drivers; the lease files of the dead ones, name -> content.
     """
-    seen: dict[str, tuple[bytes, float]] = {}  # content and time of the first look
-    announced, here = False, _number(location)
+    others, announced = _Others(location, own, expiry), False
     while True:
-        now, files = time.monotonic(), _others(location, own)
-        alive, waited_for = [], []
-        for name, data in files.items():
-            lease = _LeaseFile.of(data)
-            who, copied = lease.holder, lease.folder not in (0, here)
-            first, since = seen.setdefault(name, (data, now))
-            if (who.is_here and not copied and not who.process_is_gone) or first != data:
-                alive.append(who)
-            elif not who.process_is_gone and (copied or not who.is_here) and now - since < expiry:
-                waited_for.append(who)
+        files = [file for file in others.look() if not (shared and file.content.share)]
+        alive = [file.content.holder for file in files if file.life == _ALIVE]
+        waited_for = [file.content.holder for file in files if file.life == _UNKNOWN]
         if alive or not waited_for:
-            return alive, {} if alive else files
+            return alive, {} if alive else {file.name: file.data for file in files}
         if not announced:
             announced = True
             _log.warning(
@@ -226,44 +337,86 @@ def _watch(location: Location, *, own: str, expiry: float) -> tuple[list[Holder]
         time.sleep(min(1.0, expiry / 10))
 
 
+_ALIVE, _UNKNOWN, _DEAD = "alive", "unknown", "dead"
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A lease file of another driver, and whether it lives."""
+
+    name: str
+    data: bytes
+    content: LeaseFile
+    life: str
+
+
+class _Others:
+    """Follows the lease files of other drivers from look to look.
+
+    Args:
+        location: the study's folder.
+        own: name of the own file.
+        expiry: seconds of silence after which a holder counts as dead.
+    """
+
+    def __init__(self, location: Location, own: str, expiry: float) -> None:
+        self._location, self._own, self._expiry = location, own, expiry
+        # content, time since which it is so, and whether it was another one before
+        self._seen: dict[str, tuple[bytes, float, bool]] = {}
+
+    def look(self) -> list[_Seen]:
+        """The files that there are now; one that has not changed yet is of unknown life until it has been silent."""
+        now, files = time.monotonic(), _others(self._location, self._own)
+        for name, data in files.items():
+            before = self._seen.get(name)
+            if before is None or before[0] != data:
+                self._seen[name] = data, now, before is not None
+        self._seen = {name: seen for name, seen in self._seen.items() if name in files}
+        here = _number(self._location)
+        return [
+            _Seen(name, data, content := LeaseFile.of(data), self._life(name, content, now, here))
+            for name, data in files.items()
+        ]
+
+    def _life(self, name: str, content: LeaseFile, now: float, here: int) -> str:
+        _, since, changed = self._seen[name]
+        who, copied = content.holder, content.folder not in (0, here)
+        if who.process_is_gone:
+            return _DEAD
+        if who.is_here and not copied:
+            return _ALIVE
+        if now - since >= self._expiry:
+            return _DEAD
+        return _ALIVE if changed else _UNKNOWN
+
+
 def _others(location: Location, own: str) -> dict[str, bytes]:
     """The lease files except for the own one: name -> content."""
-    files = {}
-    for name in location.names(_FOLDER):
-        if name != own:
-            with suppress(FileNotFoundError):  # it was withdrawn just now
-                files[name] = location.read(f"{_FOLDER}/{name}")
-    return files
+
+    def read(name: str) -> bytes | None:
+        with suppress(FileNotFoundError):  # it was withdrawn just now
+            return location.read(f"{_FOLDER}/{name}")
+        return None
+
+    names = [name for name in location.names(_FOLDER) if name != own]
+    return {name: data for name, data in zip(names, at_once(read, names), strict=True) if data is not None}
 
 
 def _refuse(alive: list[Holder], location: Location) -> None:
     if alive:
         raise HeldError(
             f"another driver is at work on {location}: {alive[0]}. Wait until it ends, or stop it (Ctrl-C where it "
-            f"runs). If it dies on another machine, its lease ends {EXPIRY:.0f} s after its last heartbeat."
+            f"runs). If it dies on another machine, its lease ends {EXPIRY:.0f} s after its last heartbeat. Drivers "
+            "that are all started with --share divide a study between them."
         )
 
 
-def _send_heartbeats(
-    location: Location,
-    name: str,
-    lease: _LeaseFile,
-    ended: threading.Event,
-    on_loss: Callable[[], None],
-    beat: float,
-) -> None:
-    own = f"{_FOLDER}/{name}"
+def _send_heartbeats(lease: Lease, ended: threading.Event, on_loss: Callable[[], None], beat: float) -> None:
     while not ended.wait(beat):
         try:
-            if not location.exists(own):
+            if not lease.beat():
                 on_loss()
                 return
-            lease = replace(lease, beats=lease.beats + 1, folder=_number(location))
-            location.write(own, lease.to_bytes())
-            # a driver that counted as dead may have slept within its own heartbeat, and then have restored its file
-            for other, data in _others(location, name).items():
-                if _LeaseFile.of(data).term < lease.term:
-                    location.delete(f"{_FOLDER}/{other}")
         except OSError:  # no answer of the storage: the next round tries again
             continue
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,12 +300,15 @@ class Store:
         content = records_json.failure_json({**failure, "identity": identity})
         self._commit({failure_file(identity): content})
 
-    def failures(self) -> dict[str, StoredFailure]:
+    def failures(self, among: Collection[str] | None = None) -> dict[str, StoredFailure]:
         """The last failure of each trial that has no result: identity -> what was given to ``fail``.
 
         An unreadable file becomes a failure with that error, because failures only explain.
+
+        Args:
+            among: these trials, which have no results; None: all.
         """
-        names = sorted(self._stored_names("failures") - self.identities())
+        names = sorted(self._stored_names("failures") - self.identities() if among is None else among)
         failures = zip(names, at_once(self._stored_failure, names), strict=True)
         return {name: failure for name, failure in failures if failure is not None}
 

@@ -51,6 +51,7 @@ class PackJob:
         trained: identity of a member -> URI of the folder and identity of the trial that keep its trained weights.
         resources: what it asks for, without rules.
         measures: a member whose trained weights cannot be read fails, and is not trained.
+        whole: identity of the pack of the study's plan to which its members belong; empty outside of a plan.
         code: name -> class or function that a member's config names and no file holds, as of a notebook's cell.
     """
 
@@ -72,6 +73,7 @@ class PackJob:
     keep: str = WEIGHTS
     trained: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     measures: bool = False
+    whole: str = ""
     code: Mapping[str, Callable[..., Any]] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -114,6 +116,7 @@ def jobs_of(plan: Plan, workspace: Path, folder: str) -> list[PackJob]:
     return [
         PackJob(
             pack=pack.identity,
+            whole=pack.whole,
             study=plan.sweep.name,
             folder=folder,
             workspace=str(workspace),
