@@ -46,6 +46,7 @@ class CopyingMemory(Task):
         )
 
     reports = ("accuracy",)
+    horizon_field = "delay"
 
     @property
     def horizon(self) -> int:
