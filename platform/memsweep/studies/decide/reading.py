@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.sizes import horizon_field
 from memsweep.report.analysis.contents import Contents, Finding
+from memsweep.report.analysis.effort import key_of
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, USABLE_SCALES, Verdict
 from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.rule import time_scale
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
-REPAIRED_FIELDS = ("perturbation.radii", "perturbation.starts", "perturbation.ascent_steps", "training.steps")
-"""Fields that a repair changes: they tell no conditions apart here."""
 Cell = tuple[int, int]
 """Width and horizon."""
 
@@ -62,18 +61,13 @@ def subjects(contents: Contents, trials: Mapping[str, TrialConfig]) -> Iterator[
         rows = zip(sizes["identity"], sizes["width"], sizes["horizon"], strict=True)
         cells = {str(name): (int(width), int(horizon)) for name, width, horizon in rows}
         name = ", ".join(filter(None, contents.labels.names(finding.condition)))
-        yield Subject(_key(finding.condition), f"{name} ({finding.ball})", finding, own, cells)
-
-
-def _key(condition: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in condition.items() if not name.startswith(REPAIRED_FIELDS)}
-    return json.dumps(kept, sort_keys=True, default=str)
+        yield Subject(key_of(finding.condition), f"{name} ({finding.ball})", finding, own, cells)
 
 
 def kind_of(config: TrialConfig) -> str:
     """A text that trials share which differ in size, training and measurement alone."""
     data = to_dict(config)
-    sizeless = [{**data["task"], "horizon": 0}, {**data["model"], "width": 0}]
+    sizeless = [{**data["task"], horizon_field(config.task) or "horizon": 0}, {**data["model"], "width": 0}]
     return json.dumps(sizeless, sort_keys=True, default=str)
 
 
@@ -171,12 +165,11 @@ def _ends(radii: Radii, *, below: bool) -> bool:
 
 def _axes(subject: Subject) -> tuple[str, ...]:
     """The axes of which the trials name a value, which can be another one."""
-    configs: Iterable[TrialConfig] = subject.trials.values()
+    configs = subject.trials.values()
     if any(config.chain is not None for config in configs):
         return ()
-    fields = ((HORIZON, "task", "horizon"), (WIDTH, "model", "width"))
-    return tuple(
-        axis
-        for axis, part, name in fields
-        if all(hasattr(getattr(each, part), name) for each in subject.trials.values())
-    )
+    known = {
+        HORIZON: all(horizon_field(each.task) is not None for each in configs),
+        WIDTH: all(hasattr(each.model, "width") for each in configs),
+    }
+    return tuple(axis for axis, is_named in known.items() if is_named)
