@@ -10,8 +10,8 @@ from memsweep.report.analysis.contents import BALLS, Contents, Finding
 from memsweep.report.analysis.effort import core_seconds, key_of, replaced_in
 from memsweep.report.naming.numbers import figure
 from memsweep.report.rows.verdicts import MOVES
-from memsweep.report.values.section import Section
-from memsweep.report.values.table import NOTHING, Cell, Column, Table, condition_columns
+from memsweep.report.values.section import Place, Section
+from memsweep.report.values.table import CSV, NOTHING, Cell, Column, Table, condition_columns
 
 WORDS = (
     "What each verdict took: the trials that a condition has, those that a round replaced (by a longer training, "
@@ -50,7 +50,9 @@ def section(contents: Contents) -> Section:
         Column("replaced", lambda row: row.replaced),
         Column("core seconds", lambda row: row.seconds, figure, key="core_seconds"),
     ]
-    return Section(title, WORDS, Table("core_seconds", title, rows, columns), heading=title)
+    # of one run on one machine: killed and undisturbed runs have the same CSV files
+    places = {CSV: Place.NOWHERE}
+    return Section(title, WORDS, Table("core_seconds", title, rows, columns), heading=title, places=places)
 
 
 def _was_decided(contents: Contents) -> bool:
