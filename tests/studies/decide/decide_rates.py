@@ -23,7 +23,17 @@ from memsweep.studies.decide.choice import ROUNDS, choose
 from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import HORIZON, Design, Question
 
-CASES = tuple(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every)
+SKEWED = (
+    Case(error_rates.AT_LIMIT, "exponential", 0.1, tilt=True),
+    Case(error_rates.ONE_AT_LIMIT, "-exponential", 0.1, tilt=True),
+    *(
+        Case(truth, noise, 0.03, horizons=5)
+        for truth in (error_rates.FLAT, error_rates.SHRINKING)
+        for noise in ("exponential", "-exponential")
+    ),
+)
+"""Seeds whose noise has a long tail on one side: of their slopes at the limit, of their radii elsewhere."""
+CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED)
 STUDIES = 200
 SHOWN = (0.25, 0.5, 0.9)
 """Quantiles of the seeds and of the cost."""
