@@ -32,8 +32,10 @@ def at_horizon(config: Any, horizon: int) -> Any:
     value, now = getattr(config, field), horizon_of(config)
     if horizon == now:
         return config
+    if field == "horizon":
+        return replace(config, horizon=horizon)
     step = (horizon_of(replace(config, **{field: value + 1})) or 0) - (now or 0)
-    more, rest = divmod(horizon - (now or 0), step)
+    more, rest = divmod(horizon - (now or 0), step) if step else (0, 1)
     if rest:
         raise ValueError(f"{config.name} has no sequences of {horizon} steps: one more of {field} adds {step} steps")
     return replace(config, **{field: value + more})

@@ -22,6 +22,7 @@ from memsweep.stability.verdict.reasons import Evidence
 from memsweep.studies.decide.choice import ROUNDS, choose
 from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import HORIZON, Design, Question
+from memsweep.studies.decide.reading import regainable
 
 SKEWED = (
     Case(error_rates.AT_LIMIT, "exponential", 0.1, tilt=True),
@@ -49,8 +50,11 @@ class Ended(NamedTuple):
     cost: float
 
 
-def question_of(evidence: Evidence, design: Design) -> Question:
-    """The question of a simulated study."""
+def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = None) -> Question:
+    """The question of a simulated study, whose ``valid`` replicas ``[seeds, widths, horizons]`` fit; None: all."""
+    every = np.ones((design.seeds, len(design.widths), len(design.horizons)), bool) if valid is None else valid
+    entered = np.flatnonzero(np.isin(design.widths, evidence.widths))
+    regained, kept = regainable(every[:, :, -1], entered)
     return Question(
         key="",
         name="",
@@ -62,6 +66,9 @@ def question_of(evidence: Evidence, design: Design) -> Question:
         valid_widths=len(evidence.widths),
         valid_horizons=len(evidence.horizons),
         complete=evidence.complete_seeds,
+        regained=regained,
+        kept=kept,
+        kept_along=float(every[:, -1].all(1).mean()),
         grows=(HORIZON,),
     )
 
@@ -84,7 +91,8 @@ def decided(case: Case, rng: np.random.Generator) -> Ended:
 
     rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons))
     while evidence.verdict is Verdict.INCONCLUSIVE and rounds < ROUNDS:
-        chosen = choose(question_of(evidence, design), cost)
+        valid = study.valid[: design.seeds, :, : len(design.horizons)]
+        chosen = choose(question_of(evidence, design, valid), cost)
         if chosen.option is None:
             break
         design, rounds = chosen.option.design, rounds + 1

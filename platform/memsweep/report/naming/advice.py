@@ -8,6 +8,7 @@ from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.build import config_from
+from memsweep.config.core.reflect import keys
 from memsweep.data.sizes import at_horizon, horizon_field
 from memsweep.errors import ConfigError
 
@@ -25,6 +26,8 @@ def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ..
         return tuple(advice)
     try:
         part = registry.get(registry.TASK, task["name"])
+        if part.horizon_field not in keys(part.Config):
+            return tuple(text for text in advice if not _HORIZONS.search(text))
         config = config_from(part.Config, {key: value for key, value in task.items() if key != "name"}, "the task")
     except (KeyError, ConfigError):
         return tuple(advice)  # of a workspace that is not here, or of other code: as the rule says it
@@ -34,11 +37,11 @@ def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ..
 
 def _said(text: str, config: Any) -> str:
     """One text; empty where the task has no such horizon."""
-    field, asked = horizon_field(config), _HORIZONS.search(text)
+    field, asked = str(horizon_field(config)), _HORIZONS.search(text)
     if asked is None:
         return text
     try:
-        values = [getattr(at_horizon(config, int(horizon)), field or "") for horizon in asked[1].split(",")]
+        values = [getattr(at_horizon(config, int(horizon)), field) for horizon in asked[1].split(",")]
     except ValueError:
         return ""
     return f"{text[: asked.start()]}task.{field}={','.join(map(str, values))}{text[asked.end() :]}"

@@ -79,6 +79,7 @@ def question_of(subject: Subject) -> Question:
     target = finding.memory.drop_duplicates("lag").sort_values("lag")["target"].to_numpy(float)
     at_top, along = _fitting(radii.valid[:, :, -1], design.seeds), _along(radii, design)
     lacks = at_top.columns.size < SMALLEST_GRID or not along.columns.size
+    regained, kept = regainable(radii.valid[:, :, -1], at_top.columns)
     return Question(
         key=subject.key,
         name=subject.name,
@@ -91,6 +92,9 @@ def question_of(subject: Subject) -> Question:
         valid_horizons=along.columns.size,
         complete=min((each.rows.size for each in (at_top, along) if each.columns.size), default=0),
         since=USABLE_SCALES * (time_scale(target) or 0.0),
+        regained=regained,
+        kept=kept,
+        kept_along=float(radii.valid[:, radii.widths.index(design.top)].all(1).mean()),
         misfit=_misfit(radii, design) if lacks else {},
         below=_ends(radii, below=True),
         above=_ends(radii, below=False),
@@ -109,6 +113,18 @@ def _fitting(valid: np.ndarray, seeds: int) -> Cells:
     columns = np.flatnonzero(valid.sum(0) >= min(SMALLEST_SEEDS, seeds))
     rows = np.flatnonzero(valid[:, columns].all(1)) if columns.size else columns
     return Cells(rows=rows, columns=columns)
+
+
+def regainable(valid: np.ndarray, entered: np.ndarray) -> tuple[int, float]:
+    """Widths that more seeds would bring in, and the share of the seeds that approximate the target at all of these.
+
+    Args:
+        valid: ``[seeds, widths]``, at the longest horizon.
+        entered: places of the widths that enter a slope now.
+    """
+    known = valid.mean(0) >= 0.5 if valid.size else np.zeros(valid.shape[1], bool)
+    known[entered] = True
+    return int(known.sum()) - len(entered), float(valid[:, known].all(1).mean()) if known.any() else 0.0
 
 
 def _along(radii: Radii, design: Design) -> Cells:
