@@ -19,7 +19,7 @@ from error_rates import Case, Study
 
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
-from memsweep.studies.decide.choice import ROUNDS, choose
+from memsweep.studies.decide.choice import FAR_SEEDS, ROUNDS, choose
 from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import HORIZON, Design, Question
 from memsweep.studies.decide.reading import regainable
@@ -51,10 +51,16 @@ class Ended(NamedTuple):
 
 
 def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = None) -> Question:
-    """The question of a simulated study, whose ``valid`` replicas ``[seeds, widths, horizons]`` fit; None: all."""
-    every = np.ones((design.seeds, len(design.widths), len(design.horizons)), bool) if valid is None else valid
-    entered = np.flatnonzero(np.isin(design.widths, evidence.widths))
-    regained, kept = regainable(every[:, :, -1], entered)
+    """The question of a simulated study.
+
+    Args:
+        evidence, design: of the study.
+        valid: replicas that fit, ``[seeds, widths, horizons]``; None: more seeds bring no width back.
+    """
+    regained, kept, along = 0, 0.0, 0.0
+    if valid is not None:
+        regained, kept = regainable(valid[:, :, -1], np.flatnonzero(np.isin(design.widths, evidence.widths)))
+        along = float(valid[:, -1].all(1).mean())
     return Question(
         key="",
         name="",
@@ -68,7 +74,7 @@ def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = N
         complete=evidence.complete_seeds,
         regained=regained,
         kept=kept,
-        kept_along=float(every[:, -1].all(1).mean()),
+        kept_along=along,
         grows=(HORIZON,),
     )
 
@@ -80,13 +86,17 @@ def cost_of(design: Design) -> float:
 
 def decided(case: Case, rng: np.random.Generator) -> Ended:
     """The end of one study."""
-    study = Study(case, rng)
+    return followed(Study(case, rng), case, error_rates.SEEDS)[0]
+
+
+def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None]:
+    """The end of a study that has so many seeds, and of a hopeless one the design that would decide by forecast."""
     grid = study.horizons[: case.horizons]
-    design = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1])
+    design, needed = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1]), None
     first = cost_of(design)
 
     def cost(question: Question, option: Option) -> float:
-        there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= error_rates.SEEDS
+        there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= most
         return max(cost_of(option.design) - cost_of(design), 0.0) if there else np.inf
 
     rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons))
@@ -94,10 +104,24 @@ def decided(case: Case, rng: np.random.Generator) -> Ended:
         valid = study.valid[: design.seeds, :, : len(design.horizons)]
         chosen = choose(question_of(evidence, design, valid), cost)
         if chosen.option is None:
+            needed = chosen.needed.design if chosen.needed else None
             break
         design, rounds = chosen.option.design, rounds + 1
         evidence = study.weigh(design.seeds, len(design.horizons))
-    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first)
+    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed
+
+
+def forecasts(case: Case, studies: int) -> tuple[int, int, Counter[Verdict]]:
+    """How many studies are hopeless, of how many a forecast says what would decide, and the verdicts of these then."""
+    rng, most = np.random.default_rng(7), FAR_SEEDS[-1]
+    hopeless, found = 0, Counter[Verdict]()
+    for _ in range(studies):
+        study = Study(case, rng, most)
+        ended, needed = followed(study, case, most)
+        hopeless += ended.verdict is Verdict.INCONCLUSIVE
+        if needed is not None:
+            found[study.weigh(needed.seeds, len(needed.horizons)).verdict] += 1
+    return hopeless, found.total(), found
 
 
 def rates(case: Case, studies: int) -> list[Ended]:
