@@ -35,7 +35,12 @@ SKEWED = (
 )
 """Seeds whose noise has a long tail on one side: of their slopes at the limit, of their radii elsewhere."""
 CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED)
-STUDIES = 200
+FORECAST = (
+    *(Case(error_rates.FLAT, "normal", sigma, horizons=5) for sigma in (0.15, 0.25)),
+    Case(error_rates.SLOW, "normal", 0.15, horizons=5),
+)
+"""Noise of which rounds do not get the better."""
+STUDIES, FORECASTS = 200, 40
 SHOWN = (0.25, 0.5, 0.9)
 """Quantiles of the seeds and of the cost."""
 
@@ -89,10 +94,11 @@ def decided(case: Case, rng: np.random.Generator) -> Ended:
     return followed(Study(case, rng), case, error_rates.SEEDS)[0]
 
 
-def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None]:
-    """The end of a study that has so many seeds, and of a hopeless one the design that would decide by forecast."""
+def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None, bool]:
+    """The end of a study, and of a hopeless one what would decide it by forecast, and whether that is expected to."""
     grid = study.horizons[: case.horizons]
-    design, needed = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1]), None
+    design = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1])
+    needed, sure = None, False
     first = cost_of(design)
 
     def cost(question: Question, option: Option) -> float:
@@ -104,24 +110,33 @@ def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None]
         valid = study.valid[: design.seeds, :, : len(design.horizons)]
         chosen = choose(question_of(evidence, design, valid), cost)
         if chosen.option is None:
-            needed = chosen.needed.design if chosen.needed else None
+            needed, sure = chosen.needed.design if chosen.needed else None, chosen.sure
             break
         design, rounds = chosen.option.design, rounds + 1
         evidence = study.weigh(design.seeds, len(design.horizons))
-    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed
+    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed, sure
 
 
-def forecasts(case: Case, studies: int) -> tuple[int, int, Counter[Verdict]]:
-    """How many studies are hopeless, of how many a forecast says what would decide, and the verdicts of these then."""
+def forecasts(case: Case, studies: int) -> tuple[int, dict[bool, Counter[Verdict]]]:
+    """How many studies are hopeless, and the verdicts after what would decide them by forecast: sure, and hoped for."""
     rng, most = np.random.default_rng(7), FAR_SEEDS[-1]
-    hopeless, found = 0, Counter[Verdict]()
+    hopeless, found = 0, {True: Counter[Verdict](), False: Counter[Verdict]()}
     for _ in range(studies):
         study = Study(case, rng, most)
-        ended, needed = followed(study, case, most)
+        ended, needed, sure = followed(study, case, most)
         hopeless += ended.verdict is Verdict.INCONCLUSIVE
         if needed is not None:
-            found[study.weigh(needed.seeds, len(needed.horizons)).verdict] += 1
-    return hopeless, found.total(), found
+            found[sure][study.weigh(needed.seeds, len(needed.horizons)).verdict] += 1
+    return hopeless, found
+
+
+def forecast_row(case: Case, studies: int) -> str:
+    """A row of the table of forecasts."""
+    hopeless, found = forecasts(case, studies)
+    shares = [f"{each.total() - each[Verdict.INCONCLUSIVE]} of {each.total()}" for each in (found[True], found[False])]
+    return (
+        f"| {case.truth.name} | {case.noise}, radius {case.sigma:g} | {hopeless} of {studies} | {' | '.join(shares)} |"
+    )
 
 
 def rates(case: Case, studies: int) -> list[Ended]:
@@ -159,3 +174,5 @@ if __name__ == "__main__":
     for line in lines(*map(int, sys.argv[1:])):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+    for case in FORECAST:
+        sys.stdout.write(f"{forecast_row(case, FORECASTS)}\n")

@@ -35,7 +35,7 @@ class Chosen:
         option: what is added; None where nothing that a round may do is expected to decide it.
         cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
         needed: what would be needed beyond what a round may do; None where nothing is known to.
-        sure: a verdict is expected of the option, and not only hoped for.
+        sure: a verdict is expected of the option, or of what is needed, and not only hoped for.
     """
 
     question: Question
@@ -69,8 +69,11 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
         return Chosen(question, filled[1], filled[0])
     if (step := _step(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
         return Chosen(question, step[1], step[0])
-    needed = _cheapest(question, cost, [each for each in designs(question, FAR_SEEDS) if decides(question, each, HOPE)])
-    return Chosen(question, None, needed[0] if needed else math.inf, needed[1] if needed else None)
+    for hope in (0.0, HOPE):
+        far = [each for each in designs(question, FAR_SEEDS) if decides(question, each, hope)]
+        if (needed := _cheapest(question, cost, far)) is not None:
+            return Chosen(question, None, *needed, sure=not hope)
+    return Chosen(question, None, math.inf)
 
 
 def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:

@@ -55,6 +55,8 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
         return looks or lies, math.nan
     hours = chosen.cost * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
+    if not (chosen.sure or needed.repairs):
+        amount += ", if its estimates turn out a standard error better"
     return f"{looks + '; ' if looks else ''}what would decide it by forecast: {amount}", hours
 
 
