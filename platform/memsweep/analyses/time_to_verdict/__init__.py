@@ -1,4 +1,4 @@
-"""Core seconds: what each condition took to its verdict.
+"""Time to verdict: the core seconds that each condition took to its verdict.
 
 ``section`` makes a table of what is stored: trials, those that rounds replaced, and the time of each.
 """
@@ -9,11 +9,11 @@ from memsweep.registry import register_analysis
 from memsweep.report.values.analysis import Analysis
 
 
-@register_analysis("core_seconds")
-class CoreSeconds(Analysis):
+@register_analysis("time_to_verdict")
+class TimeToVerdict(Analysis):
     """What a verdict took: rounds, trials and core seconds of each condition, in a study that ``memsweep decide`` ran.
 
     Trials that a later round replaced, by a longer training for example, count in the core seconds.
     """
 
-    section = "memsweep.analyses.core_seconds.section:section"
+    section = "memsweep.analyses.time_to_verdict.section:section"

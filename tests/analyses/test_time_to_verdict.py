@@ -57,10 +57,10 @@ def test_replaced_trials_count_for_their_condition_alone(folder: Path) -> None:
     assert spent == [PLANNED * 12.5 + 100.0 * 2 / 4, PLANNED * 12.5]
     built = report.build(folder)
     page, text = built.page.read_text(encoding="utf-8"), built.text()
-    assert 'id="core-seconds"' in page
+    assert 'id="time-to-verdict"' in page
     (line,) = [line for line in text.splitlines() if line.split()[-3:] == ["4", "1", "100"]]
     assert line.split()[-4] == "2"  # rounds
-    assert not (built.folder / "core_seconds.csv").exists()  # times are of one run on one machine
+    assert not (built.folder / "time_to_verdict.csv").exists()  # times are of one run on one machine
 
 
 def test_rounds_are_read_up_to_a_damaged_one(folder: Path) -> None:

@@ -52,7 +52,7 @@ def section(contents: Contents) -> Section:
     ]
     # of one run on one machine: killed and undisturbed runs have the same CSV files
     places = {CSV: Place.NOWHERE}
-    return Section(title, WORDS, Table("core_seconds", title, rows, columns), heading=title, places=places)
+    return Section(title, WORDS, Table("time_to_verdict", title, rows, columns), heading=title, places=places)
 
 
 def _was_decided(contents: Contents) -> bool:
