@@ -43,7 +43,6 @@ class CopyingBits(Task):
         bits: int = setting(7, "bits of a step, each 0 or 1 with probability 1/2", at_least=1, at_most=256)
 
     reports = ("accuracy", "pattern_accuracy")
-    horizon_field = "padding"
 
     @property
     def horizon(self) -> int:

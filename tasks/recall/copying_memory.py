@@ -46,7 +46,6 @@ class CopyingMemory(Task):
         )
 
     reports = ("accuracy",)
-    horizon_field = "delay"
 
     @property
     def horizon(self) -> int:

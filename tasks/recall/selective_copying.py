@@ -36,8 +36,6 @@ class SelectiveCopying(MarkedSequences):
         length: int = setting(8, "symbols to keep, L", at_least=1, at_most=10_000)
         symbols: int = setting(8, "kinds of symbols, K", at_least=2, at_most=32_000)
 
-    horizon_field = "noise"
-
     @property
     def horizon(self) -> int:
         return self.config.noise + 2 * self.config.length

@@ -50,8 +50,6 @@ class StackedMQAR(MarkedSequences):
                     f"keys: use a vocabulary of at least {2 * self.pairs + 2}"
                 )
 
-    horizon_field = "pairs"
-
     @property
     def horizon(self) -> int:
         return self.config.pairs * (self.config.passes + 1)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import functools
+from dataclasses import fields, replace
 from typing import Any
 
 from memsweep import registry
 
 
 def horizon_field(config: Any) -> str | None:
-    """Its name, ``delay`` for example; None where no field makes sequences longer."""
-    name: str = registry.get(registry.TASK, config.name).horizon_field
-    return name if hasattr(config, name) else None
+    """Its name: ``horizon``, or ``delay`` for example; None where no field makes sequences longer."""
+    found = _growing(config)
+    return found[0] if found is not None else None
 
 
 def horizon_of(config: Any) -> int | None:
     """The sequence length T of a task; None where no field makes sequences longer."""
-    field = horizon_field(config)
-    return None if field is None else int(registry.get(registry.TASK, config.name)(config).horizon)
+    return None if _growing(config) is None else _length(config)
 
 
 def at_horizon(config: Any, horizon: int) -> Any:
@@ -26,16 +26,38 @@ def at_horizon(config: Any, horizon: int) -> Any:
     Raises:
         ValueError: no value of its field gives this length.
     """
-    field = horizon_field(config)
-    if field is None:
+    found = _growing(config)
+    if found is None:
         raise ValueError(f"the length of a sequence of {config.name} is no setting")
-    value, now = getattr(config, field), horizon_of(config)
-    if horizon == now:
-        return config
+    field, step = found
     if field == "horizon":
         return replace(config, horizon=horizon)
-    step = (horizon_of(replace(config, **{field: value + 1})) or 0) - (now or 0)
-    more, rest = divmod(horizon - (now or 0), step) if step else (0, 1)
+    more, rest = divmod(horizon - _length(config), step)
     if rest:
         raise ValueError(f"{config.name} has no sequences of {horizon} steps: one more of {field} adds {step} steps")
-    return replace(config, **{field: value + more})
+    return replace(config, **{field: getattr(config, field) + more})
+
+
+@functools.lru_cache(maxsize=1024)
+def _growing(config: Any) -> tuple[str, int] | None:
+    """The field, and the steps that one more of it adds: of several fields the one that adds fewest.
+
+    Of copying it is the delay, and not the number of symbols, which makes another task.
+    """
+    if hasattr(config, "horizon"):
+        return "horizon", 1
+    found = []
+    for field in fields(config):
+        if type(value := getattr(config, field.name)) is not int:
+            continue
+        try:
+            now, one, two = (_length(replace(config, **{field.name: value + more})) for more in range(3))
+        except (OSError, ValueError):  # files that are not here, a value that cannot be
+            continue
+        if one - now == two - one > 0:
+            found.append((one - now, field.name))
+    return min(found, key=lambda each: each[0])[::-1] if found else None
+
+
+def _length(config: Any) -> int:
+    return int(registry.get(registry.TASK, config.name)(config).horizon)

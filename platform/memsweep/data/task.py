@@ -64,8 +64,6 @@ class Task(ABC):
     """Whether models start a batch from their states at the end of the batch before (see CarriedTask)."""
     reports: ClassVar[tuple[str, ...]] = ()
     """Names of the values of ``metrics``, in their order: a study may search by ``test_<name>`` and compare it."""
-    horizon_field: ClassVar[str] = "horizon"
-    """The field of the config that makes sequences longer: the horizon itself, or a delay."""
 
     def __init__(self, config: Any) -> None:
         self.config = config

@@ -26,11 +26,13 @@ def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ..
         return tuple(advice)
     try:
         part = registry.get(registry.TASK, task["name"])
-        if part.horizon_field not in keys(part.Config):
-            return tuple(text for text in advice if not _HORIZONS.search(text))
+        if "horizon" in keys(part.Config):
+            return tuple(advice)
         config = config_from(part.Config, {key: value for key, value in task.items() if key != "name"}, "the task")
-    except (KeyError, ConfigError):
-        return tuple(advice)  # of a workspace that is not here, or of other code: as the rule says it
+    except KeyError:
+        return tuple(advice)  # of a workspace that is not here: as the rule says it
+    except ConfigError:
+        return tuple(text for text in advice if not _HORIZONS.search(text))
     found = [_said(text, config) for text in advice]
     return tuple(text for text in found if text)
 
