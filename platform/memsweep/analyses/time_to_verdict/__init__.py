@@ -11,7 +11,7 @@ from memsweep.report.values.analysis import Analysis
 
 @register_analysis("time_to_verdict")
 class TimeToVerdict(Analysis):
-    """What a verdict took: rounds, trials and core seconds of each condition, in a study that ``memsweep decide`` ran.
+    """Rounds, trials and core seconds that each verdict took, in a study that ``memsweep decide`` ran.
 
     Trials that a later round replaced, by a longer training for example, count in the core seconds.
     """
