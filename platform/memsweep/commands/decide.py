@@ -16,7 +16,7 @@ from memsweep.config.load import study_files
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, counted
 from memsweep.studies.decide.decisions import DECIDED, HOPELESS, LIMIT, Decision
-from memsweep.studies.decide.request import Deciding, deciding
+from memsweep.studies.decide.request import Deciding, deciding, limits_of_study
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.store.filesystem import Location
 
@@ -34,12 +34,13 @@ def decide(args: argparse.Namespace) -> Answer:
     store = _stored(args)
     study = None if store is not None else _smallest(args) if _names_module(args.study) else read(args)
     results = Location.at(args.results) if store is None else store.location.parent
-    request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits_of(args))
+    limits = limits_of_study(limits_of(args), study)
+    request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits)
     if args.plan:
         decisions, steps = questions.preview(request, results)
         _print(decisions, steps)
         return Answer(_document(request.sweep.name, decisions, questions, steps))
-    ending = execute(request, args, results)
+    ending = execute(request, args, results, limits)
     decisions = questions.decisions(at_limit=bool(ending.summary.limit))
     _print(decisions)
     if questions.left:

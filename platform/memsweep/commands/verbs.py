@@ -77,14 +77,19 @@ def run(request: Request, args: argparse.Namespace, results: Location) -> Answer
     return Answer(run_document(ending), ending.code)
 
 
-def execute(request: Request, args: argparse.Namespace, results: Location) -> Ending:
-    """Runs a study where the command line says, and prints its report and how it ended."""
+def execute(request: Request, args: argparse.Namespace, results: Location, limits: Limits | None = None) -> Ending:
+    """Runs a study where the command line says, and prints its report and how it ended.
+
+    Args:
+        request, args, results: the study, the command line, and the folder of all studies.
+        limits: None: those of the command line.
+    """
     launch = Launch(args.inline, args.address, args.max_nodes)
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)
-    kind = SharedRun if getattr(args, "share", False) else Run
-    ending = kind(request, Place(results, Path(args.workspace), launch, limits_of(args), named, page)).execute()
+    place = Place(results, Path(args.workspace), launch, limits or limits_of(args), named, page)
+    ending = (SharedRun if getattr(args, "share", False) else Run)(request, place).execute()
     if ending.report is not None:
         print(f"\n{ending.report.text()}")
     console.print_ending(ending, results, verbose=args.verbose)

@@ -10,7 +10,7 @@ from memsweep.config.core.reflect import keys, nested_config
 from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.protocols import PROTOCOL
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.study import ResourcesConfig
+from memsweep.config.schema.study import DecideConfig, ResourcesConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.domains import FORM, WHEN
 from memsweep.config.search.sections import CONFIRM, SEARCH
@@ -46,5 +46,5 @@ MEANINGS: Final[Mapping[str, str]] = {
 def classes() -> dict[str, type]:
     """The sections that are one dataclass."""
     of_trial = {key: nested_config(TrialConfig, field) for key, field in keys(TrialConfig).items()}
-    of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig}
+    of_study = {"resources": ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig, "decide": DecideConfig}
     return {key: config for key, config in of_trial.items() if config is not None} | of_study

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.grid.budget import PARAMETERS
 from memsweep.config.schema.canonical import flatten, to_dict
+from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted, listed, printable
+from memsweep.report.naming.advice import in_words_of
 from memsweep.stability.verdict.judgement import GOOD_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
@@ -346,13 +348,17 @@ def notes(study: SweepConfig) -> list[str]:
 
 def _horizons(study: SweepConfig) -> Iterator[str]:
     """The horizons that a slope of the radius should have, where a study varies them and has fewer."""
-    asked = [getattr(trial.task, "horizon", None) for trial in study.rows if trial.perturbation.balls]
-    horizons = sorted({int(horizon) for horizon in asked if horizon is not None})
+    asked = {
+        horizon: trial.task for trial in study.rows if trial.perturbation.balls and (horizon := horizon_of(trial.task))
+    }
+    horizons = sorted(asked)
     if study.search is None and 1 < len(horizons) < GOOD_GRID:
         more = [horizons[-1] * 2**power for power in range(1, GOOD_GRID - len(horizons) + 1)]
-        yield (
+        wanted = f"task.horizon={','.join(map(str, [*horizons, *more]))}"
+        yield from (
             f"{len(horizons)} horizons; aim at {GOOD_GRID}, which narrow the interval of a slope more than twice the "
-            f"seeds do: task.horizon={','.join(map(str, [*horizons, *more]))}"
+            f"seeds do: {words}"
+            for words in in_words_of(to_dict(asked[horizons[0]]), [wanted])
         )
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.data.api import Batch, CarriedTask, Task
+from memsweep.data.sizes import at_horizon, horizon_field
 from memsweep.data.task import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.testing.checks import equal, finite, plain_config, same
@@ -41,6 +42,13 @@ class TaskSuite:
 
     def test_config_is_documented_and_plain(self) -> None:
         plain_config(self.build().config)
+
+    def test_the_horizon_has_a_field_if_any(self) -> None:
+        task = self.build()
+        if (field := horizon_field(task.config)) is None:
+            return
+        longer = at_horizon(task.config, 2 * task.horizon)
+        equal(f"horizon with {field} {getattr(longer, field)}", type(task)(longer).horizon, 2 * task.horizon)
 
     def test_shapes_and_types(self) -> None:
         task, batch = self.build(), self.batch(size=6)

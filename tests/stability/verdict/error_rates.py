@@ -100,14 +100,14 @@ class Study:
         valid: ``[seeds, widths, horizons]``.
     """
 
-    def __init__(self, case: Case, rng: np.random.Generator) -> None:
+    def __init__(self, case: Case, rng: np.random.Generator, seeds: int = SEEDS) -> None:
         self._truth, widths = case.truth, np.array(case.truth.widths, float)
         self.horizons = tuple(FIRST * 2**power for power in range(case.horizons + DOUBLINGS))
         x = np.log(np.array(self.horizons, float) / FIRST)
-        shape = (SEEDS, len(widths), len(x))
+        shape = (seeds, len(widths), len(x))
         draw = NOISES[case.noise]
         if case.tilt:
-            seed = draw(rng, (SEEDS, 1, 1))
+            seed = draw(rng, (seeds, 1, 1))
             common = case.sigma * (seed * x + 0.02 * rng.standard_normal(shape))
             own, left_out = np.zeros((*shape, 1)), np.zeros(shape, bool)
         else:

@@ -19,12 +19,25 @@ from error_rates import Case, Study
 
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
-from memsweep.studies.decide.choice import ROUNDS, choose
+from memsweep.studies.decide.choice import FAR_SEEDS, ROUNDS, choose
 from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import HORIZON, Design, Question
+from memsweep.studies.decide.reading import regainable
 
-CASES = tuple(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every)
-STUDIES = 200
+SKEWED = (
+    Case(error_rates.AT_LIMIT, "exponential", 0.1, tilt=True),
+    Case(error_rates.ONE_AT_LIMIT, "-exponential", 0.1, tilt=True),
+    *(
+        Case(truth, noise, 0.03, horizons=5)
+        for truth in (error_rates.FLAT, error_rates.SHRINKING)
+        for noise in ("exponential", "-exponential")
+    ),
+)
+"""Seeds whose noise has a long tail on one side: of their slopes at the limit, of their radii elsewhere."""
+CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED)
+FORECAST = (Case(error_rates.FLAT, "normal", 0.15, horizons=5),)
+"""Noise of which rounds do not always get the better."""
+STUDIES, FORECASTS = 200, 40
 SHOWN = (0.25, 0.5, 0.9)
 """Quantiles of the seeds and of the cost."""
 
@@ -39,8 +52,17 @@ class Ended(NamedTuple):
     cost: float
 
 
-def question_of(evidence: Evidence, design: Design) -> Question:
-    """The question of a simulated study."""
+def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = None) -> Question:
+    """The question of a simulated study.
+
+    Args:
+        evidence, design: of the study.
+        valid: replicas that fit, ``[seeds, widths, horizons]``; None: more seeds bring no width back.
+    """
+    regained, kept, along = 0, 0.0, 0.0
+    if valid is not None:
+        regained, kept = regainable(valid[:, :, -1], np.flatnonzero(np.isin(design.widths, evidence.widths)))
+        along = float(valid[:, -1].all(1).mean())
     return Question(
         key="",
         name="",
@@ -52,6 +74,9 @@ def question_of(evidence: Evidence, design: Design) -> Question:
         valid_widths=len(evidence.widths),
         valid_horizons=len(evidence.horizons),
         complete=evidence.complete_seeds,
+        regained=regained,
+        kept=kept,
+        kept_along=along,
         grows=(HORIZON,),
     )
 
@@ -63,23 +88,52 @@ def cost_of(design: Design) -> float:
 
 def decided(case: Case, rng: np.random.Generator) -> Ended:
     """The end of one study."""
-    study = Study(case, rng)
+    return followed(Study(case, rng), case, error_rates.SEEDS)[0]
+
+
+def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None, bool]:
+    """The end of a study, and of a hopeless one what would decide it by forecast, and whether that is expected to."""
     grid = study.horizons[: case.horizons]
     design = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1])
+    needed, sure = None, False
     first = cost_of(design)
 
     def cost(question: Question, option: Option) -> float:
-        there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= error_rates.SEEDS
+        there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= most
         return max(cost_of(option.design) - cost_of(design), 0.0) if there else np.inf
 
     rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons))
     while evidence.verdict is Verdict.INCONCLUSIVE and rounds < ROUNDS:
-        chosen = choose(question_of(evidence, design), cost)
+        valid = study.valid[: design.seeds, :, : len(design.horizons)]
+        chosen = choose(question_of(evidence, design, valid), cost)
         if chosen.option is None:
+            needed, sure = chosen.needed.design if chosen.needed else None, chosen.sure
             break
         design, rounds = chosen.option.design, rounds + 1
         evidence = study.weigh(design.seeds, len(design.horizons))
-    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first)
+    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed, sure
+
+
+def forecasts(case: Case, studies: int) -> tuple[int, dict[bool, Counter[Verdict]]]:
+    """How many studies are hopeless, and the verdicts after what would decide them by forecast: sure, and hoped for."""
+    rng, most = np.random.default_rng(7), FAR_SEEDS[-1]
+    hopeless, found = 0, {True: Counter[Verdict](), False: Counter[Verdict]()}
+    for _ in range(studies):
+        study = Study(case, rng, most)
+        ended, needed, sure = followed(study, case, most)
+        hopeless += ended.verdict is Verdict.INCONCLUSIVE
+        if needed is not None:
+            found[sure][study.weigh(needed.seeds, len(needed.horizons)).verdict] += 1
+    return hopeless, found
+
+
+def forecast_row(case: Case, studies: int) -> str:
+    """A row of the table of forecasts."""
+    hopeless, found = forecasts(case, studies)
+    shares = [f"{each.total() - each[Verdict.INCONCLUSIVE]} of {each.total()}" for each in (found[True], found[False])]
+    return (
+        f"| {case.truth.name} | {case.noise}, radius {case.sigma:g} | {hopeless} of {studies} | {' | '.join(shares)} |"
+    )
 
 
 def rates(case: Case, studies: int) -> list[Ended]:
@@ -117,3 +171,5 @@ if __name__ == "__main__":
     for line in lines(*map(int, sys.argv[1:])):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
+    for case in FORECAST:
+        sys.stdout.write(f"{forecast_row(case, FORECASTS)}\n")

@@ -125,4 +125,23 @@ def test_the_table_of_the_page_is_what_the_simulation_gives_and_errors_are_rare(
         found = decide_rates.rates(case, decide_rates.STUDIES)
         assert decide_rates.row(case, found) in text
         if wrong := WRONG.get(case.truth):
-            assert decide_rates.share(found, wrong) <= 0.025
+            assert decide_rates.share(found, wrong) <= (0.1 if case in decide_rates.SKEWED else 0.025)
+    for case in decide_rates.FORECAST:
+        assert decide_rates.forecast_row(case, decide_rates.FORECASTS) in text
+
+
+def test_more_seeds_bring_a_width_back_in_which_one_of_five_misses_the_target() -> None:
+    """Longer training of its cell is the other way: the cheaper is taken."""
+    asked = replace(question(0.03, 5, 4), valid_widths=3, regained=2, kept=0.8, kept_along=1.0, misfit={(2, 400): 3.0})
+    assert asked.gaps == (WIDTH,)
+    dear = choose(asked, lambda q, option: 1e9 if option.repairs else cost(q, option))
+    assert dear.option is not None
+    assert not dear.option.repairs
+    assert dear.option.design.seeds * asked.kept >= SMALLEST_SEEDS
+    cheap = choose(asked, lambda q, option: 1e-9 if option.repairs else cost(q, option))
+    assert cheap.option is not None
+    assert cheap.option.repairs == (STEPS,)
+    lost = replace(asked, regained=0, kept=0.0)  # no seed fits there
+    longer = choose(lost, lambda q, option: 1e9 if option.repairs else cost(q, option)).option
+    assert longer is not None
+    assert longer.repairs == (STEPS,)

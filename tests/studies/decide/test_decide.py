@@ -16,11 +16,17 @@ import pytest
 import memsweep as ms
 from memsweep import registry
 from memsweep.cli import main
+from memsweep.config.core.reflect import keys
+from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
-from memsweep.errors import StoreError
+from memsweep.errors import ConfigError, StoreError
 from memsweep.studies.decide.options import ABOVE
+from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
+from memsweep.sweep.driver.launch import LIMITS, Limits
+from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from sweeping import end, environment, memsweep, start
@@ -99,9 +105,11 @@ def test_the_next_round_can_be_looked_at_and_a_limit_is_no_answer(folder: Path) 
 def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The limit is that of the study's file."""
     monkeypatch.chdir(folder)
+    (folder / "small.yaml").write_text(f"{STUDY}decide: {{max_trials: 2}}\n")
     with pytest.warns(UserWarning, match="--max-trials 2"):
-        found = ms.decide("small.yaml", "training.steps=2", max_trials=2, inline=True, progress=False)
+        found = ms.decide("small.yaml", "training.steps=2", inline=True, progress=False)
     assert [*found.decisions["state"]] == ["limit"]
     for study in ("small.yaml", "small"):  # by its file, and by the name of what is stored
         words = ["training.steps=2"] if study == "small.yaml" else []
@@ -117,6 +125,18 @@ def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
     ):
         assert main(["decide", *words, "--plan"]) == 2
         assert told_of in capsys.readouterr().err
+
+
+def test_a_study_file_has_every_limit_of_the_command_line_which_wins(folder: Path) -> None:
+    assert {*keys(DecideConfig)} == {f"max_{name}" for name in LIMITS}
+    (folder / "small.yaml").write_text(f"{STUDY}decide: {{max_trials: 2, max_core_hours: 0.5}}\n")
+    study, plain = (load_study(str(folder / "small.yaml"), words, folder) for words in ((), ("~decide",)))
+    assert limits_of_study(Limits(trials=7), study) == Limits(trials=7, core_hours=0.5)
+    assert limits_of_study(Limits(), None) == limits_of_study(Limits(), plain) == Limits()
+    assert [one.identity for one in identified(study)] == [one.identity for one in identified(plain)]
+    with pytest.raises(ConfigError, match=r"decide.max_hours: must be above 0.0, got -1") as caught:
+        load_study(str(folder / "small.yaml"), ("decide.max_hours=-1", "decide.max_trial=3"), folder)
+    assert len(caught.value.problems) == 2
 
 
 @pytest.mark.more

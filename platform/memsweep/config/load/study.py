@@ -22,7 +22,7 @@ from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, protocol_name
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.study import KEEP, ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import KEEP, DecideConfig, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
@@ -30,13 +30,15 @@ from memsweep.errors import ConfigError, did_you_mean
 from memsweep.trust.gate import NONE, Trust, admit_study
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
-_RESOURCES, _KEEP = "resources", "keep"
+_RESOURCES, _KEEP, _DECIDE = "resources", "keep", "decide"
 _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 """A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
-know_sections({"": TrialConfig, _RESOURCES: ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig})
+know_sections(
+    {"": TrialConfig, _RESOURCES: ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig, _DECIDE: DecideConfig}
+)
 _FLAGS = {"results": "DIR", "workspace": "DIR", "address": "ADDRESS", "ray": "", "inline": "", "trust": ""}
 """Flags of the commands that are easily taken for settings -> what stands behind them."""
-TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM)
+TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM, _DECIDE)
 
 
 def load_study(
@@ -137,6 +139,7 @@ def _checked(
     problems += _problems_of_code(trials)
     # what only the sections and the trials together show
     resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
+    decide = section(DecideConfig, tree.get(_DECIDE, {}), _DECIDE, problems)
     if resources is not None:
         problems += resources.sharing_problems(trials)
         problems += resources.rule_problems(trials, search.space if search is not None else ())
@@ -145,7 +148,7 @@ def _checked(
     if confirm is not None:
         problems += confirm_problems(confirm, search, trials, searches=tree[SEARCH] is not None)
     claims = study_claims(tree.get(CLAIMS), Cells(trials, axes, search), problems)
-    if problems or resources is None:
+    if problems or resources is None or decide is None:
         raise _short_error(problems, source)
     return SweepConfig(
         name=name,
@@ -158,6 +161,7 @@ def _checked(
         search=search,
         confirm=confirm,
         keep=kept,
+        decide=decide,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memsweep import registry
@@ -171,6 +171,23 @@ class ResourcesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DecideConfig:
+    """How far one run of memsweep decide goes with the study; a limit of the command line wins."""
+
+    max_hours: float | None = setting(None, "stop after so many hours", above=0.0)
+    max_core_hours: float | None = setting(
+        None, "stop after so much work of cores; a question that needs more is hopeless", above=0.0
+    )
+    max_gpu_hours: float | None = setting(None, "stop after so much work of GPUs", above=0.0)
+    max_node_hours: float | None = setting(None, "stop after so many hours of nodes, idle ones too", above=0.0)
+    max_cost: float | None = setting(
+        None, "stop when nodes have cost so much, idle ones too, by $MEMSWEEP_NODE's price of an hour", above=0.0
+    )
+    max_trials: int | None = setting(None, "stop after so many trials got a result", at_least=1)
+    max_failures: int | None = setting(None, "stop once so many trials have failed", at_least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class SweepConfig:
     """One study: the base trial, the grid over it, and the resources of a pack.
 
@@ -185,6 +202,7 @@ class SweepConfig:
         search: the searched fields; the trials are then the cells in which, or over which, they are searched.
         confirm: how the winners are retrained; None where they are not.
         keep: one of ``KEEP``. It changes no number, and no identity.
+        decide: limits of ``memsweep decide``. They belong to its runs: no plan holds them, and no identity.
     """
 
     name: str
@@ -197,6 +215,7 @@ class SweepConfig:
     search: Search | None = None
     confirm: ConfirmConfig | None = None
     keep: str = KEEP[0]
+    decide: DecideConfig = field(default_factory=DecideConfig)
 
     @property
     def kinds(self) -> dict[ResourcesConfig, int]:

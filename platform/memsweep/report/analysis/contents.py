@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from memsweep import registry
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.losses import LossRow, loss_rows
+from memsweep.report.naming.advice import in_words_of
 from memsweep.report.naming.conditions import (
     ALWAYS,
     KERNEL,
@@ -193,6 +194,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")
             radii = stability_radii(curve, rule.thresholds_of(criteria))
             judgement, radii = rule.judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
+            judgement = replace(judgement, extend=in_words_of(configs[0]["task"], judgement.extend))
             otherwise = None
             if found_share(curve) < GOOD:
                 worse = rule.judge(corrected(curve), trained, **known).verdict

@@ -6,6 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of
+from memsweep.report.read.rounds import StoredRound, stored_rounds
 from memsweep.sweep.planning.plan_file import StoredPlan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.form import OtherSchemaError
@@ -141,6 +143,8 @@ class Study:
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
         workspace: the folder of tasks/ that it was run with; None where it is not known or not there.
+        rounds: of ``memsweep decide``.
+        replaced: identity -> record, of trials whose place others took in a round.
     """
 
     name: str
@@ -162,6 +166,8 @@ class Study:
     location: Location | None = None
     workspace: Path | None = None
     absent: Mapping[str, int] = field(default_factory=dict)
+    rounds: Sequence[StoredRound] = ()
+    replaced: Mapping[str, Record] = field(default_factory=dict)
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
         """The rows of some trials in a table, in its order."""
@@ -330,7 +336,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
     known = Known() if known is None else known
     faults = known.read(store, chosen)
     whole = [identity for identity in chosen if identity in known.records]
-    failures = store.failures()
+    failures, rounds = store.failures(), stored_rounds(place)
     return Study(
         name=plan.study,
         description=plan.description,
@@ -355,7 +361,18 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         location=place,
         workspace=workspace_of(plan.provenance, place),
         runs_page=_web_address(plan.provenance.get("runs_page")),
+        rounds=rounds,
+        replaced=_replaced(store, [name for one in rounds for name in one.removed if name in stored - {*chosen}]),
     )
+
+
+def _replaced(store: Store, identities: Iterable[str]) -> dict[str, Record]:
+    """The records of trials that are in the plan no more, as far as they can be read."""
+    found = {}
+    for identity in identities:
+        with suppress(StoreError):
+            found[identity] = store.record(identity)
+    return found
 
 
 def _web_address(written: object) -> str:

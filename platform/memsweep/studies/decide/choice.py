@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.forecast import decides, narrowing
-from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, STEPS, Option, designs
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, SEEDS, STEPS, Option, designs
 from memsweep.studies.decide.question import Question
 
 Cost = Callable[[Question, Option], float]
@@ -35,7 +35,7 @@ class Chosen:
         option: what is added; None where nothing that a round may do is expected to decide it.
         cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
         needed: what would be needed beyond what a round may do; None where nothing is known to.
-        sure: a verdict is expected of the option, and not only hoped for.
+        sure: a verdict is expected of the option, or of what is needed, and not only hoped for.
     """
 
     question: Question
@@ -53,12 +53,13 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
         cost: of an option.
         tried: the repairs of earlier rounds.
     """
-    wrong = _repairs(question, tried, cost)
+    wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
-        return Chosen(question, wrong[0][1], wrong[0][0])
+        filled = _filled(question, cost, every) if wrong[0][1].repairs == (STEPS,) else None  # by more seeds
+        cheaper = min((each for each in (wrong[0], filled) if each is not None), key=lambda each: each[0])
+        return Chosen(question, cheaper[1], cheaper[0])
     if _unfit(question):
         return Chosen(question, None)
-    every = list(designs(question))
     found = _cheapest(question, cost, [each for each in every if decides(question, each)])
     if wrong and (found is None or wrong[0][0] < found[0]):
         return Chosen(question, wrong[0][1], wrong[0][0])
@@ -68,8 +69,11 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
         return Chosen(question, filled[1], filled[0])
     if (step := _step(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
         return Chosen(question, step[1], step[0])
-    needed = _cheapest(question, cost, [each for each in designs(question, FAR_SEEDS) if decides(question, each, HOPE)])
-    return Chosen(question, None, needed[0] if needed else math.inf, needed[1] if needed else None)
+    for hope in (0.0, HOPE):
+        far = [each for each in designs(question, FAR_SEEDS) if decides(question, each, hope)]
+        if (needed := _cheapest(question, cost, far)) is not None:
+            return Chosen(question, None, *needed, sure=not hope)
+    return Chosen(question, None, math.inf)
 
 
 def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:
@@ -105,4 +109,6 @@ def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple
 def _unfit(question: Question) -> bool:
     """Whether too few seeds approximate the target, and more of the same would not help."""
     enough_seeds = question.design.seeds >= SMALLEST_SEEDS and question.complete < SMALLEST_SEEDS
+    if SEEDS[-1] * question.kept >= SMALLEST_SEEDS:
+        return False
     return enough_seeds and bool(question.misfit) and question.valid_widths == 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from memsweep.studies.decide.choice import Chosen
 from memsweep.studies.decide.question import Question
@@ -23,7 +21,7 @@ class Decision:
         name: condition and ball, in words.
         state: DECIDED, HOPELESS, LIMIT or OPEN.
         verdict: of the rule.
-        seconds: core seconds of its condition's trials, as far as they were measured.
+        seconds: core seconds of its condition's trials, as far as they were measured, replaced ones among them.
         why: of a hopeless one, a sentence; else empty.
         needed: core hours that would decide, by the forecast; nan where none is known.
     """
@@ -34,17 +32,6 @@ class Decision:
     seconds: float
     why: str = ""
     needed: float = math.nan
-
-
-def core_seconds(records: Mapping[str, Mapping[str, Any]], identities: Mapping[str, Any]) -> float:
-    """Core seconds of some trials: each has an equal part of what its program took."""
-    return sum(seconds_of(records[name]) for name in identities if name in records)
-
-
-def seconds_of(record: Mapping[str, Any]) -> float:
-    """Core seconds of one trial."""
-    made = record["provenance"]
-    return float(made.get("seconds") or 0.0) * int(made.get("threads") or 1) / int(made.get("members") or 1)
 
 
 def decision(subject: Subject, state: str, seconds: float, why: str = "", needed: float = math.nan) -> Decision:
@@ -68,6 +55,8 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
         return looks or lies, math.nan
     hours = chosen.cost * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
+    if not (chosen.sure or needed.repairs):
+        amount += ", if its estimates turn out a standard error better"
     return f"{looks + '; ' if looks else ''}what would decide it by forecast: {amount}", hours
 
 

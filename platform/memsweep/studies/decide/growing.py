@@ -6,8 +6,10 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
+from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.analysis.effort import core_seconds, seconds_of
 from memsweep.report.read.study import Known, load_study
 from memsweep.report.read.study import Study as Stored
 from memsweep.studies.decide.choice import ROUNDS, Chosen, choose
@@ -17,10 +19,8 @@ from memsweep.studies.decide.decisions import (
     LIMIT,
     OPEN,
     Decision,
-    core_seconds,
     decision,
     hopeless,
-    seconds_of,
 )
 from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import Question
@@ -81,6 +81,7 @@ class GrowingTrials(GridTrials):
         self.decisions: list[Decision] = []
         super().__init__(request, store, results, failed_often)
         self.rounds, self.complete = len(self._rounds), False
+        self._before = {*self.stored, *store.identities()}  # replaced ones among them
 
     def next_plan(self, failed: Collection[str]) -> Plan | None:
         """The plan of the next round, which is written down; None where nothing more is to be done."""
@@ -149,6 +150,7 @@ class GrowingTrials(GridTrials):
         reuse = find_reusable(fresh, self._store, self._results)
         reuse.apply(self._store)
         self.reuse |= reuse
+        self._before |= reuse.all
         there = {trial.identity for trial in request.trials}
         self.stored = (self.stored | reuse.all) & there
         done = self._store.identities() & there
@@ -162,7 +164,7 @@ class GrowingTrials(GridTrials):
         look, left = _Look(study), self._limit - self._spent(study)
         factor = self._factor(study)
         for subject in subjects(analyse(study), configs):
-            seconds = core_seconds(study.records, subject.trials)
+            seconds = core_seconds(study, subject.finding.condition, subject.trials)
             if not subject.is_open:
                 look.every.append((subject, decision(subject, DECIDED, seconds)))
                 continue
@@ -206,11 +208,12 @@ class GrowingTrials(GridTrials):
         missing = [trial.config for trial in self.plan.trials if not self._store.has(trial.identity)]
         kinds = {*map(kind_of, subject.trials.values())}
         lost = [each for each in missing if each in asked and kind_of(each) in kinds]
-        return frozenset((getattr(each.model, "width", 0), getattr(each.task, "horizon", 0)) for each in lost)
+        return frozenset((getattr(each.model, "width", 0), horizon_of(each.task) or 0) for each in lost)
 
     def _spent(self, study: Stored) -> float:
         """Core seconds of this run so far."""
-        return sum(seconds_of(record) for name, record in study.records.items() if name not in self.stored)
+        every = {**study.records, **study.replaced}
+        return sum(seconds_of(record) for name, record in every.items() if name not in self._before)
 
     def _factor(self, study: Stored) -> float:
         """Measured core seconds over those of the cost model, of the study's results."""

@@ -107,6 +107,11 @@ class Question:
         valid_widths, valid_horizons: how many enter a slope now.
         complete: seeds that approximate the target in every cell that enters.
         since: the least horizon of a limit slope.
+        regained: widths that enter no slope, and would with more seeds: at least half of their seeds approximate the
+            target.
+        kept: the share of the seeds that approximate the target at every width that enters then, at the longest
+            horizon.
+        kept_along: likewise at every horizon, at the width of the horizon slope.
         misfit: cell -> median error without perturbation of the seeds that miss the target, in units of the largest
             allowed one; the cells where fewer seeds than a verdict needs approximate it.
         below, above: whether radii end below or above the radii that were tried.
@@ -126,6 +131,9 @@ class Question:
     valid_horizons: int
     complete: int
     since: float = 0.0
+    regained: int = 0
+    kept: float = 0.0
+    kept_along: float = 0.0
     misfit: Mapping[tuple[int, int], float] = field(default_factory=dict)
     below: bool = False
     above: bool = False
@@ -148,15 +156,19 @@ class Question:
         if design.seeds * self.share < SMALLEST_SEEDS:
             yield "seeds"
         unfit = self.valid_horizons == 0 and design.top == self.design.top
+        unfit = unfit and design.seeds * self.kept_along < SMALLEST_SEEDS
         if unfit or len(usable) < horizons or usable[-1] < LONG_RANGE * usable[0]:
             yield HORIZON
-        if len(design.widths) - (len(self.design.widths) - self.valid_widths) < SMALLEST_GRID:
+        lost = len(self.design.widths) - self.valid_widths
+        regained = self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
+        if len(design.widths) - lost + regained < SMALLEST_GRID:
             yield WIDTH
 
     @property
     def share(self) -> float:
-        """The share of the seeds that approximate the target in every cell that enters."""
-        return max(self.complete, 0.5) / self.design.seeds
+        """The share of the seeds that approximate the target in every cell that enters, or would with more seeds."""
+        known = self.complete / self.design.seeds or min(self.kept, self.kept_along)
+        return max(known, 0.5 / self.design.seeds)
 
     @property
     def inside(self) -> list[Trends]:

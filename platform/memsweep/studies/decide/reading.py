@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.sizes import horizon_field
 from memsweep.report.analysis.contents import Contents, Finding
+from memsweep.report.analysis.effort import key_of
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, USABLE_SCALES, Verdict
 from memsweep.stability.verdict.radius import VALID_ERROR
 from memsweep.stability.verdict.rule import time_scale
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
-REPAIRED_FIELDS = ("perturbation.radii", "perturbation.starts", "perturbation.ascent_steps", "training.steps")
-"""Fields that a repair changes: they tell no conditions apart here."""
 Cell = tuple[int, int]
 """Width and horizon."""
 
@@ -62,18 +61,13 @@ def subjects(contents: Contents, trials: Mapping[str, TrialConfig]) -> Iterator[
         rows = zip(sizes["identity"], sizes["width"], sizes["horizon"], strict=True)
         cells = {str(name): (int(width), int(horizon)) for name, width, horizon in rows}
         name = ", ".join(filter(None, contents.labels.names(finding.condition)))
-        yield Subject(_key(finding.condition), f"{name} ({finding.ball})", finding, own, cells)
-
-
-def _key(condition: Mapping[str, Any]) -> str:
-    kept = {name: value for name, value in condition.items() if not name.startswith(REPAIRED_FIELDS)}
-    return json.dumps(kept, sort_keys=True, default=str)
+        yield Subject(key_of(finding.condition), f"{name} ({finding.ball})", finding, own, cells)
 
 
 def kind_of(config: TrialConfig) -> str:
     """A text that trials share which differ in size, training and measurement alone."""
     data = to_dict(config)
-    sizeless = [{**data["task"], "horizon": 0}, {**data["model"], "width": 0}]
+    sizeless = [{**data["task"], horizon_field(config.task) or "horizon": 0}, {**data["model"], "width": 0}]
     return json.dumps(sizeless, sort_keys=True, default=str)
 
 
@@ -85,6 +79,7 @@ def question_of(subject: Subject) -> Question:
     target = finding.memory.drop_duplicates("lag").sort_values("lag")["target"].to_numpy(float)
     at_top, along = _fitting(radii.valid[:, :, -1], design.seeds), _along(radii, design)
     lacks = at_top.columns.size < SMALLEST_GRID or not along.columns.size
+    regained, kept = regainable(radii.valid[:, :, -1], at_top.columns)
     return Question(
         key=subject.key,
         name=subject.name,
@@ -97,6 +92,9 @@ def question_of(subject: Subject) -> Question:
         valid_horizons=along.columns.size,
         complete=min((each.rows.size for each in (at_top, along) if each.columns.size), default=0),
         since=USABLE_SCALES * (time_scale(target) or 0.0),
+        regained=regained,
+        kept=kept,
+        kept_along=float(radii.valid[:, radii.widths.index(design.top)].all(1).mean()),
         misfit=_misfit(radii, design) if lacks else {},
         below=_ends(radii, below=True),
         above=_ends(radii, below=False),
@@ -115,6 +113,18 @@ def _fitting(valid: np.ndarray, seeds: int) -> Cells:
     columns = np.flatnonzero(valid.sum(0) >= min(SMALLEST_SEEDS, seeds))
     rows = np.flatnonzero(valid[:, columns].all(1)) if columns.size else columns
     return Cells(rows=rows, columns=columns)
+
+
+def regainable(valid: np.ndarray, entered: np.ndarray) -> tuple[int, float]:
+    """Widths that more seeds would bring in, and the share of the seeds that approximate the target at all of these.
+
+    Args:
+        valid: ``[seeds, widths]``, at the longest horizon.
+        entered: places of the widths that enter a slope now.
+    """
+    known = valid.mean(0) >= 0.5 if valid.size else np.zeros(valid.shape[1], bool)
+    known[entered] = True
+    return int(known.sum()) - len(entered), float(valid[:, known].all(1).mean()) if known.any() else 0.0
 
 
 def _along(radii: Radii, design: Design) -> Cells:
@@ -171,12 +181,11 @@ def _ends(radii: Radii, *, below: bool) -> bool:
 
 def _axes(subject: Subject) -> tuple[str, ...]:
     """The axes of which the trials name a value, which can be another one."""
-    configs: Iterable[TrialConfig] = subject.trials.values()
+    configs = subject.trials.values()
     if any(config.chain is not None for config in configs):
         return ()
-    fields = ((HORIZON, "task", "horizon"), (WIDTH, "model", "width"))
-    return tuple(
-        axis
-        for axis, part, name in fields
-        if all(hasattr(getattr(each, part), name) for each in subject.trials.values())
-    )
+    known = {
+        HORIZON: all(horizon_field(each.task) is not None for each in configs),
+        WIDTH: all(hasattr(each.model, "width") for each in configs),
+    }
+    return tuple(axis for axis, is_named in known.items() if is_named)

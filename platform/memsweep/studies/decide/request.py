@@ -15,7 +15,7 @@ from memsweep.studies.decide.round_log import RoundLog, Step
 from memsweep.studies.extension import not_covered
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
-from memsweep.sweep.driver.launch import Limits
+from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
@@ -109,6 +109,14 @@ def deciding(
     whole = replace(study or before, rows=rows, grid=before.grid)
     trials = identified(whole)
     return Request(whole, trials, plan=plan, extended=added(plan, trials), source=source, grow=grow), grow
+
+
+def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
+    """The limits of a run, and those of the study's file where none were given."""
+    if study is None:
+        return given
+    own = {name: getattr(study.decide, f"max_{name}") for name in LIMITS if getattr(given, name) is None}
+    return replace(given, **own)
 
 
 def _refuse_search(study: SweepConfig) -> None:

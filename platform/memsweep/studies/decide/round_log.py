@@ -13,14 +13,12 @@ from typing import Any
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, StoreError
+from memsweep.report.read.rounds import FOLDER, FORM, round_content, round_name
 from memsweep.sweep.planning.plan import PlannedTrial
 from memsweep.sweep.store.filesystem import Location, storage_errors
-from memsweep.sweep.store.form import Form, OtherSchemaError, require
-from memsweep.sweep.store.record import MEND, from_json, of_form, sealed, to_json
+from memsweep.sweep.store.form import OtherSchemaError, require
+from memsweep.sweep.store.record import MEND, sealed, to_json
 from memsweep.sweep.store.retry import through_outages
-
-FOLDER = "decide"
-_FORM = Form[dict[str, Any]](1)
 
 
 @dataclass(frozen=True)
@@ -91,9 +89,9 @@ class RoundLog:
                 rounds.append(found)
         except _OfOthersError:
             return rounds
-        here = f"{self._place}/{_name(len(rounds))}"
+        here = f"{self._place}/{round_name(len(rounds))}"
         with storage_errors("read", here):
-            later = [name for name in self._place.names(FOLDER) if name > _name(len(rounds)).rpartition("/")[2]]
+            later = [name for name in self._place.names(FOLDER) if name > round_name(len(rounds)).rpartition("/")[2]]
         if later:  # without them the looks would be counted anew, and the error of the verdicts be spent twice
             raise StoreError(
                 f"{here} is missing or damaged, and rounds after it are there ({', '.join(sorted(later)[:3])}). Bring "
@@ -103,10 +101,10 @@ class RoundLog:
         return rounds
 
     def _read(self, number: int) -> Round | None:
-        where = f"{self._place}/{_name(number)}"
+        where = f"{self._place}/{round_name(number)}"
         try:
             with storage_errors("read", where):
-                return _round(self._place.read(_name(number)), number, where, self._models)
+                return _round(self._place.read(round_name(number)), number, where, self._models)
         except (OtherSchemaError, _OfOthersError):
             raise
         except StoreError as error:
@@ -121,7 +119,7 @@ class RoundLog:
             StoreError: the storage cannot be written.
         """
         data = {
-            "schema": _FORM.version,
+            "schema": FORM.version,
             "round": number,
             "most": content.most,
             "steps": [asdict(step) for step in content.steps],
@@ -129,15 +127,11 @@ class RoundLog:
             "removed": list(content.removed),
         }
         whole = to_json(sealed(json.loads(json.dumps(data))), "a round")
-        through_outages(lambda: self._replace(_name(number), whole))
+        through_outages(lambda: self._replace(round_name(number), whole))
 
     def _replace(self, name: str, data: bytes) -> None:
         with storage_errors("write", f"{self._place}/{name}"):
             self._place.write(name, data)
-
-
-def _name(number: int) -> str:
-    return f"{FOLDER}/{number:06d}.json"
 
 
 def _model(config: Mapping[str, Any]) -> str:
@@ -146,7 +140,7 @@ def _model(config: Mapping[str, Any]) -> str:
 
 
 def _round(data: bytes, number: int, where: str, models: Collection[str]) -> Round:
-    content = of_form(_FORM, from_json(data, where), where)
+    content = round_content(data, where)
     try:
         if not {_model(config) for config in content["added"]} <= {*models}:
             raise _OfOthersError(f"{where} names a model that the study has not")

@@ -10,6 +10,7 @@ from typing import Any
 
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.sizes import at_horizon
 from memsweep.errors import ConfigError
 from memsweep.studies.decide.choice import NEAR
 from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, STEPS, Option
@@ -70,7 +71,7 @@ class Cells:
             if self.failed.intersection(option.design.cells):
                 return None
             return Addition(tuple(self._missing(option)))
-        except ConfigError:
+        except (ConfigError, ValueError):  # settings that are not allowed, a length that the task cannot have
             return None
 
     def _missing(self, option: Option) -> Iterator[TrialConfig]:
@@ -91,7 +92,7 @@ class Cells:
         if names[near][0] != cell[0]:
             data["model"]["width"] = cell[0]
         if names[near][1] != cell[1]:
-            data["task"]["horizon"] = cell[1]
+            data["task"] = to_dict(at_horizon(self.subject.trials[near].task, cell[1]))
         data["training"] |= {"first_seed": first, "seeds": count}
         return trial_from_dict(data)
 

@@ -19,7 +19,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies.continuation import extended, retried, trials_of
-from memsweep.studies.decide.request import deciding
+from memsweep.studies.decide.request import deciding, limits_of_study
 from memsweep.studies.ending import stopped
 from memsweep.studies.locations import Place, find_study, names_folder, store_of
 from memsweep.studies.measurement import measurement
@@ -145,8 +145,8 @@ def decide(
 
     Args:
         study, overrides, results, workspace, inline, address, progress, trust: as of ``sweep``.
-        max_hours, max_core_hours, max_gpu_hours, max_trials: of this run; at a limit what is finished is kept and
-            returned, with a warning.
+        max_hours, max_core_hours, max_gpu_hours, max_trials: of this run, in place of those that the study has under
+            ``decide``; at a limit what is finished is kept and returned, with a warning.
 
     Returns:
         The results of the whole study; ``.decisions`` says how each question stands, and what it has cost.
@@ -156,7 +156,7 @@ def decide(
     """
     loaded = _load(study, overrides, workspace, trust)
     where = Location.at(default_results() if results is None else results)
-    limits = Limits(max_hours, max_trials, None, max_core_hours, max_gpu_hours)
+    limits = limits_of_study(Limits(max_hours, max_trials, None, max_core_hours, max_gpu_hours), loaded)
     source = "" if isinstance(study, Mapping) else str(study)
     request, questions = deciding(loaded, None, where, Trust(trust), source, limits)
     found = _run(request, _place(where, workspace, Launch(inline, address), limits, results), progress)
