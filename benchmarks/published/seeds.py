@@ -132,7 +132,7 @@ def add(folder: Path) -> None:
     kept = [pd.read_csv(RESULTS)] if RESULTS.exists() else []
     key = ["study", "condition", "measured"]
     whole = pd.concat([*kept, found]).drop_duplicates(key, keep="last").sort_values(key)
-    whole.to_csv(RESULTS, index=False, float_format="%.4g")
+    whole.astype(dict.fromkeys(COLUMNS[3:6], float)).to_csv(RESULTS, index=False, float_format="%.4g")
 
 
 def _accuracies(folder: Path) -> list[list[object]]:
