@@ -32,7 +32,7 @@ PUBLISHED = HERE / "published" / "curse_of_memory_curves.csv"
 FACTOR = 5.0
 COVERED = 0.95
 SET = ["task", "activation", "model", "rho"]
-"""What a set of published curves is of; it has a curve for each width."""
+"""The columns that tell a set of published curves; it has a curve for each width."""
 KERNELS = {"exponential": "exp", "polynomial": "pol"}
 MODELS = {
     ("diagonal_rnn", "relu"): "diagonalrnn",

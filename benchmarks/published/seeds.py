@@ -101,7 +101,7 @@ def _curves(told: dict[str, list[str]]) -> str:
 
 
 def _agreement(found: pd.DataFrame) -> list[str]:
-    """What stands in the columns compared, within 5 and at 0, of one set."""
+    """The cells of the columns compared, within 5 and at 0, of one set."""
     if found.empty:
         return ["not run", "", ""]
     count = int(found["points"].sum())
