@@ -1,17 +1,19 @@
 """Our perturbation-error curves, by the published protocol, beside those that the Curse-of-memory code published.
 
     memsweep sweep published_curves
-    python benchmarks/published_curves.py results/published_curves
+    memsweep sweep published_curves_rest
+    python benchmarks/published_curves.py results/published_curves results/published_curves_rest
 
-Prints a row per published curve and draws both to benchmarks/out/published_curves.png. A published curve is one seed's.
-If that seed is one of the same kind as ours, its log error lies, 95 times of 100, inside Student's interval for one
-more seed: mean +- t s sqrt(1 + 1/n) over our n seeds. This allows for the spread on both sides. Beside it stands
-whether the published error is within a factor of 5 of our median. Points where either side is infinite are left out.
+Prints a row per published curve and draws both to benchmarks/out/published_curves.png. ``--table FILE`` writes the rows
+as CSV: of the curves that were run these, of the others what the file had (docs/seeds.md is made of it). A published
+curve is one seed's. If that seed is one of the same kind as ours, its log error lies, 95 times of 100, inside Student's
+interval for one more seed: mean +- t s sqrt(1 + 1/n) over our n seeds. This allows for the spread on both sides. Beside
+it stands whether the published error is within a factor of 5 of our median. Points where either side is infinite are
+left out.
 
-A second table is of the models that have no published curve here: our errors at radius 0 and beyond.
-
-benchmarks/published/curse_of_memory_curves.csv holds the published figures: read from the repository's own plots and
-logs (see its columns source and run), linear activation, targets exp e^-t and pol (1 + 0.1 t)^-1.1, T = 100.
+benchmarks/published/curse_of_memory_curves.csv holds the published figures, 20 sets of curves: read from the
+repository's own plots and logs (see its columns source and run). Targets are exp e^-t, pol (1 + 0.1 t)^-1.1, T = 100,
+and of Filter a random transformer.
 """
 
 from __future__ import annotations
@@ -26,25 +28,50 @@ import scipy.stats
 from memsweep.stability.verdict.radius import of_grid
 
 HERE = Path(__file__).parent
+PUBLISHED = HERE / "published" / "curse_of_memory_curves.csv"
 FACTOR = 5.0
 COVERED = 0.95
-KERNELS = {"exp": "exponential", "pol": "polynomial"}
-MODELS = {"diagonalrnn": "diagonal_rnn relu", "softplusrnn": "dense_rnn softplus"}
-SHOWN = (0.0, 0.004, 0.016, 0.064, 0.256)
-"""Radii of the table of the other models."""
+SET = ["task", "activation", "model", "rho"]
+"""The columns that tell a set of published curves; it has a curve for each width."""
+KERNELS = {"exponential": "exp", "polynomial": "pol"}
+MODELS = {
+    ("diagonal_rnn", "relu"): "diagonalrnn",
+    ("diagonal_rnn", "lru"): "lru",
+    ("dense_rnn", "relu"): "rnn",
+    ("dense_rnn", "softplus"): "softplusrnn",
+    ("ssm", "relu"): "ssm",
+    ("ssm", "softplus"): "softplusssm",
+}
+"""Our model and its parameterization -> the published name."""
+
+
+def named_as_published(trials: pd.DataFrame) -> pd.DataFrame:
+    """Identities of a study's trials (report/trials.csv), with the columns of ``SET`` as the publication has them."""
+    told = trials.reindex(columns=["model", "model.parameterization"]).itertuples(index=False, name=None)
+    of_filter = trials["task"].eq("filter") if "task" in trials else pd.Series(False, index=trials.index)
+    kernels = trials["task.kernel"].map(KERNELS) if "task.kernel" in trials else "transformer"
+    return pd.DataFrame(
+        {
+            "identity": trials["identity"],
+            "task": np.where(of_filter, "Filter", "LF"),
+            "activation": trials["model.activation"].fillna("linear") if "model.activation" in trials else "linear",
+            "model": [MODELS.get(each, "s4" if each[0] == "stable_ssm" else "") for each in told],
+            "rho": np.where(of_filter, "transformer", kernels),
+        }
+    )
 
 
 def compared(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
     """One row per published point that is finite on both sides: published error, our median and range.
 
     Args:
-        published: columns model, rho, width, beta, error.
-        ours: columns model, kernel, width, radius, error; one error per seed.
+        published: columns of ``SET``, width, beta, error.
+        ours: columns of ``SET``, width, radius, error; one error per seed.
     """
     seeds = _seeds(ours)
     rows = []
     for point in published.itertuples():
-        key = (MODELS[point.model], KERNELS[point.rho], point.width)
+        key = (*(getattr(point, name) for name in SET), point.width)
         if key not in seeds.index.droplevel("radius"):
             continue
         curve = seeds.loc[key]
@@ -54,57 +81,51 @@ def compared(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
         found = curve.loc[nearest]
         if np.isfinite([point.error, found["max"]]).all():
             rows.append([*key, point.beta, point.error, *found])
-    names = ["model", "kernel", "width", "radius", "published", "median", "low", "high", "seeds", "from", "to"]
+    names = [*SET, "width", "radius", "published", "median", "low", "high", "seeds", "from", "to"]
     return pd.DataFrame(rows, columns=names)
 
 
 def _seeds(ours: pd.DataFrame) -> pd.DataFrame:
-    """Per model, kernel, width and radius: median, range and number of seeds, and where one more seed would lie."""
-    errors = ours.groupby(["model", "kernel", "width", "radius"])["error"]
-    seeds = errors.agg(["median", "min", "max", "size"])
+    """Per curve and radius: median, range and number of seeds, and where one more seed would lie."""
+    names = [*SET, "width", "radius"]
+    seeds = ours.groupby(names)["error"].agg(["median", "min", "max", "size"])
     with np.errstate(divide="ignore", invalid="ignore"):  # infinite errors are left out afterwards
-        logs = np.log(ours["error"]).groupby([ours[name] for name in ["model", "kernel", "width", "radius"]])
+        logs = np.log(ours["error"]).groupby([ours[name] for name in names])
         reach = logs.std() * np.sqrt(1.0 + 1.0 / seeds["size"])
         reach *= scipy.stats.t.ppf(0.5 + COVERED / 2.0, seeds["size"] - 1)
         return seeds.assign(low=np.exp(logs.mean() - reach), high=np.exp(logs.mean() + reach))
 
 
 def summary(points: pd.DataFrame) -> pd.DataFrame:
-    """One row per curve: how many points agree, and where the published curve is farthest from our median."""
+    """One row per curve: shares of the points that agree, and where the published one is farthest from our median."""
     points = points.assign(ratio=points["published"] / points["median"])
     near = points["ratio"].between(1 / FACTOR, FACTOR)
     inside = points["published"].between(points["from"], points["to"])
     points = points.assign(near=near, inside=inside, distance=np.abs(np.log(points["ratio"])))
     rows = []
-    for (model, kernel, width), curve in points.groupby(["model", "kernel", "width"]):
-        worst = curve.loc[curve["distance"].idxmax()]
+    for key, curve in points.groupby([*SET, "width"]):
+        worst, seeds = curve.loc[curve["distance"].idxmax()], int(curve["seeds"].max())
         rows.append(
             {
-                "model": model,
-                "kernel": kernel,
-                "width": width,
-                "seeds": int(curve["seeds"].max()),
+                **dict(zip([*SET, "width"], key, strict=True)),
+                "seeds": seeds,
                 "points": len(curve),
-                "within a factor of 5 of the median": f"{curve['near'].mean():.0%}",
-                "where one more seed would lie": f"{curve['inside'].mean():.0%}" if curve["seeds"].max() > 1 else "",
-                "published/median at 0": f"{curve['ratio'].iloc[0]:.2f}",
-                "farthest": f"{worst['ratio']:.2g} at {worst['radius']:.3g}",
+                "within 5": round(curve["near"].mean(), 2),
+                "one more seed": round(curve["inside"].mean(), 2) if seeds > 1 else np.nan,
+                "ratio at 0": float(f"{curve['ratio'].iloc[0]:.2g}"),
+                "farthest": float(f"{worst['ratio']:.2g}"),
+                "at": float(f"{worst['radius']:.3g}"),
             }
         )
     return pd.DataFrame(rows)
 
 
-def others(ours: pd.DataFrame) -> pd.DataFrame:
-    """Median [smallest, largest] over seeds at some radii, of the models without a published curve."""
-    rows = []
-    for (model, kernel, width), part in _seeds(ours[~ours["model"].isin(MODELS.values())]).groupby(level=[0, 1, 2]):
-        curve = part.droplevel([0, 1, 2])
-        row = {"model": model, "kernel": kernel, "width": width, "seeds": int(curve["size"].max())}
-        for radius in SHOWN:
-            found = curve.loc[min(curve.index, key=lambda each, wanted=radius: abs(each - wanted))]
-            row[f"at {radius:g}"] = f"{found['median']:.2g} [{found['min']:.2g}, {found['max']:.2g}]"
-        rows.append(row)
-    return pd.DataFrame(rows)
+def write_table(rows: pd.DataFrame, path: Path) -> None:
+    """Writes the rows of the curves that were run, and keeps those that the file has of other curves."""
+    key = [*SET, "width"]
+    kept = [pd.read_csv(path)] if path.exists() else []
+    whole = pd.concat([*kept, rows]).drop_duplicates(key, keep="last").sort_values(key)
+    whole.to_csv(path, index=False)
 
 
 def draw(points: pd.DataFrame, path: Path) -> None:
@@ -114,18 +135,16 @@ def draw(points: pd.DataFrame, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    panels = list(points.groupby(["model", "kernel"]))
+    panels = list(points.groupby(SET))
     figure, axes = plt.subplots(1, len(panels), figsize=(5.2 * len(panels), 4.4), sharey=True, squeeze=False)
-    for axis, ((model, kernel), part) in zip(axes[0], panels, strict=True):
+    for axis, (key, part) in zip(axes[0], panels, strict=True):
         for index, (width, curve) in enumerate(part.groupby("width")):
             at = curve["radius"].clip(lower=7e-4)  # radius 0 at the left edge
             color = plt.cm.viridis(index / 4)
             axis.fill_between(at, curve["low"], curve["high"], color=color, alpha=0.15, linewidth=0)
             axis.plot(at, curve["median"], color=color, linestyle="--", linewidth=1.2)
             axis.plot(at, curve["published"], color=color, marker=".", label=f"width {width}")
-        axis.set(
-            xscale="log", yscale="log", xlabel="radius (leftmost: 0)", title=f"{model}, {kernel}", ylim=(1e-5, 1e7)
-        )
+        axis.set(xscale="log", yscale="log", xlabel="radius (leftmost: 0)", title=" ".join(key), ylim=(1e-5, 1e7))
         axis.legend(frameon=False, fontsize=8)
     axes[0][0].set_ylabel("perturbation error")
     figure.suptitle("dots: published (one seed); dashes and bands: ours (median and range over seeds)", fontsize=10)
@@ -134,21 +153,23 @@ def draw(points: pd.DataFrame, path: Path) -> None:
     figure.savefig(path, dpi=130)
 
 
+def read(folder: Path) -> pd.DataFrame:
+    """The errors of a study: columns of ``SET``, width, radius, error; one row for each seed and radius."""
+    trials = named_as_published(pd.read_csv(folder / "report" / "trials.csv"))
+    curves = pd.concat(pd.read_parquet(path) for path in sorted((folder / "curves").glob("*.parquet")))
+    return of_grid(curves).merge(trials, on="identity")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "study", type=Path, help="folder of the study published_curves, with its curves/ and its report/"
-    )
-    folder = parser.parse_args().study
-    trials = pd.read_csv(folder / "report" / "trials.csv").rename(columns={"task.kernel": "kernel"})
-    curves = pd.concat(pd.read_parquet(path) for path in sorted((folder / "curves").glob("*.parquet")))
-    trials["model"] = trials["model"] + " " + trials["model.parameterization"]
-    curves = of_grid(curves)
-    ours = curves.merge(trials[["identity", "model", "kernel"]], on="identity")
-    points = compared(pd.read_csv(HERE / "published" / "curse_of_memory_curves.csv"), ours)
-    print(summary(points).to_string(index=False))
-    if not (rest := others(ours)).empty:
-        print("", rest.to_string(index=False), sep="\n")
+    parser.add_argument("studies", type=Path, nargs="+", help="folders of the studies, with curves/ and report/")
+    parser.add_argument("--table", type=Path, help="CSV file for the rows")
+    given = parser.parse_args()
+    points = compared(pd.read_csv(PUBLISHED), pd.concat(map(read, given.studies)))
+    rows = summary(points)
+    print(rows.to_string(index=False))
+    if given.table is not None:
+        write_table(rows, given.table)
     near = (points["published"] / points["median"]).between(1 / FACTOR, FACTOR)
     print(f"\n{near.mean():.0%} of {len(points)} points are within a factor of {FACTOR:g} of our median")
     draw(points, HERE / "out" / "published_curves.png")

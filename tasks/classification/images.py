@@ -1,4 +1,4 @@
-"""MNIST, Fashion-MNIST and CIFAR-10 as sequences, and permuted MNIST, from their files in a data folder."""
+"""MNIST, Fashion-MNIST and CIFAR-10 as sequences, in order and permuted, from their files in a data folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from memsweep.data.api import (
     ARCHIVES,
     ORDERS,
     DataFolderConfig,
+    GreyImagesConfig,
     Labelled,
     PermutedImages,
     SequentialImages,
@@ -57,7 +58,7 @@ class Images(SequentialImages):
 
 @register_task("permuted_mnist")
 class PermutedMnist(PermutedImages):
-    """Classify the digit of an image of MNIST, read pixel by pixel in a fixed permutation.
+    """Classify an image of MNIST or Fashion-MNIST, read pixel by pixel in a fixed permutation.
 
     The task of Le, Jaitly and Hinton (2015, arXiv 1504.00941), with the permutation of nnRNN's and the Stair RNN's
     code. The 10 000 training images that validate are others than there, because that code drew them from numpy's
@@ -65,8 +66,8 @@ class PermutedMnist(PermutedImages):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(DataFolderConfig):
-        """MNIST, pixel by pixel in a fixed permutation: 50 000 images train, 10 000 validate and 10 000 test."""
+    class Config(GreyImagesConfig):
+        """Images pixel by pixel in a fixed permutation: 50 000 train, 10 000 validate and 10 000 test."""
 
         permutation_seed: int = setting(
             1234,
@@ -76,14 +77,14 @@ class PermutedMnist(PermutedImages):
         )
 
         def problems(self) -> Iterable[str]:
-            return archive_problems(Path(self.folder) / "mnist", ARCHIVES["mnist"])
+            return archive_problems(Path(self.folder) / self.data, ARCHIVES[self.data]) if self.data in ARCHIVES else ()
 
-    shape = ARCHIVES["mnist"].shape
+    shape = ARCHIVES["mnist"].shape  # Fashion-MNIST's, too
     brightest = 255.0
 
     @classmethod
     def data_files(cls, config: Config) -> list[Path]:
-        return archive_files(Path(config.folder) / "mnist", ARCHIVES["mnist"])
+        return archive_files(Path(config.folder) / config.data, ARCHIVES[config.data])
 
     def load(self) -> Mapping[str, Labelled]:
-        return archive_splits(Path(self.config.folder) / "mnist", ARCHIVES["mnist"])
+        return archive_splits(Path(self.config.folder) / self.config.data, ARCHIVES[self.config.data])

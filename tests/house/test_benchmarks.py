@@ -390,27 +390,21 @@ def test_an_unknown_benchmark_is_named(monkeypatch, capsys):
 def test_a_published_curve_is_compared_with_one_more_seed():
     """Log errors -2 ... 2 of five seeds: mean 0, deviation 1.581, so that a sixth lies within 2.776 x 1.581 x 1.095."""
     radii = [0.0, 0.001, 0.002]
+    curve = {"task": "LF", "activation": "tanh", "model": "diagonalrnn", "rho": "exp", "width": 8}
     ours = pd.DataFrame(
         [
-            {"model": model, "kernel": "exponential", "width": 8, "radius": radius, "error": np.exp(log)}
-            for model in ("diagonal_rnn relu", "ssm relu")
+            curve | {"activation": activation, "radius": radius, "error": np.exp(log)}
+            for activation in ("tanh", "linear")
             for radius in radii
             for log in (-2.0, -1.0, 0.0, 1.0, 2.0)
         ]
     )
     published = pd.DataFrame(
-        [
-            {"model": "diagonalrnn", "rho": "exp", "width": 8, "beta": beta, "error": np.exp(log)}
-            for beta, log in zip(radii, (0.0, 4.7, 4.9), strict=True)
-        ]
+        [curve | {"beta": beta, "error": np.exp(log)} for beta, log in zip(radii, (0.0, 4.7, 4.9), strict=True)]
     )
     points = published_curves.compared(published, ours)
     np.testing.assert_allclose(np.log(points["to"]), 2.7764 * np.sqrt(2.5 * 1.2), rtol=1e-4)
     row = published_curves.summary(points).iloc[0]
-    assert row[["seeds", "points"]].tolist() == [5, 3]
-    assert row["within a factor of 5 of the median"] == "33%"
-    assert row["where one more seed would lie"] == "67%"
-    assert row["farthest"] == f"{np.exp(4.9):.2g} at 0.002"
-    other = published_curves.others(ours).iloc[0]
-    assert other["model"] == "ssm relu"
-    assert other["at 0"] == "1 [0.14, 7.4]"
+    assert row[["activation", "seeds", "points"]].tolist() == ["tanh", 5, 3]
+    assert row[["within 5", "one more seed"]].tolist() == [0.33, 0.67]
+    assert row[["farthest", "at"]].tolist() == [float(f"{np.exp(4.9):.2g}"), 0.002]

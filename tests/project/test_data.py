@@ -150,7 +150,9 @@ def problems(task: str, **fields: object) -> list[str]:
 
 READERS: dict[str, Callable[[], list[str]]] = {
     "mnist": lambda: problems("images") + problems("permuted_mnist"),
-    "fashion_mnist": lambda: problems("images", data="fashion_mnist"),
+    "fashion_mnist": lambda: (
+        problems("images", data="fashion_mnist") + problems("permuted_mnist", data="fashion_mnist")
+    ),
     "cifar10": lambda: problems("images", data="cifar10") + problems("sequential_cifar"),
     "ptb": lambda: problems("ptb", horizon=10),
     "imdb": lambda: problems("imdb"),

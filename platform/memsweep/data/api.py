@@ -27,6 +27,7 @@ from memsweep.data.functionals import KernelTask as KernelTask
 from memsweep.data.functionals import LinearFunctionalTask as LinearFunctionalTask
 from memsweep.data.images.archives import ARCHIVES as ARCHIVES
 from memsweep.data.images.archives import Archive as Archive
+from memsweep.data.images.archives import GreyImagesConfig as GreyImagesConfig
 from memsweep.data.images.archives import archive_files as archive_files
 from memsweep.data.images.archives import archive_problems as archive_problems
 from memsweep.data.images.archives import archive_splits as archive_splits

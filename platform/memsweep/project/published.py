@@ -132,7 +132,7 @@ DATA_SETS = {
     ),
     "fashion_mnist": DataSet(
         "Fashion-MNIST",
-        ("images",),
+        ("images", "permuted_mnist"),
         "fashion_mnist",
         _idx(
             (

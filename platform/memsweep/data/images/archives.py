@@ -25,7 +25,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memsweep.data.folder import lacks, problems_of
+from memsweep.config.core.fields import setting
+from memsweep.data.folder import DataFolderConfig, lacks, problems_of
 from memsweep.data.images.classification import Labelled
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
@@ -161,6 +162,13 @@ ARCHIVES = {
         read=_read_cifar,
     ),
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class GreyImagesConfig(DataFolderConfig):
+    """Base of the Config of a task that reads MNIST or a data set in its files' form."""
+
+    data: str = setting("mnist", "which data set: mnist, fashion_mnist", choices=("mnist", "fashion_mnist"))
 
 
 def archive_problems(folder: Path, archive: Archive) -> Iterator[str]:

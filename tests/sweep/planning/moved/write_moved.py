@@ -159,11 +159,25 @@ def write(before: Path, *words: str) -> None:
         unless = frozenset(min(each - names[own]) for each in others if own <= each)
         lines = set[str]().union(*(then - now for now, then in group))
         rules.append(moved.Moved(own, frozenset(_whole(lines)), unless))
+    rules += [rule for rule in moved.listed() if rule.now not in groups and rule.now <= lines_of_tasks()]
     LISTED.write_text(moved.written(rules, HEAD), encoding="utf-8")
     moved.listed.cache_clear()
     for now, then in compared:
         if wrong := moved.as_before(now) ^ then:
             raise SystemExit(f"no rule says what these trials had before: {sorted(wrong)}")
+
+
+@functools.cache
+def lines_of_tasks() -> frozenset[str]:
+    """Hashes of the lines of every task: a rule of these alone stays, for the task's data may not be here."""
+    from memsweep import registry
+    from memsweep.sweep.planning import fingerprint, moved
+
+    registry.discover(ROOT)
+    tasks = (registry.get(registry.TASK, name) for name in registry.names(registry.TASK))
+    roots = {each for task in tasks for each in fingerprint._definitions_of(task)}
+    cut = fingerprint._Cut(frozenset(fingerprint.EXEMPT))
+    return frozenset(map(moved.hash_of, fingerprint.GRAPH.lines(fingerprint.GRAPH.closure(roots, cut), cut)))
 
 
 def _whole(lines: set[str]) -> set[str]:

@@ -1,0 +1,195 @@
+"""Writes docs/seeds.md: the five works that this project continues, part by part, published beside ours.
+
+    python -m benchmarks.published.seeds
+    python -m benchmarks.published.seeds --add results/psmnist_small
+
+The page is made of docs/evidence/seeds.yaml (the parts of the works, and which study answers each), of the study files
+(what each asks), of docs/evidence/published_curves.csv and of docs/evidence/seeds_results.csv. ``--add`` first puts
+the accuracies or the verdicts of a study's folder into the last one, in the place of those of the same conditions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from benchmarks.published_curves import PUBLISHED, SET
+from memsweep.config.load.study_files import description
+
+ROOT = Path(__file__).resolve().parents[2]
+EVIDENCE = ROOT / "docs" / "evidence"
+PAGE = ROOT / "docs" / "seeds.md"
+RESULTS = EVIDENCE / "seeds_results.csv"
+COLUMNS = ["study", "condition", "measured", "value", "low", "high", "seeds"]
+SLOPE = ("", "_low", "_high")
+ROOMS = ("published", "cluster")
+RUNS = {"whole": "whole", "smaller": "smaller", "no": "not run"}
+"""How far a study was run -> as the page says it."""
+HEAD = """# The five works, part by part
+
+This page lists the figures, tables, commands, options and data of the works that this project continues. \
+Beside each stands the study that answers it. Published numbers stand beside ours, where there are any.
+
+*Whole*: run at its own size. *Smaller*: run at a size or in a part that the row says. *Not run*: there is a study or \
+not, and no result of it. Brackets hold the least and the most over seeds, or a 95 % interval where the row is of a \
+slope. `python -m benchmarks.published.seeds` writes this page."""
+
+
+def page() -> str:
+    """The text of docs/seeds.md."""
+    told = yaml.safe_load((EVIDENCE / "seeds.yaml").read_text(encoding="utf-8"))
+    works = [*told["works"], *told["others"]]
+    sections = [HEAD, _counts(works), *map(_work, works), _curves(told["curves"]), *_results(), _studies(works)]
+    return "\n\n".join(sections) + "\n"
+
+
+def _counts(works: Sequence[dict[str, Any]]) -> str:
+    rows = []
+    for work in works:
+        runs = Counter(part["run"] for part in work["parts"])
+        rows.append([work["title"], len(work["parts"]), *(runs[run] for run in RUNS)])
+    return _table(["work", "parts", *RUNS.values()], rows)
+
+
+def _work(work: dict[str, Any]) -> str:
+    columns = ["part", "study", "run", "published", "ours", "what differs, or what it takes"]
+    rows = []
+    for part in work["parts"]:
+        study = f"`{part['study']}`" if "study" in part else "none"
+        rest = [part.get(name, "") for name in ("published", "ours", "differs")]
+        rows.append([part["name"], study, RUNS[part["run"]], *rest])
+    return f"## {work['title']}\n\n{_table(columns, rows)}"
+
+
+def _curves(told: dict[str, list[str]]) -> str:
+    """The table of the published curves, a row for each set."""
+    published = pd.read_csv(PUBLISHED)
+    ours = pd.read_csv(EVIDENCE / "published_curves.csv")
+    columns = [
+        "task",
+        "activation",
+        "model",
+        "memory",
+        "points",
+        "study",
+        "compared",
+        "within 5",
+        "at 0",
+        "why we part",
+    ]
+    rows = []
+    for key, points in published.groupby(SET):
+        study, why = told[" ".join(key)]
+        found = ours[(ours[SET] == list(key)).all(axis=1)]
+        rows.append([*key, len(points), f"`{study}`", *_agreement(found), why])
+    compared = int(ours["points"].sum())
+    text = (
+        f"The Curse-of-memory code published {len(rows)} sets of perturbation-error curves, {len(published):,} points. "
+        f"Each set has a row in a study; {compared} points are compared. *Within 5*: share of these where published "
+        "and our median differ by a factor of at most 5. *At 0*: published over ours without perturbation, by width. "
+        "*Compared* names the seeds of ours. The publication has one seed."
+    )
+    return f"## Published curves, factor by factor\n\n{text}\n\n{_table(columns, rows)}"
+
+
+def _agreement(found: pd.DataFrame) -> list[str]:
+    """The cells of the columns compared, within 5 and at 0, of one set."""
+    if found.empty:
+        return ["not run", "", ""]
+    count = int(found["points"].sum())
+    near = (found["within 5"] * found["points"]).sum() / count
+    factors = [f"{row['width']}: {row['ratio at 0']:g}" for _, row in found.sort_values("width").iterrows()]
+    return [f"{count}, {_span(found['seeds'])} seeds", f"{near:.0%}", "; ".join(factors)]
+
+
+def _span(numbers: pd.Series) -> str:
+    low, high = int(numbers.min()), int(numbers.max())
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _results() -> Iterator[str]:
+    """A table for each study whose results are stored in ``RESULTS``."""
+    for study, rows in pd.read_csv(RESULTS).groupby("study"):
+        told = [[row.condition, row.measured, _value(row), row.seeds] for row in rows.itertuples()]
+        yield f"## Results of {study}\n\n" + _table(["condition", "measured", "ours", "seeds"], told)
+
+
+def _value(row: Any) -> str:
+    return "none" if pd.isna(row.value) else f"{row.value:.3g} [{row.low:.3g}, {row.high:.3g}]".replace("-", "−")
+
+
+def add(folder: Path) -> None:
+    """Puts the results of a study's folder in ``RESULTS``, in the place of those of the same conditions."""
+    found = pd.DataFrame(_accuracies(folder) or _verdicts(folder), columns=COLUMNS)
+    kept = [pd.read_csv(RESULTS)] if RESULTS.exists() else []
+    key = ["study", "condition", "measured"]
+    whole = pd.concat([*kept, found]).drop_duplicates(key, keep="last").sort_values(key)
+    whole.astype(dict.fromkeys(COLUMNS[3:6], float)).to_csv(RESULTS, index=False, float_format="%.4g")
+
+
+def _accuracies(folder: Path) -> list[list[object]]:
+    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most over its seeds."""
+    rows: list[list[object]] = []
+    for path in sorted((folder / "replicas").glob("*.parquet")):
+        seeds = pd.read_parquet(path)
+        if not seeds["metric"].eq("accuracy").all():
+            continue
+        config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
+        model, values = config["model"], seeds["test_metric"]
+        gains = "" if model.get("stair", "none") == "none" else f" · {model['stair']}"
+        measured = f"test accuracy after {config['training']['steps']} steps"
+        span = [values.median(), values.min(), values.max()]
+        rows.append([folder.name, model["name"] + gains, measured, *span, len(values)])
+    return rows
+
+
+def _verdicts(folder: Path) -> list[list[object]]:
+    """Rows of ``COLUMNS``: the verdict of each condition and ball, with the slope that decides and its interval."""
+    seeds = max(len(pd.read_parquet(path)) for path in (folder / "replicas").glob("*.parquet"))
+    rows: list[list[object]] = []
+    for row in pd.read_csv(folder / "report" / "verdicts.csv").to_dict("records"):
+        named = ("task.kernel", "model.activation", "model.parameterization")
+        condition = " · ".join(str(row[name]) for name in named if name in row)
+        axis = row["deciding"]
+        measured = f"{row['ball']} weights move: {row['verdict']}; slope in {axis}"
+        rows.append([folder.name, condition, measured, *(row[f"slope_{axis}{end}"] for end in SLOPE), seeds])
+    return rows
+
+
+def _studies(works: Iterable[dict[str, Any]]) -> str:
+    """The table of all studies of the rooms ``ROOMS``: what each asks, and of which parts."""
+    asked = Counter(part["study"] for work in works for part in work["parts"] if "study" in part)
+    rows = []
+    for room in ROOMS:
+        for path in sorted((ROOT / "search_spaces" / room).glob("*.yaml")):
+            question = description(path.read_text(encoding="utf-8")).partition("\n")[0]
+            question = re.split(r"(?<=[.?]) ", question)[0]
+            rows.append([f"`{path.stem}`", room, question, asked[path.stem]])
+    return "## The studies\n\n" + _table(["study", "room", "what it asks", "parts"], rows)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--add", type=Path, metavar="STUDY", help="folder of a study with a report")
+    folder = parser.parse_args().add
+    if folder is not None:
+        add(folder)
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

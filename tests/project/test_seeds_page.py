@@ -1,0 +1,71 @@
+"""docs/seeds.md is what its command writes, and nothing of the works or of the studies is left out of it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from benchmarks import published_curves
+from benchmarks.published import seeds
+from memsweep.config.load.study_files import names
+from paths import ROOT
+
+TOLD = yaml.safe_load((seeds.EVIDENCE / "seeds.yaml").read_text("utf-8"))
+PARTS = [part for work in [*TOLD["works"], *TOLD["others"]] for part in work["parts"]]
+STORED = ROOT / "tests" / "sweep" / "store" / "written_by" / "8b96c54" / "grid"
+
+
+def test_the_page_is_what_the_command_writes() -> None:
+    assert seeds.PAGE.read_text("utf-8") == seeds.page()
+
+
+def test_every_study_of_published_and_cluster_answers_a_part() -> None:
+    files = {path.stem for room in seeds.ROOMS for path in (ROOT / "search_spaces" / room).glob("*.yaml")}
+    told = {part["study"] for part in PARTS if "study" in part}
+    assert files - told == set()
+    assert told - set(names(ROOT)) == set()
+
+
+def test_a_part_that_was_run_says_what_was_found_and_a_part_that_was_not_run_has_no_results() -> None:
+    assert {part["run"] for part in PARTS} <= seeds.RUNS.keys()
+    assert [part["name"] for part in PARTS if part["run"] != "no" and not part.get("ours")] == []
+    found = set(pd.read_csv(seeds.RESULTS)["study"])
+    run = {part["study"] for part in PARTS if part["run"] != "no" and "study" in part}
+    assert found - run == set()
+    assert {part["run"] for part in PARTS if "study" not in part} == {"no"}
+
+
+def test_every_published_set_of_curves_has_a_study() -> None:
+    published = pd.read_csv(published_curves.PUBLISHED)
+    sets = {" ".join(key) for key, _ in published.groupby(published_curves.SET)}
+    assert (len(sets), len(published)) == (20, 1785)
+    assert TOLD["curves"].keys() == sets
+    compared = pd.read_csv(seeds.EVIDENCE / "published_curves.csv")
+    assert {" ".join(key) for key, _ in compared.groupby(published_curves.SET)} <= sets
+
+
+def test_results_take_the_place_of_those_of_the_same_conditions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seeds, "RESULTS", tmp_path / "results.csv")
+    seeds.add(STORED)
+    verdicts = pd.read_csv(seeds.RESULTS)
+    assert {"polynomial · direct"} <= {*verdicts["condition"]}
+    assert {*verdicts["seeds"]} == {2}
+    assert {*verdicts["measured"]} == {"recurrent weights move: inconclusive; slope in width"}
+    study = tmp_path / "learned"
+    shutil.copytree(STORED, study)
+    for number, path in enumerate(sorted((study / "replicas").glob("*.parquet"))):
+        accuracies = [0.25 + number, 0.75 + number]
+        pd.read_parquet(path).assign(metric="accuracy", test_metric=accuracies).to_parquet(path)
+    seeds.add(study)
+    seeds.add(study)
+    rows = pd.read_csv(seeds.RESULTS)
+    learned = rows[rows["study"] == "learned"]
+    assert learned[["value", "low", "high"]].to_numpy()[-1].tolist() == [number + 0.5, number + 0.25, number + 0.75]
+    assert len(rows) == len(verdicts) + len(learned)
+    assert any("none" in section for section in seeds._results())
