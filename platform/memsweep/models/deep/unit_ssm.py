@@ -20,7 +20,8 @@ The published blocks around the recurrence are not here: no short convolution, n
 a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low rank.
 
 Parts have a row for each state, so that every learning rule can train the unit. Backpropagation through time (``run``)
-takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates).
+takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates). A
+head of ``ssd`` that decays as a whole is a matrix P x S that holds x_t by the key B_t: ``run`` takes it as such.
 
 Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads of P channels, M = S D.
 """
@@ -44,6 +45,7 @@ from memsweep.models.deep.unit import mapped
 from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
 from memsweep.models.parameterizations.base import EULER, EXACT, build
 from memsweep.models.parameterizations.maps import Exp, HeavyTail
+from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
@@ -215,6 +217,23 @@ class SSDUnit(StateSpaceUnit):
     @dataclass(frozen=True, kw_only=True)
     class Config(HeadConfig):
         """Heads of channels of states; width counts all states."""
+
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        if self.config.decay == ELEMENTWISE:
+            return super().run(weights, x_NBTF)
+        maps = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
+        joined = mapped(torch.cat([*maps.values()], 1), x_NBTF)
+        drive_NBTH, key_NBTS, channel_NBTD, query_NBTS = joined.split([each.shape[1] for each in maps.values()], -1)
+        step_NBTH = softplus(_apart(drive_NBTH + weights[f"bias_{STEP}"][:, None, None]))
+        exponent_NBTH = _apart(step_NBTH * -self.parameterization.rate(_apart(weights[DECAY]))[:, None, None])
+        euler = self.config.discretization == EULER
+        gain_NBTH = step_NBTH if euler else step_NBTH * _MeanDecay.apply(exponent_NBTH)
+        value_NBTHP = gain_NBTH.unsqueeze(-1) * channel_NBTD.unflatten(-1, (self.heads, -1))
+        query, key = (part.unsqueeze(3).expand(-1, -1, -1, self.heads, -1) for part in (query_NBTS, key_NBTS))
+        heads = [part.transpose(2, 3).flatten(0, 2) for part in (query, key, value_NBTHP, exponent_NBTH.unsqueeze(-1))]
+        found_XTP, _ = matrix_states(*heads)
+        read_NBTD = found_XTP.unflatten(0, (*x_NBTF.shape[:2], -1)).transpose(2, 3).flatten(-2)
+        return mapped(weights["readout"], torch.addcmul(read_NBTD, weights["skip"][:, None, None], channel_NBTD))
 
 
 @register_unit("ssd_selective")
