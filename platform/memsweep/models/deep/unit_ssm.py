@@ -46,6 +46,7 @@ from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
 from memsweep.models.parameterizations.base import EULER, EXACT, build
 from memsweep.models.parameterizations.maps import Exp, HeavyTail
 from memsweep.recurrence.matrix.states import matrix_states
+from memsweep.recurrence.state_space import CompiledStateSpace
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
@@ -195,6 +196,17 @@ class S6Unit(StateSpaceUnit):
     @dataclass(frozen=True, kw_only=True)
     class Config(StateSpaceConfig):
         """Channels of several states each; width counts all states."""
+
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        compiled = CompiledStateSpace.fitting(x_NBTF) if self.config.discretization == EULER else None
+        if compiled is None:
+            return super().run(weights, x_NBTF)
+        # one replica has nobody beside it, and a small layer is spared the copies
+        raw_NR = weights[DECAY] if len(x_NBTF) == 1 else _apart(weights[DECAY])
+        each, rate_NR = self.width // raw_NR.shape[1], self.parameterization.rate(raw_NR)
+        own = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
+        own |= {"bias": weights[f"bias_{STEP}"], "skip": weights["skip"], "readout": weights["readout"]}
+        return compiled.answers(x_NBTF, own | {RATE: rate_NR if each == 1 else rate_NR.repeat_interleave(each, 1)})
 
 
 @dataclass(frozen=True, kw_only=True)
