@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, StateSpaceUnit
+from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SSDUnit, StateSpaceUnit
 from memsweep.models.parameterizations.maps import Direct
 from memsweep.recurrence.state_space import CHUNK, CompiledStateSpace
 
@@ -92,3 +92,15 @@ def test_step_sizes_of_any_size(bias: float, dtype: torch.dtype) -> None:
         torch.testing.assert_close(
             one, other, rtol=1e-3 if dtype is torch.float32 else 1e-10, atol=1e-4, equal_nan=True
         )
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one call", "matrix states"])
+@pytest.mark.parametrize("discretization", ["euler", "exact"])
+def test_heads_that_decay_as_a_whole(discretization: str, at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SSDUnit.Config(head_dim=3, states=4, discretization=discretization)
+    _, given = drawn(config, 24, 5, 9, torch.float64)
+    if not at_once:
+        monkeypatch.setattr(CompiledStateSpace, "fitting", lambda _: None)
+    unit: Any = SSDUnit(config, 24, 5)
+    for one, other in zip(found(SSDUnit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-13 * other.abs().max().item())

@@ -21,7 +21,8 @@ a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low
 
 Parts have a row for each state, so that every learning rule can train the unit. Backpropagation through time (``run``)
 takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates). A
-head of ``ssd`` that decays as a whole is a matrix P x S that holds x_t by the key B_t: ``run`` takes it as such.
+head of ``ssd`` that decays as a whole is a matrix P x S that holds x_t by the key B_t: where there is no compiled call
+for a whole layer, ``run`` takes it as such.
 
 Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads of P channels, M = S D.
 """
@@ -148,6 +149,18 @@ class StateSpaceUnit(SelectiveUnit):
         states_NBTM = selective_scan(decay.expand_as(added).flatten(-3), added.flatten(-3))
         return self.answers(weights, states_NBTM, x_NBTF)
 
+    def _at_once(self, weights: Weights, x_NBTF: Tensor) -> Tensor | None:
+        """The answers by one compiled call; None where torch's operations compute them."""
+        compiled = CompiledStateSpace.fitting(x_NBTF) if self.config.discretization == EULER else None
+        if compiled is None:
+            return None
+        # one replica has nobody beside it, and a small layer is spared the copies
+        raw_NR = weights[DECAY] if len(x_NBTF) == 1 else _apart(weights[DECAY])
+        each, rate_NR = self.width // raw_NR.shape[1], self.parameterization.rate(raw_NR)
+        own = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
+        own |= {"bias": weights[f"bias_{STEP}"], "skip": weights["skip"], "readout": weights["readout"]}
+        return compiled.answers(x_NBTF, own | {RATE: rate_NR if each == 1 else rate_NR.repeat_interleave(each, 1)})
+
     def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         step = softplus(_apart(drives[STEP]))
         rate = self.parameterization.rate(_apart(drives[DECAY if DECAY in drives else RATE]))
@@ -198,15 +211,8 @@ class S6Unit(StateSpaceUnit):
         """Channels of several states each; width counts all states."""
 
     def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
-        compiled = CompiledStateSpace.fitting(x_NBTF) if self.config.discretization == EULER else None
-        if compiled is None:
-            return super().run(weights, x_NBTF)
-        # one replica has nobody beside it, and a small layer is spared the copies
-        raw_NR = weights[DECAY] if len(x_NBTF) == 1 else _apart(weights[DECAY])
-        each, rate_NR = self.width // raw_NR.shape[1], self.parameterization.rate(raw_NR)
-        own = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
-        own |= {"bias": weights[f"bias_{STEP}"], "skip": weights["skip"], "readout": weights["readout"]}
-        return compiled.answers(x_NBTF, own | {RATE: rate_NR if each == 1 else rate_NR.repeat_interleave(each, 1)})
+        found = self._at_once(weights, x_NBTF)
+        return super().run(weights, x_NBTF) if found is None else found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +237,8 @@ class SSDUnit(StateSpaceUnit):
         """Heads of channels of states; width counts all states."""
 
     def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        if (found := self._at_once(weights, x_NBTF)) is not None:
+            return found
         if self.config.decay == ELEMENTWISE:
             return super().run(weights, x_NBTF)
         maps = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
