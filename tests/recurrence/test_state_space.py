@@ -56,9 +56,7 @@ def test_it_is_torchs_operations_with_all_gradients(
         names, found(S6Unit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True
     ):
         size = other.abs().max().item()
-        torch.testing.assert_close(
-            one, other, rtol=0.0, atol=close * size, msg=lambda text, name=name: f"{name}: {text}"
-        )
+        torch.testing.assert_close(one, other, rtol=0.0, atol=close * size, msg=name)
 
 
 def test_a_replica_has_the_bits_that_it_has_alone_whatever_the_threads() -> None:
