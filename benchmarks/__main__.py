@@ -19,6 +19,7 @@ NAMES = {
     "step": "steps",
     "peers": "steps",
     "peers_jax": "steps",
+    "peers_units": "steps",
     "units": "steps",
     "matrix_states": "steps",
     "matrix_step": "steps",

@@ -34,7 +34,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.streams import TRAIN, Stream
 
-LINEAR: Final = ((8, 100, 512), (8, 1000, 64), (64, 1000, 64))
+LINEAR: Final = ((8, 100, 64), (8, 100, 512), (8, 1000, 64), (64, 100, 64), (64, 1000, 64))
 """Widths, horizons and sequences of linear models."""
 STACKS: Final = tuple(product((16, 64), (50, 200), (32,)))
 WAYS: Final = {"linear": ("convolution", "scan"), "rnn": ("scan",), "gru": ("scan",), "lru": ("scan", "associative")}

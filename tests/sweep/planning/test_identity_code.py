@@ -16,7 +16,7 @@ import pytest
 from flips import bases
 
 import memsweep
-from engine import trial
+from engine import trial, usual_model, usual_unit
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
@@ -312,6 +312,27 @@ def test_a_branch_moves_the_trials_that_take_it(rewritten: dict[Path, bytes]) ->
         assert {way for way, config in configs.items() if code_fingerprint(config) != before[way]} == moved, text
     rewritten.clear()
     forget("memsweep.trial")
+
+
+def stack_of(unit: str) -> Any:
+    return usual_model("residual_stack", unit=usual_unit(unit), width=8, features=8)
+
+
+def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(rewritten: dict[Path, bytes]) -> None:
+    configs = {"diagonal": trial()} | {
+        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd")
+    }
+    before = {name: code_fingerprint(config) for name, config in configs.items()}
+    for file, text, moved in (
+        ("state_space.cpp", b"TOGETHER = 4;", {"s6"}),
+        ("matrix.cpp", b"TOGETHER = REGISTERS", set(configs)),
+    ):
+        path = PACKAGE / "recurrence" / "compiled" / "cpp" / file
+        rewritten[path] = path.read_bytes().replace(text, b"OTHER")
+        forget("memsweep.recurrence.scan")
+        assert {name for name, config in configs.items() if code_fingerprint(config) != before[name]} == moved, file
+        rewritten.clear()
+        forget("memsweep.recurrence.scan")
 
 
 def reworded(path: Path) -> bytes:

@@ -20,7 +20,9 @@ The published blocks around the recurrence are not here: no short convolution, n
 a ``mixing`` of their own. Delta_t is a full linear map, where Mamba's has a low rank.
 
 Parts have a row for each state, so that every learning rule can train the unit. Backpropagation through time (``run``)
-takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates).
+takes each map once, (H + S + D) F multiplications a step, where the parts cost 3 M F (4 M F with selective rates). A
+head of ``ssd`` that decays as a whole is a matrix P x S that holds x_t by the key B_t: where there is no compiled call
+for a whole layer, ``run`` takes it as such.
 
 Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H heads of P channels, M = S D.
 """
@@ -44,6 +46,8 @@ from memsweep.models.deep.unit import mapped
 from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
 from memsweep.models.parameterizations.base import EULER, EXACT, build
 from memsweep.models.parameterizations.maps import Exp, HeavyTail
+from memsweep.recurrence.matrix.states import matrix_states
+from memsweep.recurrence.state_space import CompiledStateSpace
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
@@ -145,6 +149,18 @@ class StateSpaceUnit(SelectiveUnit):
         states_NBTM = selective_scan(decay.expand_as(added).flatten(-3), added.flatten(-3))
         return self.answers(weights, states_NBTM, x_NBTF)
 
+    def _at_once(self, weights: Weights, x_NBTF: Tensor) -> Tensor | None:
+        """The answers by one compiled call; None where torch's operations compute them."""
+        compiled = CompiledStateSpace.fitting(x_NBTF) if self.config.discretization == EULER else None
+        if compiled is None:
+            return None
+        # one replica has nobody beside it, and a small layer is spared the copies
+        raw_NR = weights[DECAY] if len(x_NBTF) == 1 else _apart(weights[DECAY])
+        each, rate_NR = self.width // raw_NR.shape[1], self.parameterization.rate(raw_NR)
+        own = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
+        own |= {"bias": weights[f"bias_{STEP}"], "skip": weights["skip"], "readout": weights["readout"]}
+        return compiled.answers(x_NBTF, own | {RATE: rate_NR if each == 1 else rate_NR.repeat_interleave(each, 1)})
+
     def coefficients(self, drives: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         step = softplus(_apart(drives[STEP]))
         rate = self.parameterization.rate(_apart(drives[DECAY if DECAY in drives else RATE]))
@@ -194,6 +210,10 @@ class S6Unit(StateSpaceUnit):
     class Config(StateSpaceConfig):
         """Channels of several states each; width counts all states."""
 
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        found = self._at_once(weights, x_NBTF)
+        return super().run(weights, x_NBTF) if found is None else found
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig(StateSpaceConfig):
@@ -215,6 +235,25 @@ class SSDUnit(StateSpaceUnit):
     @dataclass(frozen=True, kw_only=True)
     class Config(HeadConfig):
         """Heads of channels of states; width counts all states."""
+
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        if (found := self._at_once(weights, x_NBTF)) is not None:
+            return found
+        if self.config.decay == ELEMENTWISE:
+            return super().run(weights, x_NBTF)
+        maps = {name: weights[f"encoder_{name}"] for name in (STEP, INPUT, CANDIDATE, OUTPUT)}
+        joined = mapped(torch.cat([*maps.values()], 1), x_NBTF)
+        drive_NBTH, key_NBTS, channel_NBTD, query_NBTS = joined.split([each.shape[1] for each in maps.values()], -1)
+        step_NBTH = softplus(_apart(drive_NBTH + weights[f"bias_{STEP}"][:, None, None]))
+        exponent_NBTH = _apart(step_NBTH * -self.parameterization.rate(_apart(weights[DECAY]))[:, None, None])
+        euler = self.config.discretization == EULER
+        gain_NBTH = step_NBTH if euler else step_NBTH * _MeanDecay.apply(exponent_NBTH)
+        value_NBTHP = gain_NBTH.unsqueeze(-1) * channel_NBTD.unflatten(-1, (self.heads, -1))
+        query, key = (part.unsqueeze(3).expand(-1, -1, -1, self.heads, -1) for part in (query_NBTS, key_NBTS))
+        heads = [part.transpose(2, 3).flatten(0, 2) for part in (query, key, value_NBTHP, exponent_NBTH.unsqueeze(-1))]
+        found_XTP, _ = matrix_states(*heads)
+        read_NBTD = found_XTP.unflatten(0, (*x_NBTF.shape[:2], -1)).transpose(2, 3).flatten(-2)
+        return mapped(weights["readout"], torch.addcmul(read_NBTD, weights["skip"][:, None, None], channel_NBTD))
 
 
 @register_unit("ssd_selective")

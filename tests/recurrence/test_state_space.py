@@ -1,0 +1,104 @@
+"""The compiled state-space layer beside the operations of torch that it stands for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SSDUnit, StateSpaceUnit
+from memsweep.models.parameterizations.maps import Direct
+from memsweep.recurrence.state_space import CHUNK, CompiledStateSpace
+
+MODELS, HORIZON = 3, 2 * CHUNK + 5
+SIZES: dict[str, tuple[Any, int, int, int]] = {
+    "one state": (S6Unit.Config(states=1), 5, 3, 4),
+    "three states, heads": (S6Unit.Config(states=3, head_dim=2), 12, 5, 19),
+    "rates of heads": (S6Unit.Config(states=4, head_dim=2, decay=HEADWISE), 16, 9, 8),
+    "growing states": (S6Unit.Config(states=6, parameterization=Direct.Config()), 18, 20, 17),
+}
+"""Config, width, features, sequences: more than a vector of them, fewer, and just one full."""
+
+
+def drawn(config: Any, width: int, features: int, batch: int, dtype: torch.dtype) -> tuple[S6Unit, list[Tensor]]:
+    """A unit; its weights in the order of its roles, and inputs and gradients of the answers."""
+    unit, rng = S6Unit(config, width, features), np.random.default_rng(1)
+    starts = [unit.initial(HORIZON, rng) for _ in range(MODELS)]
+    weights = [
+        np.stack([start[name] + 0.3 * rng.standard_normal(start[name].shape) for start in starts])
+        for name in unit.roles()
+    ]
+    series = [rng.standard_normal((MODELS, batch, HORIZON, features)) for _ in range(2)]
+    return unit, [torch.from_numpy(each).to(dtype) for each in (*weights, *series)]
+
+
+def found(way: Any, unit: S6Unit, given: list[Tensor]) -> list[Tensor]:
+    """Answers, and their gradients by weights and inputs."""
+    *live, outer = [each.clone().requires_grad_() for each in given]
+    answers = way(unit, dict(zip(unit.roles(), live[:-1], strict=True)), live[-1])
+    return [answers.detach(), *torch.autograd.grad(answers, live, outer)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "close"), [(torch.float64, 1e-13), (torch.float32, 3e-5)], ids=["float64", "float32"]
+)
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_it_is_torchs_operations_with_all_gradients(
+    sizes: tuple[Any, int, int, int], dtype: torch.dtype, close: float
+) -> None:
+    unit, given = drawn(*sizes, dtype)
+    assert CompiledStateSpace.fitting(given[-1]) is not None
+    names = ["answers", *unit.roles(), "inputs"]
+    for name, one, other in zip(
+        names, found(S6Unit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True
+    ):
+        size = other.abs().max().item()
+        torch.testing.assert_close(one, other, rtol=0.0, atol=close * size, msg=name)
+
+
+def test_a_replica_has_the_bits_that_it_has_alone_whatever_the_threads() -> None:
+    unit, given = drawn(*SIZES["three states, heads"], torch.float32)
+    together, threads = found(S6Unit.run, unit, given), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert all(map(torch.equal, found(S6Unit.run, unit, given), together))
+    finally:
+        torch.set_num_threads(threads)
+    for model in range(MODELS):
+        alone = found(S6Unit.run, unit, [each[model : model + 1] for each in given])
+        assert all(torch.equal(one[0], all_of_them[model]) for one, all_of_them in zip(alone, together, strict=True))
+
+
+def test_answers_are_the_same_where_no_gradient_is_wanted() -> None:
+    unit, given = drawn(*SIZES["one state"], torch.float64)
+    with torch.no_grad():
+        answers = unit.run(dict(zip(unit.roles(), given[:-2], strict=True)), given[-2])
+    assert torch.equal(answers, found(S6Unit.run, unit, given)[0])
+
+
+@pytest.mark.parametrize("bias", [-750.0, -30.0, -1e-3, 0.0, 19.9, 20.1, 750.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_step_sizes_of_any_size(bias: float, dtype: torch.dtype) -> None:
+    """From steps that change nothing to those that forget everything; NaN goes through, and tells of divergence."""
+    unit, given = drawn(*SIZES["one state"], dtype)
+    given[[*unit.roles()].index("bias_step")].fill_(bias)
+    for one, other in zip(found(S6Unit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True):
+        assert torch.equal(one.isfinite(), other.isfinite())
+        torch.testing.assert_close(
+            one, other, rtol=1e-3 if dtype is torch.float32 else 1e-10, atol=1e-4, equal_nan=True
+        )
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["one call", "matrix states"])
+@pytest.mark.parametrize("discretization", ["euler", "exact"])
+def test_heads_that_decay_as_a_whole(discretization: str, at_once: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SSDUnit.Config(head_dim=3, states=4, discretization=discretization)
+    _, given = drawn(config, 24, 5, 9, torch.float64)
+    if not at_once:
+        monkeypatch.setattr(CompiledStateSpace, "fitting", lambda _: None)
+    unit: Any = SSDUnit(config, 24, 5)
+    for one, other in zip(found(SSDUnit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1e-13 * other.abs().max().item())
