@@ -158,7 +158,14 @@ def trial(name: str, wrap: bool = True, **fields: Any) -> TrialConfig:
             "task": {"name": "copying_memory", "encoding": "one_hot", "delay": 3, "length": 2, "symbols": 3},
             "model": {"name": "module", "width": WIDTH, "wrap": wrap, **MODELS[name], **fields},
             "training": {"seeds": 2, "steps": 4, "batch_size": 4, "validation_size": 4, "validate_every": 2},
-            "perturbation": {"radii": {"count": 2}, "starts": 0, "ascent_steps": 1, "test_size": 4},
+            "perturbation": {
+                "balls": ["recurrent"],
+                "radii": {"count": 2},
+                "starts": 0,
+                "ascent_steps": 1,
+                "test_size": 4,
+                "stronger_every": 0,
+            },
         }
     )
 
