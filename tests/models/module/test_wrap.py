@@ -51,7 +51,7 @@ MAKE: dict[str, Callable[[Any], nn.Module]] = {
 
 
 class ByHand(nn.Module):
-    """What anybody would write around a layer."""
+    """The class that anybody would write around a layer."""
 
     def __init__(self, name: str, make: Callable[[], nn.Module]) -> None:
         super().__init__()

@@ -88,7 +88,7 @@ class Lack:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came out of running a layer: the numbers of its answer, and the shape that its step form reads, if any."""
+    """The numbers of a layer's answer, and the shape that its step form reads, if it has one."""
 
     numbers: int
     steps: bool
@@ -199,7 +199,7 @@ def _stepped(layer: nn.Module, x: Tensor, state: Any, with_time: bool) -> tuple[
 
 
 def _lack(config: ModuleConfig, factory: Factory) -> Lack:
-    """What a layer lacks, by the arguments of its factory.
+    """The parts that a layer lacks, by the arguments of its factory.
 
     Raises:
         ModuleError: it is a language model, and the study gives it no ids.
