@@ -1,8 +1,10 @@
 """A module of a user: its training step in memsweep, against a plain loop and against the same cell as a model.
 
-Two tables, a row of ``plain_module.json`` each:
+Three tables, a row of ``plain_module.json`` each:
 
 - ``loop``: a training step of the model ``module`` over that of a loop with torch.optim over the same seeds.
+- ``unit``: a training step of ``residual_stack`` with a user's layer over that of the same stack, written by hand, in
+  a loop with torch.optim. Their outputs, gradients and training are equal (tests/models/module_unit).
 - ``model``: the same step over that of a registered model with the same cell, which computes all seeds at once.
 
 Weights, batch and precision are the same on both sides; no sequences are drawn in what is timed.
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+from torch import Tensor, nn
 
 from benchmarks import harness
 from benchmarks.harness import Options, Row
@@ -23,6 +26,7 @@ from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.base import Signature
 from memsweep.models.module.anatomy import build_module
+from memsweep.models.module.factory import resolve
 
 NETS: Final = "tests/support/nets"
 MODULES: Final[dict[str, dict[str, Any]]] = {
@@ -32,6 +36,11 @@ MODULES: Final[dict[str, dict[str, Any]]] = {
     "nn.GRU": {"factory": f"{NETS}/torch_rnn.py:gru"},
     "nn.LSTM": {"factory": f"{NETS}/torch_rnn.py:lstm"},
 }
+LAYERS: Final[dict[str, dict[str, Any]]] = {
+    "gated leaky integrator": {"factory": f"{NETS}/mixer.py:Mixer"},
+    "attention of 4 heads": {"factory": f"{NETS}/mixer.py:Heads"},
+}
+DEPTH: Final = 2
 PLAIN_STACK: Final = {"mixing": "none", "norm": "none", "residual": False}
 CELLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
     "nn.RNN": ({"factory": f"{NETS}/torch_rnn.py:rnn"}, {"name": "vanilla_rnn", "initialization": "published"}),
@@ -52,11 +61,32 @@ def trial(model: dict[str, Any], seeds: int, quick: bool) -> TrialConfig:
     )
 
 
-def plain_loop(pack: Pack) -> Callable[[], None]:
+class Stack(nn.Module):
+    """The residual stack around a user's layers, as one writes it by hand."""
+
+    def __init__(self, make: Callable[[int], nn.Module], features: int, sizes: Signature) -> None:
+        super().__init__()
+        self.encoder, self.readout = nn.Linear(sizes.inputs, features), nn.Linear(features, sizes.outputs)
+        self.layers = nn.ModuleList(make(features) for _ in range(DEPTH))
+        self.norms = nn.ModuleList(nn.LayerNorm(features, eps=1e-6) for _ in range(DEPTH))
+        self.mix, self.gate = (nn.ModuleList(nn.Linear(features, features) for _ in range(DEPTH)) for _ in range(2))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x = self.encoder(inputs)
+        for layer, norm, mix, gate in zip(self.layers, self.norms, self.mix, self.gate, strict=True):
+            answer = layer(norm(x))
+            a = nn.functional.gelu(answer[0] if isinstance(answer, tuple) else answer, approximate="tanh")
+            x = x + mix(a) * torch.sigmoid(gate(a))
+        outputs: Tensor = self.readout(x)
+        return outputs
+
+
+def plain_loop(pack: Pack, make: Callable[[Signature, int], nn.Module] | None = None) -> Callable[[], None]:
     """One step of torch.optim for each seed, one after the other, as a script does it."""
     config, task, batch = pack.config, pack.task, pack.drawn
     sizes = Signature(task.inputs, task.outputs, task.horizon)
-    modules = [build_module(config.model, sizes, seed).float() for seed in range(config.training.seeds)]
+    made = make or (lambda sizes, seed: build_module(config.model, sizes, seed))
+    modules = [made(sizes, seed).float() for seed in range(config.training.seeds)]
     optimizers = [torch.optim.AdamW(module.parameters(), lr=0.01, weight_decay=0.0) for module in modules]
     inputs = batch.inputs.float()
     kept = type(batch)(inputs, batch.targets.float())
@@ -82,6 +112,13 @@ def run(options: Options) -> None:
         if options.wants(row):
             sides = {"module": pack.step, "other": plain_loop(pack)}
             rows.append(row | _compared(sides, pairs, shortest))
+    for name, unit in LAYERS.items():
+        stack = {"name": "residual_stack", "layers": DEPTH, "features": width, "width": width, "unit": unit}
+        row = {"table": "unit", "module": name, "width": width, "seeds": 3}
+        if options.wants(row):
+            pack, layer = Pack.of(trial(stack, 3, options.quick)), resolve(unit["factory"]).make
+            by_hand = plain_loop(pack, lambda sizes, seed, make=layer: Stack(make, width, sizes))  # type: ignore[misc]
+            rows.append(row | _compared({"module": pack.step, "other": by_hand}, pairs, shortest))
     for name, (fields, model) in CELLS.items():
         for wide, seeds in ((width, 1), (width, 5), (width // 4, 5)):
             row = {"table": "model", "module": name, "width": wide, "seeds": seeds}

@@ -285,27 +285,42 @@ def _alike(line: str, other: str) -> bool:
 
 
 MAMBA = """
+import os
+import socket
 import sys
+from pathlib import Path
 import numpy as np
 sys.path.append(sys.argv[1])
-from transformers import MambaConfig, MambaForCausalLM, MambaModel
+os.environ["HF_HOME"] = str(Path("home").absolute())
+from transformers import GPTNeoXConfig, GPTNeoXModel, MambaConfig, MambaForCausalLM, MambaModel
 from memsweep.cli import main
-config = MambaConfig(vocab_size=5, hidden_size=8, state_size=2, num_hidden_layers=1)
+config, commit = MambaConfig(vocab_size=5, hidden_size=8, state_size=2, num_hidden_layers=1), "1" * 40
+neox = GPTNeoXConfig(vocab_size=5, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8)
 MambaForCausalLM(config).save_pretrained("causal")
 MambaModel(config).save_pretrained("bare")
+for name, model in (("mamba", MambaForCausalLM(config)), ("neox", GPTNeoXModel(neox))):
+    entry = Path("home/hub") / f"models--tiny--{name}"
+    model.save_pretrained(entry / "snapshots" / commit)
+    (entry / "refs").mkdir()
+    (entry / "refs/main").write_text(commit)
 np.save("ids.npy", np.arange(24).reshape(4, 6) % 5)
 np.save("vectors.npy", np.random.default_rng(0).standard_normal((4, 6, 8)))
-for words in (["hf:causal", "--sequences", "ids.npy"], ["hf:bare", "--sequences", "vectors.npy"]):
-    assert main(["measure", "--factory", *words, *sys.argv[2:]]) == 0
+calls = []
+socket.socket.connect = socket.getaddrinfo = lambda *given, **options: calls.append(given) or 1 / 0
+for name, sequences in (("causal", "ids"), ("bare", "vectors"), ("tiny/mamba", "ids"), ("tiny/neox", "vectors")):
+    assert main(["measure", "--factory", f"hf:{name}", "--sequences", f"{sequences}.npy", *sys.argv[2:]]) == 0
+assert main(["measure", "--factory", "hf:tiny/none", "--sequences", "ids.npy"]) == 2
+assert not calls, calls
 """
 
 
 @pytest.mark.more
-def test_models_of_transformers_are_measured_from_a_folder(tmp_path: Path) -> None:
+def test_models_of_transformers_are_measured_from_a_folder_and_from_the_local_cache(tmp_path: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(tmp_path / "site"), "transformers"]
     if subprocess.run(install, capture_output=True, timeout=600).returncode:
         pytest.skip("transformers cannot be installed")
     command = [sys.executable, "-c", MAMBA, str(tmp_path / "site"), *QUICK]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("radius when the recurrent weights move") == 2
+    assert done.stdout.count("radius when the recurrent weights move") == 4
+    assert "hf:tiny/none cannot be loaded from this machine" in done.stderr

@@ -92,6 +92,8 @@ def _built(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) ->
     own = [word for word in words if word.startswith(_MODEL) and not word.startswith(_OF_MEASUREMENT)]
     given = module_fields(own, Path(args.workspace))
     config = config_from(ModuleConfig, {"factory": args.factory, **given}, SOURCE)
+    if config.wrap:
+        raise ConfigError(["model.wrap adds an encoder and a readout that nobody trained: leave it out."], SOURCE)
     ids = not sequences.is_floating_point()
     inputs = int(sequences.max()) + 1 if ids else sequences.shape[-1]
     signature = Signature(inputs, args.outputs, sequences.shape[1])

@@ -1,6 +1,11 @@
-"""Layers as a user writes them: one with a Python loop and a step form, one with heads, one with dropout and a norm."""
+"""Layers as a user writes them: one with a Python loop and a step form, one with heads, one with dropout and a norm;
+and a language model with its settings in a dataclass.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor, nn
@@ -55,3 +60,25 @@ class Noisy(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         states, _ = self.rnn(self.scale * self.norm(x.mT).mT)
         return self.readout(self.dropout(states))
+
+
+@dataclass
+class Settings:
+    """Of the language model."""
+
+    vocab_size: int
+    d_model: int = 64
+    layers: int = 2
+
+
+class Speaker(nn.Module):
+    """A language model: ids to the scores of all ids, as an attribute of its answer."""
+
+    def __init__(self, config: Settings) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.rnn = nn.GRU(config.d_model, config.d_model, config.layers, batch_first=True)
+        self.head = nn.Linear(config.d_model, config.vocab_size)
+
+    def forward(self, ids: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(logits=self.head(self.rnn(self.embedding(ids))[0]))

@@ -15,9 +15,10 @@ from memsweep.config.load.foreign import foreign_code, in_one_line
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
 from memsweep.models.contracts import breaches, unreached
-from memsweep.models.module.config import ModuleConfig, asks_groups
+from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
 from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, describe, in_groups, patterns_of, unused_patterns
+from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
 from memsweep.models.training_mode import in_training
 
@@ -50,6 +51,8 @@ def build_module(config: ModuleConfig, signature: Signature, seed: int) -> nn.Mo
     Raises:
         ModuleError: see ``Factory.build``.
     """
+    if wraps(config):
+        return build_wrapped(config, signature, seed)
     factory = resolve(config.factory)
     width = None if config.width_argument is None else config.width
     return factory.build(config.sizes(signature), width, config.arguments.plain(), config.names, seed)
@@ -82,6 +85,8 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
         changed = {name for name in trained.changed if buffers[name].is_floating_point() or buffers[name].is_complex()}
         statistics = {name: buffers[name] for name in buffers if name in drawn | changed}
         tensors = describe(module, inputs, patterns, statistics)
+        if wraps(config):
+            tensors = wrapped_roles(module, inputs, tensors)
         if asks_groups(config):
             tensors = in_groups(tensors, {Group.RECURRENT: config.recurrent_group, Group.INPUT: config.input_group})
     if not any(True for _ in module.parameters()):

@@ -60,6 +60,11 @@ class ModuleConfig:
     outputs_argument: str | None = setting("outputs", "the factory's argument for the numbers of an output; null: none")
     horizon_argument: str | None = setting("horizon", "the factory's argument for the sequence length; null: none")
     width_argument: str | None = setting("width", "the factory's argument for the width; null: none")
+    wrap: bool = setting(
+        False,
+        "true: the factory makes a layer or a language model, which gets what it lacks: an encoder (of ids an "
+        "embedding) to width features, a readout, a slice of the logits",
+    )
     roles: RolesConfig = setting(doc="what the parameters do, where names and types do not say it", factory=RolesConfig)
     recurrent_group: tuple[str, ...] = setting(
         (), "patterns of the parameters to which training.groups.recurrent gives a learning rate or decay of its own"
@@ -93,3 +98,8 @@ class ModuleConfig:
 def asks_groups(config: Any) -> bool:
     """Whether a study puts parameters of a module into groups of the optimizer."""
     return bool(config.recurrent_group or config.input_group)
+
+
+def wraps(config: Any) -> bool:
+    """Whether a study adds an encoder and a readout to a module."""
+    return bool(config.wrap)

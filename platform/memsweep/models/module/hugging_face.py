@@ -7,6 +7,8 @@ safetensors alone, and no code of the model's repository runs, unless the person
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -64,12 +66,24 @@ def load(target: str, weights: str | None, *, trust: bool) -> tuple[nn.Module, s
             "the name of a model in the local cache; nothing is downloaded."
         )
 
-    with foreign_code(sentence):
+    with foreign_code(sentence), _offline():
         config = transformers.AutoConfig.from_pretrained(name, local_files_only=True, trust_remote_code=trust)
         causal = any("ForCausalLM" in each for each in (config.architectures or ()))
         kind = transformers.AutoModelForCausalLM if causal else transformers.AutoModel
         model = kind.from_pretrained(name, **options)
     return LanguageModel(model), f"weights: of {name} ({type(model).__name__})"
+
+
+@contextmanager
+def _offline() -> Iterator[None]:
+    """No connection is made inside: for a name that is not in the cache, ``local_files_only`` alone asks the hub."""
+    hub: Any = import_module("huggingface_hub.constants")
+    before = hub.HF_HUB_OFFLINE
+    hub.HF_HUB_OFFLINE = True
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = before
 
 
 def _refuse_code(folder: Path, trust: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
@@ -10,10 +9,7 @@ from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
 from memsweep.models.module.config import ModuleConfig, RolesConfig
 from memsweep.models.module.factory import resolve
-
-_SIZES = ("features", "d_model", "dim", "n_embd", "embed_dim", "hidden_size", "d", "size")
-"""Names that layers have for the size of what they read and answer."""
-
+from memsweep.models.module.layer_arguments import FEATURES, by_name, features_argument
 
 _OF_A_MODULE = {field.name: {"default": field.default, **field.metadata} for field in fields(ModuleConfig)}
 """Name -> the words and limits of a setting that the model ``module`` has."""
@@ -31,8 +27,8 @@ class ModuleUnitConfig:
     arguments: Arguments = setting(doc="further arguments of the factory, by name", factory=Arguments)
     features_argument: str | None = setting(
         None,
-        f"the factory's argument for the features; null: found by its name ({', '.join(_SIZES)}), or the one argument "
-        "that nothing else gives",
+        f"the factory's argument for the features; null: found by its name ({', '.join(FEATURES)}), or the one "
+        "argument that nothing else gives",
     )
     width_argument: str | None = setting(
         None, "the factory's argument for the width; null: width, where it has an argument of that name"
@@ -52,8 +48,9 @@ def as_module(config: ModuleUnitConfig, width: int) -> ModuleConfig:
     Raises:
         ModuleError: the factory is not found.
     """
-    known = _arguments(config)
-    features = config.features_argument or _features_argument(config, known)
+    known = by_name(resolve(config.factory).make)
+    taken = {*config.arguments.plain(), *filter(None, [config.width_argument])}
+    features = config.features_argument or features_argument(known, taken)
     sized = config.width_argument or ("width" if "width" in known else None)
     return ModuleConfig(
         factory=config.factory,
@@ -65,24 +62,3 @@ def as_module(config: ModuleUnitConfig, width: int) -> ModuleConfig:
         replicas=config.replicas,
         causal=config.causal,
     )
-
-
-def _features_argument(config: ModuleUnitConfig, known: dict[str, inspect.Parameter]) -> str | None:
-    """The argument for the features where it is not called inputs; None: there is none."""
-    free = [name for name in known if name not in config.arguments and name != config.width_argument]
-    if "inputs" in free:
-        return None
-    found = next((name for name in _SIZES if name in free), None)
-    needed = [name for name in free if known[name].default is inspect.Parameter.empty]
-    rest = [name for name in needed if name not in ("outputs", "width", "horizon")]
-    return found or (rest[0] if len(rest) == 1 else None)
-
-
-def _arguments(config: ModuleUnitConfig) -> dict[str, inspect.Parameter]:
-    """The arguments of the factory that can be given by name; none of code without a signature."""
-    try:
-        parameters = inspect.signature(resolve(config.factory).make).parameters
-    except (TypeError, ValueError):
-        return {}
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {name: parameter for name, parameter in parameters.items() if parameter.kind in by_name}

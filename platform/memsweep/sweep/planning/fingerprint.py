@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
-from memsweep.models.module.config import asks_groups
+from memsweep.models.module.config import asks_groups, wraps
 from memsweep.sweep.planning.source_graph import SourceGraph
 from memsweep.sweep.planning.statements import WHOLE, Definition
 
@@ -65,6 +65,9 @@ CONDITIONAL: dict[str, Condition] = {
     ),
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
+    ),
+    "memsweep.models.module.config.wraps": lambda config, kernels: (
+        config.model.name == "module" and wraps(config.model)
     ),
     "memsweep.config.schema.trial.refers_elsewhere": lambda config, kernels: refers_elsewhere(config.perturbation),
     "memsweep.learning.ensemble.frozen": lambda config, kernels: hasattr(

@@ -34,6 +34,7 @@ _BRANCHES = frozenset(
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
+        "wraps",
     }
 )
 """Names of functions of a trial. A statement ``if name(...):`` without else is a branch of the trials they hold for."""
