@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers
-from benchmarks.layers.page import write
+from benchmarks.layers.page import AUDITS, stored, write
 from memsweep import registry
 from memsweep.checks.finding import Status
 from memsweep.checks.run import Audit, audit
 from memsweep.checks.subject import Subject
 
-AUDITS = Path(__file__).parent / "audits.jsonl"
 ENOUGH = 3600.0
 """Seconds that no audit here takes: what is looked at depends on no machine."""
 _SHOWN = {
@@ -88,12 +87,6 @@ def _row(layer: Layer, found: Audit) -> dict[str, Any]:
             if precision.get(name)
         },
     }
-
-
-def stored(file: Path = AUDITS) -> list[dict[str, Any]]:
-    """The lines of a file; of several about one layer, the last."""
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return [*{row["layer"]: row for row in map(json.loads, lines)}.values()]
 
 
 if __name__ == "__main__":

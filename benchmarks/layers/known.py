@@ -26,7 +26,7 @@ WIDTH, HORIZON = 8, 300
 _CONTEXT = 512
 """Positions of models that have a table of them, or name their longest sequence."""
 _SCALE = 0.4
-"""Of initial weights of transformers: 0.02 is for widths of thousands, and leaves of 8 features little but the input."""
+"""Of initial weights of transformers: 0.02 is for widths of thousands, and at 8 a layer then adds next to nothing."""
 _DISTRIBUTIONS = {"minGRU_pytorch": "minGRU-pytorch", "gateloop_transformer": "gateloop-transformer"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from benchmarks.layers.known import HORIZON
 from memsweep.report.audit import HOLDS
 
+AUDITS = Path(__file__).parent / "audits.jsonl"
 PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
 START, END = "<!-- layers: python -m benchmarks.layers -->", "<!-- end of layers -->"
 CONTRACT = (
@@ -17,6 +19,12 @@ CONTRACT = (
     "pieces", "padding", "precision",
 )  # fmt: skip
 """Checks that say whether a layer does what it must."""
+
+
+def stored(file: Path = AUDITS) -> list[dict[str, Any]]:
+    """The lines of a file; of several about one layer, the last."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [*{row["layer"]: row for row in map(json.loads, lines)}.values()]
 
 
 def write(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers, probe
+from benchmarks.layers.page import stored
 from benchmarks.mutants.mutations import MUTATIONS, Between, equivalent
 from memsweep import registry
 from memsweep.checks.finding import Status
@@ -142,14 +143,14 @@ def write(file: Path, seed: int) -> None:
             parts.append(f"{sum(row['found'] == 'found' for row in some)} of {len(some)}")
         missed = "; ".join(f"{row['layer']} ({row['what']})" for row in real if row["found"] == "missed")
         lines.append(f"| {kind} | {len(own)} | {len(own) - len(real)} | {parts[0]} | {parts[1]} | {missed or 'none'} |")
-    clean = [row for row in rows if row["kind"] == "clean"]
-    loud = [row["layer"] for row in clean if row["found"] == "alarm"]
+    drawn = {row["layer"] for row in rows}
+    audits = [row for row in stored() if row["layer"] in drawn]
+    loud = [row["layer"] for row in audits if "fault" in row["checks"].values()]
     same = [f"{row['layer']}: {row['kind']}, {row['what']}" for row in rows if row["found"] == "equivalent"]
     lines += [
         "",
-        f"{len({row['layer'] for row in rows})} layers, seed {seed}; {len(clean)} of them audited as they are: "
-        f"{f'{len(loud)} alarms ({chr(44).join(loud)})' if loud else 'no alarm'}. "
-        f"Equivalent mutants: {'; '.join(same) or 'none'}.",
+        f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are ([layers.md](layers.md)): "
+        f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]

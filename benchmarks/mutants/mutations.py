@@ -46,7 +46,10 @@ class Between(nn.Module):
         super().__init__()
         with torch.no_grad():
             width = outputs_of(layer.eval()(probe(layer, 20))).shape[-1]
-        self.enter, self.layer, self.leave = nn.Linear(WIDTH, WIDTH), layer.train(), nn.Linear(width, WIDTH)
+        dtype = next(layer.parameters()).dtype
+        self.enter = nn.Linear(WIDTH, WIDTH, dtype=dtype)
+        self.layer = layer.train()
+        self.leave = nn.Linear(width, WIDTH, dtype=dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.leave(outputs_of(self.layer(self.enter(x))))
