@@ -244,7 +244,7 @@ MUTATIONS = {
     "shift": Mutation(_at("a step early", _shift), ("causality",)),
     "detach": Mutation(_at("detached every {0} steps", _detach, (0, 8, 32, 100)), ("derivatives", "parameters")),
     "leak": Mutation(_at("k * {0} sees the next step", _leak, _BORDERS), ("causality",)),
-    "cast": Mutation(_at("to half precision {0}", _cast, (0, 1)), ("precision",)),
+    "cast": Mutation(_at("to half precision {0}", _cast, (0, 1)), ("precision",), "half precision inside"),
     "tie": Mutation(_tie, ("parameters",), "two names"),
     "keep": Mutation(_keep, ("determinism",)),
     "reseed": Mutation(_reseed, ("determinism",)),
