@@ -1,7 +1,7 @@
 """Mutants of public layers, and how many of them the audit finds: ``python -m benchmarks.mutants --seed 7``.
 
-Layers and faults are drawn by the seed. Ten layers are held out: their mutants are looked at with ``--held-out`` alone,
-and nothing of the audit was changed after that. ``--write`` puts the table into docs/audit.md.
+Thirty layers and their faults are drawn by the seed. Ten of the layers are held out: their mutants are looked at with
+``--held-out`` alone, and nothing of the audit was changed after that. ``--write`` puts the table into docs/audit.md.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.mutants.layers import HORIZON, INPUTS, Layer, layers, probe
-from benchmarks.mutants.mutations import MUTATIONS, equivalent
+from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers, probe
+from benchmarks.layers.page import stored
+from benchmarks.mutants.mutations import MUTATIONS, Between, equivalent
 from memsweep import registry
 from memsweep.checks.finding import Status
 from memsweep.checks.part import checks
-from memsweep.checks.run import audit
 from memsweep.checks.subject import Subject
 from memsweep.models.training_mode import seeded
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 START, END = "<!-- mutants: python -m benchmarks.mutants -->", "<!-- end of mutants -->"
-HELD_OUT = 10
+LAYERS, HELD_OUT = 30, 10
 _RANK = {Status.PASS: 0, Status.SKIP: 0, Status.NOT_ENOUGH: 0, Status.NOTE: 1, Status.FAULT: 2}
 
 
@@ -37,10 +37,10 @@ def main() -> None:
     """Make the mutants, look at them, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--layers", type=int, default=LAYERS, help="how many are drawn (30), the held out among them")
     parser.add_argument("--per-kind", type=int, default=1, help="mutants of each kind and layer (1)")
     parser.add_argument("--held-out", action="store_true", help="look at the layers that are held out, and at no other")
     parser.add_argument("--only", help="a kind of mutants")
-    parser.add_argument("--clean", action="store_true", help="audit the layers as they are, too: no alarm is right")
     parser.add_argument(
         "--out", type=Path, default=Path("mutants.jsonl"), help="a line for each mutant; goes on where it ends"
     )
@@ -56,22 +56,17 @@ def main() -> None:
     for words in away:
         print(f"not here: {words}", flush=True)
     order = np.random.default_rng(args.seed).permutation(len(known))
-    held = {known[place].name for place in order[:HELD_OUT]}
+    chosen = order[:HELD_OUT] if args.held_out else order[HELD_OUT : args.layers]
     seen = {json.loads(line)["layer"] for line in args.out.read_text().splitlines()} if args.out.is_file() else set()
     with args.out.open("a") as file:
-        for layer in known:
-            if (layer.name in held) == args.held_out and layer.name not in seen:
+        for layer in (known[place] for place in chosen):
+            if layer.name not in seen:
                 for row in _looked_at(layer, args):
                     print(json.dumps(row | {"held_out": args.held_out}), file=file, flush=True)
                     print(row["layer"], row["kind"], row["what"], row["found"], f"{row['seconds']:.1f} s", flush=True)
 
 
 def _looked_at(layer: Layer, args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    if args.clean:
-        start = time.monotonic()
-        whole = audit(_subject(layer.build), 120.0)
-        loud = [f"{each.check}: {each.sentence[:120]}" for each in whole.findings if each.status is Status.FAULT]
-        yield _row(layer, "clean", "; ".join(loud), "alarm" if loud else "quiet", start)
     for kind, mutation in MUTATIONS.items():
         if args.only not in (None, kind):
             continue
@@ -91,7 +86,7 @@ def _looked_at(layer: Layer, args: argparse.Namespace) -> Iterator[dict[str, Any
 
             def unchanged(kind: str = kind) -> nn.Module:
                 with seeded(0):
-                    return MUTATIONS[kind].base(layer.build())
+                    return MUTATIONS[kind].base(_module(layer))
 
             worse = [check for check in mutation.checks if _worse(check, mutation.word, again, unchanged)]
             yield _row(layer, kind, words, "found" if worse else "missed", start)
@@ -101,9 +96,9 @@ def _made(layer: Layer, kind: str, seed: int, number: int) -> tuple[nn.Module, n
     name = sum(map(ord, layer.name))
     rng = np.random.default_rng([seed, name, list(MUTATIONS).index(kind), number])
     with seeded(0):
-        base = MUTATIONS[kind].base(layer.build())
+        base = MUTATIONS[kind].base(_module(layer))
     with seeded(0):
-        made = MUTATIONS[kind].put(layer.build(), rng)
+        made = MUTATIONS[kind].put(_module(layer), rng)
     if made is None:
         return None
     try:
@@ -114,14 +109,19 @@ def _made(layer: Layer, kind: str, seed: int, number: int) -> tuple[nn.Module, n
     return (base, *made)
 
 
+def _module(layer: Layer) -> nn.Module:
+    with seeded(0):
+        return Between(layer.build())
+
+
 def _subject(build: Any) -> Subject:
-    return Subject(build, INPUTS, HORIZON)
+    return Subject(build, WIDTH, HORIZON)
 
 
 def _worse(name: str, word: str, mutant: Any, base: Any) -> bool:
     """Whether a check says more of the mutant than of its module: a worse status, or words that it has of no other."""
     (check,) = [each for each in checks() if each.name == name]
-    found, before = (check.look(_subject(build), 60.0) for build in (mutant, base))
+    found, before = (check.look(_subject(build), 600.0) for build in (mutant, base))
     said = bool(word) and word in found.sentence and word not in before.sentence
     return _RANK[found.status] > _RANK[before.status] or (said and _RANK[found.status] > 0)
 
@@ -143,14 +143,14 @@ def write(file: Path, seed: int) -> None:
             parts.append(f"{sum(row['found'] == 'found' for row in some)} of {len(some)}")
         missed = "; ".join(f"{row['layer']} ({row['what']})" for row in real if row["found"] == "missed")
         lines.append(f"| {kind} | {len(own)} | {len(own) - len(real)} | {parts[0]} | {parts[1]} | {missed or 'none'} |")
-    clean = [row for row in rows if row["kind"] == "clean"]
-    loud = [row["layer"] for row in clean if row["found"] == "alarm"]
+    drawn = {row["layer"] for row in rows}
+    audits = [row for row in stored() if row["layer"] in drawn]
+    loud = [row["layer"] for row in audits if "fault" in row["checks"].values()]
     same = [f"{row['layer']}: {row['kind']}, {row['what']}" for row in rows if row["found"] == "equivalent"]
     lines += [
         "",
-        f"{len({row['layer'] for row in rows})} layers, seed {seed}; {len(clean)} of them audited as they are: "
-        f"{f'{len(loud)} alarms ({chr(44).join(loud)})' if loud else 'no alarm'}. "
-        f"Equivalent mutants: {'; '.join(same) or 'none'}.",
+        f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are ([layers.md](layers.md)): "
+        f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
     page = PAGE.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from benchmarks.mutants.layers import HORIZON, INPUTS, probe
+from benchmarks.layers.known import HORIZON, WIDTH, outputs_of, probe
 from memsweep.models.training_mode import seeded
 
 _BORDERS = (16, 32, 48, 64, 96, 100, 128, 200, 256)
@@ -37,6 +37,22 @@ class Mutation:
     checks: tuple[str, ...]
     word: str = ""
     base: Callable[[nn.Module], nn.Module] = field(default=lambda module: module)
+
+
+class Between(nn.Module):
+    """A layer between two linear maps; of its answer, the outputs."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        with torch.no_grad():
+            width = outputs_of(layer.eval()(probe(layer, 20))).shape[-1]
+        dtype = next(layer.parameters()).dtype
+        self.enter = nn.Linear(WIDTH, WIDTH, dtype=dtype)
+        self.layer = layer.train()
+        self.leave = nn.Linear(width, WIDTH, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave(outputs_of(self.layer(self.enter(x))))
 
 
 class Changed(nn.Module):
@@ -183,7 +199,7 @@ class Placed(nn.Module):
     def __init__(self, inner: nn.Module, rows: int, way: int) -> None:
         super().__init__()
         self.inner, self.rows, self.way = inner, rows, way
-        self.table = nn.Embedding(rows, INPUTS)
+        self.table = nn.Embedding(rows, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         steps = torch.arange(x.shape[1])
@@ -228,7 +244,7 @@ MUTATIONS = {
     "shift": Mutation(_at("a step early", _shift), ("causality",)),
     "detach": Mutation(_at("detached every {0} steps", _detach, (0, 8, 32, 100)), ("derivatives", "parameters")),
     "leak": Mutation(_at("k * {0} sees the next step", _leak, _BORDERS), ("causality",)),
-    "cast": Mutation(_at("to half precision {0}", _cast, (0, 1)), ("precision",)),
+    "cast": Mutation(_at("to half precision {0}", _cast, (0, 1)), ("precision",), "half precision inside"),
     "tie": Mutation(_tie, ("parameters",), "two names"),
     "keep": Mutation(_keep, ("determinism",)),
     "reseed": Mutation(_reseed, ("determinism",)),
@@ -242,7 +258,7 @@ def equivalent(kind: str, base: nn.Module, mutant: nn.Module) -> bool:
     if kind in ("tie", "keep", "reseed", "clamp"):
         return False  # each differs by construction: one tensor fewer, another call, another generator, a used row
     with seeded(5):
-        x = torch.randn(2, _LENGTH, INPUTS, dtype=torch.float64)
+        x = torch.randn(2, _LENGTH, WIDTH, dtype=torch.float64)
     base, mutant = (copy.deepcopy(module).double().eval() for module in (base, mutant))
     masks: list[dict[str, Tensor]] = [{}]
     if kind == "mask":

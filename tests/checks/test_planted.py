@@ -37,6 +37,7 @@ KINDS = {
         )
         for border in (48, 128, 256)
     },
+    "a small leak of float32 states": Kind("audit_planted:LeaksALittleInSingle", "causality", "not causal"),
     "a detached state": Kind("audit_planted:DetachesItsState", "derivatives", "autograd says"),
     "truncated gradients": Kind("audit_planted:ClampsGradients", "derivatives", "autograd says"),
     "a wrong backward function, by the input": Kind("audit_planted:HalvesGradients", "derivatives", "by inputs"),
@@ -70,6 +71,9 @@ KINDS = {
         "audit_caches:SetsUpItsStep", "forms", "two forms differ", settings={"fault": "step"}
     ),
     "step of [B, 1, D]": Kind("audit_caches:StepsWithTime", "forms", "two forms differ", settings={"fault": "step"}),
+    "a slight difference of float32 states": Kind(
+        "audit_caches:StepsInSingle", "forms", "two forms differ", settings={"fault": "slight step"}
+    ),
     "step with two states": Kind(
         "audit_caches:StepsWithTwoStates", "forms", "two forms differ", settings={"fault": "step"}
     ),
@@ -82,6 +86,7 @@ CLEAN = {
     "audit_caches:PastKeyValues": {},
     "audit_caches:SetsUpItsStep": {},
     "audit_caches:StepsWithTime": {},
+    "audit_caches:StepsInSingle": {},
     "audit_caches:StepsWithTwoStates": {},
 }
 

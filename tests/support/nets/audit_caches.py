@@ -155,6 +155,17 @@ class StepsWithTime(Mixer):
         return y, (tail, 0.99 * h if self.fault == "step" else h)
 
 
+class StepsInSingle(StepsWithTime):
+    """Inputs go through float32; ``fault="slight step"``: a step forgets a little more than the sequence does."""
+
+    def mixed(self, x, state=None, mask=None):
+        return super().mixed(x.float().to(x), state, mask)
+
+    def step(self, x, state=None):
+        y, (tail, h) = super().step(x, state)
+        return y, (tail, 0.9998 * h if self.fault == "slight step" else h)
+
+
 class StepsWithTwoStates(Mixer):
     """Mamba's first custom: ``allocate_inference_cache``, and ``step(x, conv_state, ssm_state)``."""
 

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from memsweep.checks.finding import Curve, Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import SINGLE, WIDE, Subject, first
-from memsweep.models.contracts import default_dtype
+from memsweep.models.contracts import default_dtype, difference
 
 _LENGTH = 128
 """Steps over which weights are moved."""
@@ -35,6 +35,8 @@ _ROUNDING: Mapping[torch.dtype, float] = {WIDE: 1e-13, SINGLE: 1e-7}
 """Of a projection, over the norm of its terms: their roundings have either sign."""
 _SMOOTH = 0.02
 """Both sides of a difference, and its two sizes, agree to this share, or it is not compared."""
+_CHAOTIC = 1e5
+"""Growth of the last bit of an input from which differences measure rounding."""
 _NAMED = 3
 _TOGETHER = "all weights together"
 _SMALL = 0.1
@@ -126,7 +128,7 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
             reached = [
                 _by_lag(subject, compared, regime, inputs[:1])
                 for regime, inputs in _regimes(subject, length).items()
-                if torch.isfinite(subject(inputs[:1])).all()
+                if _steady(subject, inputs[:1])
             ]
     weights = _by_weight(subject, compared, start + seconds)
     numbers = {
@@ -158,6 +160,15 @@ def _regimes(subject: Subject, length: int) -> dict[str, Tensor]:
         del regimes["zeros"]
         regimes["small"] = subject.noise(1, length, 7, _SMALL)
     return regimes
+
+
+def _steady(subject: Subject, inputs: Tensor) -> bool:
+    """Whether outputs are finite and not chaotic: the last bit of an input must not grow to what differences see."""
+    outputs = subject(inputs)
+    if subject.tokens or not torch.isfinite(outputs).all():
+        return bool(torch.isfinite(outputs).all())
+    bit = torch.finfo(subject.inside).eps
+    return difference(subject(inputs * (1 + 2 * bit)), outputs) <= _CHAOTIC * bit
 
 
 def _by_lag(subject: Subject, compared: _Compared, regime: str, inputs: Tensor) -> dict[str, Any]:
@@ -244,7 +255,7 @@ def _by_weight(subject: Subject, compared: _Compared, end: float) -> int:
     weights = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
     moves = []
     for regime, inputs in _regimes(subject, subject.length(_LENGTH)).items():
-        if weights and torch.isfinite(subject(inputs[:1], module=module)).all():
+        if weights and _steady(subject, inputs[:1]):
             moves.append(_Moves(subject, module, weights, inputs[:1], regime, compared))
             moves[-1].compare(_TOGETHER, [*weights])
     for single, name in enumerate(weights if moves else ()):

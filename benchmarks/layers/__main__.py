@@ -1,0 +1,93 @@
+"""Audits of public layers, and the page of them: ``python -m benchmarks.layers``.
+
+Each layer is audited once, with as much time as it needs, and stored as a line of ``audits.jsonl`` in this folder; one
+whose package has another version than the stored line is audited again. The page is made from these lines alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers
+from benchmarks.layers.page import AUDITS, stored, write
+from memsweep import registry
+from memsweep.checks.finding import Status
+from memsweep.checks.run import Audit, audit
+from memsweep.checks.subject import Subject
+
+ENOUGH = 3600.0
+"""Seconds that no audit here takes: what is looked at depends on no machine."""
+_SHOWN = {
+    "shapes": ("parameters",),
+    "memory": ("time_scale", "horizon_limited"),
+    "gradient": ("time_scale_longest",),
+    "capacity": ("size",),
+    "decay": ("longest", "held_steps"),
+    "forms": ("step_form",),
+    "padding": ("mask",),
+}
+"""Check -> the numbers that are stored."""
+
+
+def main() -> None:
+    """Audit the layers that have no stored audit, and write the page."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="audit the layers of these alone")
+    parser.add_argument("--store", type=Path, default=AUDITS, help="where audits are stored (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="write docs/layers.md from the stored audits, and end")
+    args = parser.parse_args()
+    if not args.write:
+        warnings.simplefilter("ignore")
+        torch.set_num_threads(1)
+        registry.discover(Path())
+        known, away = layers()
+        print(*(f"not here: {words}" for words in away), sep="\n", flush=True)
+        look((layer for layer in known if not args.packages or layer.package in args.packages), args.store)
+    write(stored(args.store))
+
+
+def look(known: Iterable[Layer], store: Path) -> None:
+    """Audits layers, and stores a line of each."""
+    there = {(row["layer"], row["version"]) for row in stored(store)}
+    for layer in known:
+        if (layer.name, layer.version) not in there:
+            start = time.process_time()
+            subject = Subject(layer.build, WIDTH, HORIZON)
+            row = _row(layer, audit(subject, ENOUGH)) | {"seconds": round(time.process_time() - start, 1)}
+            with store.open("a", encoding="utf-8") as file:
+                print(json.dumps(row), file=file)
+            print(row["layer"], row["seconds"], row["said"], flush=True)
+
+
+def _row(layer: Layer, found: Audit) -> dict[str, Any]:
+    numbers = {name: {key: found[name].numbers.get(key) for key in keys} for name, keys in _SHOWN.items()}
+    precision = found["precision"].numbers
+    return {
+        "layer": layer.name,
+        "version": layer.version,
+        "checks": {finding.check: finding.status.value for finding in found.findings},
+        "said": {
+            finding.check: finding.sentence
+            for finding in found.findings
+            if finding.status not in (Status.PASS, Status.SKIP)
+        },
+        "numbers": numbers,
+        "errors": {
+            name: max((each["error"][-1] for each in precision[name].values()), default=math.inf)
+            for name in ("float32", "bfloat16", "float16")
+            if precision.get(name)
+        },
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""docs/layers.md, from stored audits: a table of the layers of each package, and what was found in them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.layers.known import HORIZON
+from memsweep.report.audit import HOLDS
+
+AUDITS = Path(__file__).parent / "audits.jsonl"
+PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
+START, END = "<!-- layers: python -m benchmarks.layers -->", "<!-- end of layers -->"
+CONTRACT = (
+    "shapes", "determinism", "batch", "causality", "tables", "parameters", "derivatives", "finite", "decay", "forms",
+    "pieces", "padding", "precision",
+)  # fmt: skip
+"""Checks that say whether a layer does what it must."""
+
+
+def stored(file: Path = AUDITS) -> list[dict[str, Any]]:
+    """The lines of a file; of several about one layer, the last."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [*{row["layer"]: row for row in map(json.loads, lines)}.values()]
+
+
+def write(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Puts the tables between two marks of the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, after = page.split(START)[0], page.split(END)[1]
+    PAGE.write_text(f"{before}{START}\n{chr(10).join(tables(rows))}\n{END}{after}", encoding="utf-8")
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of all tables: packages and layers in alphabetical order, so that it is one page for one store."""
+    rows = sorted(rows, key=lambda row: row["layer"].lower())
+    faulty = [row for row in rows if "fault" in row["checks"].values()]
+    short = [row for row in rows if "not enough" in row["checks"].values()]
+    lines = [
+        f"{len(rows)} layers; {len(rows) - len(faulty)} of them without a fault"
+        f"{f', {len(short)} not looked at in full' if short else ''}.",
+        "",
+        "| layer | contract | to note | state handed on by | memory | reach | holds in | parameters | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
+    lines += ["", "| layer | check | what it says |", "|---|---|---|"]
+    lines += [
+        f"| {_name(row)} | {check} | {' '.join(row['said'][check].split()).replace('|', '¦')} |"
+        for row in faulty
+        for check, status in row["checks"].items()
+        if status == "fault"
+    ]
+    return lines
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    package, name = row["layer"].split(":")
+    return f"{package} {row['version']}: {name}"
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    numbers = row["numbers"]
+    by = {status: [name for name in CONTRACT if row["checks"].get(name) == status] for status in ("fault", "note")}
+    contract = f"**{', '.join(by['fault'])}**" if by["fault"] else "kept"
+    memory, decay = numbers["memory"], numbers["decay"]
+    return [
+        _name(row),
+        contract,
+        ", ".join(by["note"]) or "–",
+        f"`{numbers['forms']['step_form']}`" if numbers["forms"]["step_form"] else "–",
+        _steps(memory["time_scale"], memory["horizon_limited"]),
+        _steps(decay["longest"], (decay["longest"] or 0) >= (decay["held_steps"] or HORIZON)),
+        ", ".join(name for name, error in row["errors"].items() if error <= HOLDS) or "none",
+        f"{numbers['shapes']['parameters'] or 0:,}",
+        f"{row['seconds']:.0f}",
+    ]
+
+
+def _steps(number: float | None, more: bool) -> str:
+    if number is None or not math.isfinite(number):
+        return "–"
+    return f"{number:.3g}{' or more' if more else ''}"
