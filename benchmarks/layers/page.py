@@ -64,13 +64,14 @@ def _name(row: Mapping[str, Any]) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     numbers = row["numbers"]
-    by = {status: [name for name in CONTRACT if row["checks"].get(name) == status] for status in ("fault", "note")}
-    contract = f"**{', '.join(by['fault'])}**" if by["fault"] else "kept"
+    faults = [name for name, status in row["checks"].items() if status == "fault"]
+    notes = [name for name in CONTRACT if row["checks"].get(name) == "note"]
+    contract = f"**{', '.join(faults)}**" if faults else "kept"
     memory, decay = numbers["memory"], numbers["decay"]
     return [
         _name(row),
         contract,
-        ", ".join(by["note"]) or "–",
+        ", ".join(notes) or "–",
         f"`{numbers['forms']['step_form']}`" if numbers["forms"]["step_form"] else "–",
         _steps(memory["time_scale"], memory["horizon_limited"]),
         _steps(decay["longest"], (decay["longest"] or 0) >= (decay["held_steps"] or HORIZON)),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,8 +26,8 @@ PLANNED = len(WIDTHS) * len(HORIZONS)
 OLD = f"{99:032x}"
 
 
-def write_round(folder: Path, number: int, key: str, removed: list[str]) -> None:
-    content = {"schema": FORM.version, "round": number, "most": 10, "added": [], "removed": removed}
+def write_round(folder: Path, number: int, key: str, removed: list[str], added: Sequence[Any] = ()) -> None:
+    content = {"schema": FORM.version, "round": number, "most": 10, "added": [*added], "removed": removed}
     content["steps"] = [{"key": key, "name": "", "does": "", "repairs": [], "cost": 1.0}]
     (folder / FOLDER).mkdir(exist_ok=True)
     (folder / round_name(number)).write_text(json.dumps(sealed(content)))
@@ -66,5 +68,17 @@ def test_replaced_trials_count_for_their_condition_alone(folder: Path) -> None:
 def test_rounds_are_read_up_to_a_damaged_one(folder: Path) -> None:
     for number in range(3):
         write_round(folder, number, "key", [])
+    rows = load_study(folder).rows.values()
     (folder / round_name(1)).write_text("{")
-    assert len(stored_rounds(Location.at(folder))) == 1
+    assert len(stored_rounds(Location.at(folder), rows)) == 1
+
+
+def test_rounds_of_another_model_are_not_those_of_the_study(folder: Path) -> None:
+    """They ran under its name before its file was changed."""
+    write_round(folder, 0, "key", [])
+    rows = [*load_study(folder).rows.values()]
+    other = {**rows[0], "model": {**rows[0]["model"], "name": "dense_rnn"}}
+    write_round(folder, 1, "key", [OLD], added=[other])
+    assert len(stored_rounds(Location.at(folder), rows)) == 1
+    write_round(folder, 1, "key", [OLD], added=[{**rows[0], "model": {**rows[0]["model"], "width": 128}}])
+    assert len(stored_rounds(Location.at(folder), rows)) == 2

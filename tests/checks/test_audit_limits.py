@@ -134,3 +134,26 @@ def test_time_that_is_left_goes_to_what_had_too_little(monkeypatch: pytest.Monke
     assert allowed == [pytest.approx(1.0), pytest.approx(9.0)]
     assert found.status is Status.PASS
     assert found.seconds["wants"] == pytest.approx(6.0)
+
+
+class Chaotic(nn.Module):
+    """One state that follows small inputs, and is chaotic under large ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, states = torch.full_like(x[:, 0], 0.3), []
+        for step in x.unbind(1):
+            state = 0.4 * torch.sin(self.weight * step * state + step)
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def test_inputs_under_which_a_module_is_chaotic_are_named() -> None:
+    """Differences say nothing there; what was not compared must not seem to agree."""
+    found = derivatives(Subject(Chaotic, 1, 100), 60.0)
+    assert found.status is Status.PASS
+    assert found.numbers["chaotic"] == ["hold", "large"]
+    assert found.sentence.endswith("Not compared where outputs are chaotic: inputs hold, large.")

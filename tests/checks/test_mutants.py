@@ -57,4 +57,3 @@ def test_the_page_has_a_row_for_each_kind() -> None:
     table = page.split("<!-- mutants")[1].split("<!-- end of mutants")[0]
     rows = dict(re.findall(r"^\| (\w+) \| (\d+) \|", table, re.M))
     assert [*rows] == [*MUTATIONS]
-    assert "were audited as they are" in table

@@ -102,3 +102,17 @@ def test_heads_that_decay_as_a_whole(discretization: str, at_once: bool, monkeyp
     unit: Any = SSDUnit(config, 24, 5)
     for one, other in zip(found(SSDUnit.run, unit, given), found(StateSpaceUnit.run, unit, given), strict=True):
         torch.testing.assert_close(one, other, rtol=0.0, atol=1e-13 * other.abs().max().item())
+
+
+@pytest.mark.parametrize("batch", [1, 3, 16])
+def test_lanes_without_a_sequence_stay_out_of_the_gradients(batch: int) -> None:
+    """Their inputs are zero: with a large bias and a rate below zero their states would overflow."""
+    compiled = CompiledStateSpace.fitting(torch.empty(0, dtype=torch.float32))
+    assert compiled is not None
+    ones = {name: torch.ones(1, 1, 1) for name in ("input", "candidate", "output", "readout")}
+    rest = {"step": torch.full((1, 1, 1), -40.0), "bias": torch.full((1, 1), 5.0), "skip": torch.ones(1, 1)}
+    weights = {
+        name: each.requires_grad_() for name, each in (ones | rest | {"rate": torch.full((1, 1), -20.0)}).items()
+    }
+    compiled.answers(torch.ones(1, batch, 5, 1), weights).sum().backward()
+    assert all(each.grad is not None and each.grad.isfinite().all() for each in weights.values())

@@ -177,11 +177,13 @@ def test_snap_1_is_exact_where_a_steps_jacobian_is_its_diagonal(unit: str) -> No
 def test_values_do_not_depend_on_the_rule(unit: str) -> None:
     stack = case(unit_config(unit), replicas=2, layers=2, pooling="running_mean")
     loss, outputs, _ = stack.batched("bptt")
+    # one compiled call for a whole layer adds in another order
+    rounding = {"rtol": 1e-13, "atol": 1e-14} if unit in ("s6", "ssd") else {"rtol": 0.0, "atol": 0.0}
     for name in forward_rules():
         if fits(name, stack.model.config):
             found = stack.batched(name)
-            assert torch.equal(found[0], loss)
-            assert torch.equal(found[1], outputs)
+            torch.testing.assert_close(found[0], loss, **rounding)
+            torch.testing.assert_close(found[1], outputs, **rounding)
 
 
 def test_a_model_is_as_before_when_the_learning_ends_or_fails() -> None:

@@ -52,7 +52,7 @@ def _growing(config: Any) -> tuple[str, int] | None:
             continue
         try:
             now, one, two = (_length(replace(config, **{field.name: value + more})) for more in range(3))
-        except (OSError, ValueError):  # files that are not here, a value that cannot be
+        except Exception:  # files that are not here, a value that cannot be; foreign code may raise anything
             continue
         if one - now == two - one > 0:
             found.append((one - now, field.name))

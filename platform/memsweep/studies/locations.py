@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.search.domains import domain_to_plain
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
+from memsweep.extras import need
 from memsweep.redaction import redacted
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
@@ -23,6 +24,7 @@ from memsweep.trust.gate import Trust, admit_plan, remember
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Search
+    from memsweep.config.schema.study import SweepConfig
     from memsweep.config.schema.trial import TrialConfig
 
 
@@ -83,6 +85,27 @@ def names_folder(results: Location, *given: Path | str) -> bool:
     return any(Path(path).is_absolute() and Path(path) == results.local for path in given)
 
 
+def ready(place: Place, sweep: SweepConfig) -> Place:
+    """The place with the cluster that a run joins, after all checks of where a study runs.
+
+    Raises:
+        AddressError: what was given is the address of something else.
+        LostResultsError: results would go to a folder where they would be lost.
+        MemsweepError: a package is missing, the machine is too small, or the cluster cannot be joined.
+    """
+    from memsweep.sweep.planning.resources import slots, this_machine
+
+    refuse_absent(place.launch, sweep.search)
+    launch = join_cluster(place.launch)
+    for resources in sweep.kinds if launch.address is None else ():
+        # one process computes the parts of all workers, one after the other
+        here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
+        slots(here, [this_machine(here)])
+    place = replace(place, launch=launch)
+    refuse_lost(place)
+    return place
+
+
 def join_cluster(launch: Launch) -> Launch:
     """Finds the cluster that a run joins; warns where RAY_ADDRESS is not used.
 
@@ -100,6 +123,20 @@ def join_cluster(launch: Launch) -> Launch:
             "--address; to hand the sweep to a job server, memsweep submit.\n"
         )
     return replace(launch, address=cluster_of(launch.address))
+
+
+def refuse_absent(launch: Launch, search: Search | None) -> None:
+    """See that the packages that a run needs beyond memsweep's core are installed.
+
+    Raises:
+        MemsweepError: one is not; the message has the line that installs it.
+    """
+    if launch.address is not None or launch.inline is False:
+        need("ray", "a sweep on Ray")
+    if search is not None:
+        need("optuna", "a search")
+        if search.settings.scheduler.by_ray:
+            need("ray", f"the scheduler {search.settings.scheduler.name}")
 
 
 def refuse_lost(place: Place) -> None:

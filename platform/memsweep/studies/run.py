@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import BlockedError, Exit, StoreError
-from memsweep.extras import need
 from memsweep.redaction import without_secrets
 from memsweep.studies.ending import Ending, Tracking, differences, note, noted
-from memsweep.studies.locations import Place, join_cluster, refuse_lost, remember_plan, store_of, stored_plan
+from memsweep.studies.locations import Place, ready, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
@@ -151,25 +150,11 @@ class Run:
 
     def _check(self) -> None:
         """Refuses what cannot run here, before anything of the study is written."""
-        from memsweep.sweep.planning.resources import slots, this_machine
         from memsweep.sweep.store.unwritable import check_writable
         from memsweep.sweep.tracking.uri import tracking_uri
 
-        launch = self._place.launch
-        if launch.address is not None or launch.inline is False:
-            need("ray", "a sweep on Ray")
-        search = self._sweep.search
-        if search is not None:
-            need("optuna", "a search")
-        if search is not None and search.settings.scheduler.by_ray:
-            need("ray", f"the scheduler {search.settings.scheduler.name}")
-        launch = join_cluster(launch)
-        self._place = replace(self._place, launch=launch)
-        for resources in self._sweep.kinds if launch.address is None else ():
-            # one process computes the parts of all workers, one after the other
-            here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
-            slots(here, [this_machine(here)])
-        refuse_lost(self._place)
+        self._place = ready(self._place, self._sweep)
+        search, launch = self._sweep.search, self._place.launch
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)
         check_writable(self._results)

@@ -23,6 +23,7 @@ from memsweep.models.module.anatomy import anatomy, build_module
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import resolve
 from memsweep.models.module.steps import first_state, step_of
+from memsweep.models.module.wrapped import Wrapped
 from memsweep.sweep.planning.fingerprint import code_closure, code_fingerprint
 from memsweep.trial import run_trial
 from paths import ROOT
@@ -210,6 +211,14 @@ def test_trials_that_wrap_nothing_run_no_code_of_it() -> None:
 def test_what_cannot_be_wrapped_is_told(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ModuleError, match=message):
         build_module(config_of("gru", **changes), SIZES, 0)
+
+
+def test_a_layer_that_reads_ids_and_answers_features_gets_a_readout() -> None:
+    """Its first features are no scores."""
+    module = build_module(config_of("reads", factory=f"{FILE}:Reader", tokens=True, inputs_argument="inputs"), SIZES, 0)
+    assert isinstance(module, Wrapped)
+    assert isinstance(module.encoder, nn.Embedding) is False
+    assert isinstance(module.readout, nn.Linear)
 
 
 def test_too_few_ids_are_told() -> None:

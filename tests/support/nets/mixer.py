@@ -71,6 +71,19 @@ class Settings:
     layers: int = 2
 
 
+class Reader(nn.Module):
+    """Ids to features, which are no scores of ids."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(inputs, width)
+        self.rnn = nn.GRU(width, width, batch_first=True)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        features: Tensor = self.rnn(self.embedding(ids))[0]
+        return features
+
+
 class Speaker(nn.Module):
     """A language model: ids to the scores of all ids, as an attribute of its answer."""
 

@@ -32,7 +32,8 @@ from memsweep.sweep.planning.fingerprint import (
 )
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.members import Member, take_later
-from memsweep.sweep.planning.statements import SENTENCES, Definition
+from memsweep.sweep.planning.source_graph import SourceGraph
+from memsweep.sweep.planning.statements import SENTENCES, WHOLE, Definition
 from memsweep.trial import run_pack
 
 PACKAGE = Path(memsweep.__file__).parent
@@ -320,11 +321,11 @@ def stack_of(unit: str) -> Any:
 
 def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(rewritten: dict[Path, bytes]) -> None:
     configs = {"diagonal": trial()} | {
-        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd")
+        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd", "ssd_selective")
     }
     before = {name: code_fingerprint(config) for name, config in configs.items()}
     for file, text, moved in (
-        ("state_space.cpp", b"TOGETHER = 4;", {"s6"}),
+        ("state_space.cpp", b"TOGETHER = 4;", {"s6", "ssd"}),
         ("matrix.cpp", b"TOGETHER = REGISTERS", set(configs)),
     ):
         path = PACKAGE / "recurrence" / "compiled" / "cpp" / file
@@ -333,6 +334,16 @@ def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(re
         assert {name for name, config in configs.items() if code_fingerprint(config) != before[name]} == moved, file
         rewritten.clear()
         forget("memsweep.recurrence.scan")
+
+
+def test_a_users_file_that_has_the_word_of_a_kernel_does_not_call_it(tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text("def layer(self):\n    self.state_space = 1\n")
+    kernel = tmp_path / "state_space.cpp"
+    kernel.write_text("int one;")
+    for whole in (True, False):
+        graph = SourceGraph(lambda name: tmp_path / f"{name}.py", lambda name, whole=whole: whole)
+        lines = graph.lines([("user", WHOLE if whole else "layer")], lambda _: False)
+        assert any(kernel.name in line for line in lines) is not whole
 
 
 def reworded(path: Path) -> bytes:

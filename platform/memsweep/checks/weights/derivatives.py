@@ -120,16 +120,15 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
     dtype = subject.inside
     if dtype not in _SIZES:
         return not_measured("derivatives", "it computes in half precision, which hides differences.", Status.SKIP)
-    compared, start = _Compared(), time.monotonic()
+    compared, start, chaotic = _Compared(), time.monotonic(), list[str]()
     reached: list[dict[str, Any]] = []
     if not subject.tokens:
         lengths = sorted({subject.length(_LENGTH), subject.horizon})
         for length in subject.affordable(lengths, 0.4 * seconds):
-            reached = [
-                _by_lag(subject, compared, regime, inputs[:1])
-                for regime, inputs in _regimes(subject, length).items()
-                if _steady(subject, inputs[:1])
-            ]
+            regimes = {regime: inputs[:1] for regime, inputs in _regimes(subject, length).items()}
+            steady = [regime for regime, inputs in regimes.items() if _steady(subject, inputs)]
+            chaotic = sorted(name for name in regimes if name not in steady and _finite(subject, regimes[name]))
+            reached = [_by_lag(subject, compared, regime, regimes[regime]) for regime in steady]
     weights = _by_weight(subject, compared, start + seconds)
     numbers = {
         "compared": compared.count,
@@ -138,9 +137,12 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
         "weights": weights,
         "length": max((len_["length"] for len_ in reached), default=subject.length(_LENGTH)),
         "wrong": sorted(compared.wrong),
+        "chaotic": chaotic,
     }
     if not compared.count:
-        return not_measured("derivatives", "outputs are not smooth, or not finite, wherever they were compared.")
+        return not_measured(
+            "derivatives", "outputs are not smooth, chaotic, or not finite, wherever they were looked at."
+        )
     wrong = sorted(compared.wrong, key=lambda name: name == _TOGETHER)  # one by one says more
     said = "; ".join(compared.wrong[name] for name in wrong[:_NAMED])
     faults = [f"Derivatives are not those of the outputs: {said}."]
@@ -149,6 +151,7 @@ def derivatives(subject: Subject, seconds: float) -> Finding:
         f"tensor{'' if weights == 1 else 's'}, agree with differences to "
         f"{f'{show(compared.worst)} of their size' if compared.worst else 'the rounding of these'}."
     )
+    well += f" Not compared where outputs are chaotic: inputs {', '.join(chaotic)}." if chaotic else ""
     curves = [curve for each in reached if each["regime"] == "noise" for curve in each["curves"]]
     return finding("derivatives", well, numbers, faults=faults if compared.wrong else [], curves=curves)
 
@@ -160,6 +163,10 @@ def _regimes(subject: Subject, length: int) -> dict[str, Tensor]:
         del regimes["zeros"]
         regimes["small"] = subject.noise(1, length, 7, _SMALL)
     return regimes
+
+
+def _finite(subject: Subject, inputs: Tensor) -> bool:
+    return bool(torch.isfinite(subject(inputs)).all())
 
 
 def _steady(subject: Subject, inputs: Tensor) -> bool:

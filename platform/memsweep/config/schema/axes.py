@@ -60,7 +60,7 @@ def _problem(path: str, values: Any) -> str | None:
     if section not in sections:
         reason = (
             "holds for the whole study and cannot be swept"
-            if section in ("name", "resources", "protocol", "keep", "claims", "search", "confirm")
+            if section in ("name", "resources", "protocol", "keep", "claims", "search", "confirm", "decide")
             else "no such field"
         )
         meant = nearest(path, "grid.") or did_you_mean(section, sections)

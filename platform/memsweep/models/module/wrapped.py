@@ -134,7 +134,8 @@ def _whole(
     layer = make()
     readout: nn.Module = nn.Identity()
     if lack.readout:
-        readout = First(sizes.outputs) if lack.speaks else nn.Linear(tried.numbers, sizes.outputs)
+        scores = lack.speaks and _scores(layer)
+        readout = First(sizes.outputs) if scores else nn.Linear(tried.numbers, sizes.outputs)
     if tried.steps:
         return SteppingWrapped(encoder, layer, readout, tried.with_time)
     return Wrapped(encoder, layer, readout)
@@ -166,13 +167,19 @@ def _try(config: ModuleConfig, signature: Signature, factory: Factory) -> Tried:
         raise ModuleError(
             f"{said} gave {what.removeprefix('torch.')}, of which model.wrap can read no outputs. {reads}."
         )
-    if lack.speaks and lack.readout and answer.shape[2] < sizes.outputs:
+    if lack.speaks and lack.readout and _scores(layer) and answer.shape[2] < sizes.outputs:
         raise ModuleError(
             f"{said} gave {answer.shape[2]} scores, and the task needs {sizes.outputs}: leave its number of ids to "
             "model.wrap, or give it more of them under model.arguments."
         )
     shapes = [each for each in (False, True) if _steps_alike(layer, given, answer, each)]
     return Tried(answer.shape[2], bool(shapes), shapes == [True])
+
+
+def _scores(layer: nn.Module) -> bool:
+    """Whether a model that reads ids answers scores: a bare one of transformers gives its last hidden states."""
+    given = method_of(layer.model, "get_output_embeddings") if isinstance(layer, LanguageModel) else None
+    return given is None or given() is not None
 
 
 def _steps_alike(layer: nn.Module, given: Tensor, answer: Tensor, with_time: bool) -> bool:
@@ -210,7 +217,7 @@ def _lack(config: ModuleConfig, factory: Factory) -> Lack:
         for size, name in (("inputs", config.inputs_argument), ("outputs", config.outputs_argument))
     )
     vocabulary = vocabulary_of(factory.make)
-    speaks = config.tokens and (vocabulary is not None or reads)
+    speaks = config.tokens and vocabulary is not None
     if vocabulary in known and not config.tokens:
         raise ModuleError(
             f"{config.factory} is a language model, which reads ids (it has the argument {vocabulary}). Say "

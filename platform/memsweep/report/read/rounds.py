@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,16 +47,25 @@ def round_content(data: bytes, where: str) -> dict[str, Any]:
     return of_form(FORM, from_json(data, where), where)
 
 
-def stored_rounds(place: Location) -> Sequence[StoredRound]:
-    """The rounds of a study from the first, up to one that is missing or damaged.
+def model_of(config: Mapping[str, Any]) -> str:
+    """The model of a trial, without its width: a round of another one is of another study of the same name."""
+    return json.dumps({**config["model"], "width": 0}, sort_keys=True, default=str)
+
+
+def stored_rounds(place: Location, rows: Iterable[Mapping[str, Any]]) -> Sequence[StoredRound]:
+    """The rounds of a study from the first, up to one that is missing, damaged, or of another study of this name.
+
+    Args:
+        place: the study's folder.
+        rows: the canonical configs of its plan.
 
     Raises:
         StoreError: the storage cannot be read, or a newer version of memsweep wrote a round.
     """
-    return [*_rounds(place)]
+    return [*_rounds(place, {model_of(config) for config in rows})]
 
 
-def _rounds(place: Location) -> Iterator[StoredRound]:
+def _rounds(place: Location, models: Collection[str]) -> Iterator[StoredRound]:
     with storage_errors("read", f"{place}/{FOLDER}"):
         names = [*place.names(FOLDER)]
     for number in range(len(names)):
@@ -63,11 +73,13 @@ def _rounds(place: Location) -> Iterator[StoredRound]:
         try:
             with storage_errors("read", where):
                 content = round_content(place.read(round_name(number)), where)
+            if not {model_of(config) for config in content["added"]} <= {*models}:
+                return
             keys = tuple(str(step["key"]) for step in content["steps"])
             yield StoredRound(keys, tuple(map(str, content["removed"])))
         except OtherSchemaError:
             raise
-        except (StoreError, KeyError, TypeError) as error:
+        except (StoreError, KeyError, TypeError, AttributeError) as error:
             if isinstance(error.__cause__, OSError) and not isinstance(error.__cause__, FileNotFoundError):
                 raise
             return

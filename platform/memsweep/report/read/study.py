@@ -336,7 +336,8 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
     known = Known() if known is None else known
     faults = known.read(store, chosen)
     whole = [identity for identity in chosen if identity in known.records]
-    failures, rounds = store.failures(), stored_rounds(place)
+    failures, rounds = store.failures(), stored_rounds(place, plan.rows.values())
+    gone = stored.difference(plan.rows)
     return Study(
         name=plan.study,
         description=plan.description,
@@ -362,7 +363,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         workspace=workspace_of(plan.provenance, place),
         runs_page=_web_address(plan.provenance.get("runs_page")),
         rounds=rounds,
-        replaced=_replaced(store, [name for one in rounds for name in one.removed if name in stored - {*chosen}]),
+        replaced=_replaced(store, [name for one in rounds for name in one.removed if name in gone]),
     )
 
 

@@ -6,14 +6,13 @@ A command that takes over repeats them, and chooses the next one from the same r
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, StoreError
-from memsweep.report.read.rounds import FOLDER, FORM, round_content, round_name
+from memsweep.report.read.rounds import FOLDER, FORM, model_of, round_content, round_name
 from memsweep.sweep.planning.plan import PlannedTrial
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.form import OtherSchemaError, require
@@ -74,7 +73,7 @@ class RoundLog:
     """
 
     def __init__(self, place: Location, rows: Iterable[TrialConfig]) -> None:
-        self._place, self._models = place, {_model(to_dict(row)) for row in rows}
+        self._place, self._models = place, {model_of(to_dict(row)) for row in rows}
 
     def read(self) -> list[Round]:
         """The rounds from the first, up to a last one that is damaged: it was not written whole, and so has not run.
@@ -134,15 +133,10 @@ class RoundLog:
             self._place.write(name, data)
 
 
-def _model(config: Mapping[str, Any]) -> str:
-    """The model of a trial, without its width."""
-    return json.dumps({**config["model"], "width": 0}, sort_keys=True, default=str)
-
-
 def _round(data: bytes, number: int, where: str, models: Collection[str]) -> Round:
     content = round_content(data, where)
     try:
-        if not {_model(config) for config in content["added"]} <= {*models}:
+        if not {model_of(config) for config in content["added"]} <= {*models}:
             raise _OfOthersError(f"{where} names a model that the study has not")
         if content["round"] != number:
             raise ValueError(f"it is round {content['round']}")

@@ -118,7 +118,8 @@ class SourceGraph:
         """The texts of definitions, each with those that the names in it stand for, and of code beside them."""
         reached = [*reached]
         lines = {line for definition in reached for line in self._lines(definition, cut)}
-        words = set[str]().union(*map(self._mentions, reached))
+        # a user's file may have the word of a kernel, and does not call it
+        words = set[str]().union(*(self._mentions(each) for each in reached if not self._is_whole(each[0])))
         for path in filter(None, map(self._find, {module for module, _ in reached})):
             if path.parent not in self._other:
                 self._other[path.parent] = dict(_other_code(path.parent))

@@ -9,6 +9,7 @@ import re
 import traceback
 
 from memsweep.errors import BrokenChainError, StoreError, printable
+from memsweep.extras import told
 from memsweep.outcome import Outcome
 from memsweep.redaction import without_secrets
 from memsweep.sweep.store.record import Failure
@@ -46,6 +47,7 @@ def failure_of(error: BaseException, hint: str = "", stack: str = "") -> Failure
         hint: further explanation, for the message.
         stack: the place of the error, if it is not the place where the exception was raised.
     """
+    hint = hint or (told(error) if isinstance(error, ImportError) else "")
     said, memory = _text(error), is_memory(error)
     asked, peak = _asked(said), peak_memory() if memory else 0
     sentence = f"{type(error).__name__}: {said}" + (f" ({_in_gib(peak, asked)})" if memory else "")

@@ -135,7 +135,8 @@ private:
 
     // What is kept of the block that begins with this sequence: maps of all steps, then states before all chunks.
     Vec<R>* kept(long row) const {
-        const long blocks = (B + Simd<R>::lanes - 1) / Simd<R>::lanes, chunks = (T + L - 1) / L;
+        constexpr long wide = 64 / sizeof(R);  // Python's blocks: the place of a model depends on no shares of the work
+        const long blocks = (B + wide - 1) / wide * (wide / Simd<R>::lanes), chunks = (T + L - 1) / L;
         const long block = row / B * blocks + row % B / Simd<R>::lanes;
         return static_cast<Vec<R>*>(call_.kept) + block * (T * W + chunks * M);
     }
@@ -154,7 +155,7 @@ private:
             into_lanes<R>(some(call_.read, F, row * T + first), T * F, count, steps * F, read_);
             now_ = call_.kept ? kept(row) + first * W : maps_ + 0;
             times(joined_, W, F, read_, steps, now_);
-            find_steps(steps);
+            find_steps(steps, count);
             if (call_.kept) std::copy_n(state_ + 0, M, kept(row) + T * W + first / L * M);
             for (long d = 0; d < D; ++d) through<false>(d, steps, state_ + d * S);
             times(readout_, F, D, answers_, steps, shown_);
@@ -168,7 +169,7 @@ private:
             const long steps = std::min(L, T - first);
             into_lanes<R>(some(call_.given, F, row * T + first), T * F, count, steps * F, shown_);
             now_ = kept(row) + first * W;
-            find_steps(steps);
+            find_steps(steps, count);
             times(back_, D, F, shown_, steps, outer_);
             std::fill_n(of_maps_ + 0, steps * W, Vec<R>{});
             for (long d = 0; d < D; ++d) {
@@ -185,9 +186,16 @@ private:
         }
     }
 
-    void find_steps(long steps) {
+    // Lanes without a sequence stand still: their decays would count in no answer, but infinite ones in all gradients.
+    void find_steps(long steps, int count) {
+        Vec<R> own{};
+        for (int lane = 0; lane < count; ++lane) own[lane] = 1;
         for (long t = 0; t < steps; ++t)
-            for (long h = 0; h < H; ++h) softplus<R>(now_[t * W + h] + bias_[h], step_[t * H + h], slope_[t * H + h]);
+            for (long h = 0; h < H; ++h) {
+                Vec<R>& step = step_[t * H + h];
+                softplus<R>(now_[t * W + h] + bias_[h], step, slope_[t * H + h]);
+                step = own > 0 ? step : Vec<R>{};
+            }
     }
 
     template <class Do> void by_states(Do work) const {
