@@ -61,6 +61,11 @@ class Moody(LinearFunctionalTask):
 """
 MOODY = BASE.replace("{name: linear_functional, kernel: exponential, horizon: 8}", "{name: moody}")
 SWEPT = (("sweep", "small", "--inline"),)
+TINY = (
+    *("grid.task=[{name: parity, horizon: 4}]", "training.steps=2", "training.seeds=1", "confirm.seeds=2"),
+    *("search.training.learning_rate={choice: [0.01]}", "search.trials=1", "search.batch=1"),
+)
+"""The protocol of the atlas, cut down to one task of seconds."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +103,8 @@ VERBS: Mapping[str, Verb | str] = {
     ),
     "weights": Verb(("small", "model.width=2", "--seed", "0", "out.safetensors")),
     "audit": Verb(("lru", "--width", "4", "--horizon", "64", "--seconds", "600", "--page", "audit.html"), ()),
+    "atlas": Verb(("own_mixer:Mixer", *TINY, "--inline"), ()),
+    "decide": "tests/studies/decide/test_decide.py::test_kills_in_the_middle_of_rounds_change_no_byte_of_the_tables",
     "describe": Verb(("training",), ()),
     "list": Verb(("tasks",), ()),
     "schema": Verb(("plan",), ()),
@@ -114,6 +121,7 @@ def workspace(folder: Path, verb: Verb) -> Path:
     (folder / "search_spaces").mkdir(parents=True)
     (folder / "tasks").mkdir()
     (folder / "tasks" / "moody.py").write_text(FAILING)
+    (folder / "own_mixer.py").write_text((ROOT / "tests" / "support" / "nets" / "mixer.py").read_text())
     (folder / "search_spaces" / "small.yaml").write_text(f"{BASE}grid: {{model.width: [2, 3]}}\n")
     (folder / "search_spaces" / "moods.yaml").write_text(f"{MOODY}grid: {{task.mood: [1, 13, 14]}}\n")
     for words in verb.before:
@@ -158,7 +166,18 @@ def runs_in(folder: Path) -> list[tuple[str, str, str]]:
 
 
 OWN = {name: verb for name, verb in VERBS.items() if isinstance(verb, Verb)}
-_LONG = {"plan", "sweep --no-reuse", "resume", "extend seeds", "measure", "sync", "report --out", "audit", "weights"}
+_LONG = {
+    "plan",
+    "sweep --no-reuse",
+    "resume",
+    "extend seeds",
+    "measure",
+    "sync",
+    "report --out",
+    "audit",
+    "atlas",
+    "weights",
+}
 """Those that the gate leaves out, because the others go most of the same ways."""
 
 
