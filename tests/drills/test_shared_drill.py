@@ -5,6 +5,7 @@ Every driver is the real command line. The task says which process asked for whi
 
 from __future__ import annotations
 
+import re
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from drill_study import CHECKPOINT_EVERY, STEPS, STUDY, Drill, Outcome, study_text
+from memsweep.sweep.store.lease import LeaseFile
 from memsweep.sweep.tracking.run_content import IDENTITY
 from sweeping import runs_of
 from tally import Tally
@@ -50,18 +52,26 @@ def written_once(drill: Drill) -> bool:
     return len(parents) == 1 and sorted(names) == sorted(drill.store.identities()) and ended
 
 
+def drivers_with_packs(drill: Drill) -> int:
+    """How many drivers hold packs, by their lease files."""
+    files = [LeaseFile.of(file.read_bytes()) for file in (drill.store.folder / "lease").glob("*.json")]
+    return sum(bool(file.share and {*file.share.taken} - {"lead"}) for file in files)
+
+
 @pytest.mark.parametrize(("count", "how"), [(2, "--inline"), (3, "--inline"), (2, "--ray")])
 def test_drivers_divide_a_study(drill: Drill, undisturbed: Outcome, count: int, how: str) -> None:
     drill.slow()
     with ExitStack() as stack:
         processes = [stack.enter_context(drill.running(*SHARED, how)) for _ in range(count)]
-        at_once = count if how == "--inline" else 1  # a worker of Ray does not tell whose it is
-        drill.reach(processes[0], lambda: len({batch.pid for batch in drill.asked()}) >= at_once)
+        drill.reach(processes[0], lambda: drill.asked() and drivers_with_packs(drill) == count)
         drill.quick()
         said = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0] * count, said
     assert sum("leads; this one takes packs" in out for out, _ in said) == count - 1
     assert sum("report:" in out for out, _ in said) == 1
+    parts = [int(number) for out, _ in said for number in re.findall(r"(\d+) trials? of 20 had their result here", out)]
+    assert len(parts) == count - 1
+    assert min(*parts, 20 - sum(parts)) > 0, parts  # every driver ran packs, the leader too
     assert trained_twice(drill) == []
     assert Outcome.of(drill).equals(undisturbed)
     assert written_once(drill)

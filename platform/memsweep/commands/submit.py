@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.submit.client import JobDetails
 
+_FLAGS = {"no_reuse": ("sweep",), "share": ("sweep", "resume"), "force": ("retry",)}
+"""Flags that only some commands have."""
 _WITH_STUDY_FILE = ("sweep", "extend", "decide")
 """Commands that read a study file; the others read the stored plan."""
 
@@ -90,9 +92,12 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
 
 def _words(args: argparse.Namespace) -> list[str]:
     """The words of the job's command behind its study."""
+    for flag, commands in _FLAGS.items():
+        if getattr(args, flag) and args.do not in commands:
+            has = f"that is for {' and '.join(commands)}"
+            raise SubmissionError(f"--do {args.do} has no --{flag.replace('_', '-')}: {has}. Leave one of the two out.")
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
-    flags = ("no_reuse", "share", "force", "trust")
-    words += [f"--{flag.replace('_', '-')}" for flag in flags if getattr(args, flag)]
+    words += [f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, "trust") if getattr(args, flag)]
     limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}
     # as hours: the price of a node may not be known there
     limits["node_hours"], limits["cost"] = (

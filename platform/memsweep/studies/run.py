@@ -185,8 +185,6 @@ class Run:
             self._trials.restart()
             self._write_plan()
             self._trials.prepare_folder()
-            if self._claims is not None:
-                self._claims.announce(self._trials.plan.cut)
 
     def _make_trials(self, statuses: Mapping[str, TrialStatus]) -> None:
         """Plans the trials, of which those are left out that failed too often by the journal."""
@@ -280,8 +278,7 @@ class Run:
     def _open_tracker(self) -> None:
         from memsweep.sweep.tracking import Tracker
 
-        sweep = self._sweep
-        self._tracker = Tracker(None, self._results, sweep.name, sweep.description, **self._tracking)
+        self._tracker = Tracker(None, self._results, self._sweep.name, self._sweep.description, **self._tracking)
 
     def _compute(self) -> RunSummary:
         """Trains and measures the trials."""

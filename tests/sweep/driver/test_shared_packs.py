@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import multiprocessing
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memsweep.cli import main
+from memsweep.errors import StorageError
 from memsweep.sweep.driver.claims import Claims
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.driver.runner import RunSummary, run
-from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.journal import State, read_statuses
+from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.driver.sharing import Divided
+from memsweep.sweep.planning.plan import Plan
+from memsweep.sweep.store.filesystem import STAGING, Location
+from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
 from memsweep.sweep.store.lease import HeldError, Holder, Lease, Share, hold_lease
+from memsweep.sweep.store.record import StoredFailure
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker.execute import PackJob, PackReport, Progress
+from memsweep.sweep.worker.execute import Failure, PackJob, PackReport, Progress
+from memsweep.sweep.worker.failure import NODE_LOST
+from memsweep.sweep.worker.job import jobs_of
 from processes import wait_for
-from runner_work import RAISER, planned, tiny, troubled
+from runner_work import RAISER, obstruct, planned, tiny, troubled
 from s3_server import S3Server
 from sweeping import BASE
 
@@ -38,10 +47,12 @@ def ignore() -> None:
 
 
 @contextmanager
-def drivers(place: Location, count: int = 2, expiry: float = 60.0) -> Iterator[list[Claims]]:
+def drivers(place: Location, count: int = 2, expiry: float = 60.0, beat: float = 5.0) -> Iterator[list[Claims]]:
     """Drivers that share a study; their clocks go so fast that none waits between two tries."""
     with ExitStack() as stack:
-        leases = [stack.enter_context(hold_lease(place, ignore, shared=True, expiry=expiry)) for _ in range(count)]
+        leases = [
+            stack.enter_context(hold_lease(place, ignore, shared=True, beat=beat, expiry=expiry)) for _ in range(count)
+        ]
         yield [Claims(lease, itertools.count(step=10).__next__) for lease in leases]
 
 
@@ -130,7 +141,7 @@ def shared_file(folder: Path, *taken: str, beats: int = 0) -> Path:
 
 def test_a_driver_that_is_silent_gives_its_packs_back_and_one_that_beats_does_not(tmp_path: Path) -> None:
     shared_file(tmp_path, "a")
-    with drivers(Location.at(tmp_path), 1, expiry=0.5) as (claims,):
+    with drivers(Location.at(tmp_path), 1, expiry=0.5, beat=0.05) as (claims,):
         for beats in range(1, 5):
             assert claims.take(["a"], 1) == []
             time.sleep(0.2)
@@ -141,6 +152,125 @@ def test_a_driver_that_is_silent_gives_its_packs_back_and_one_that_beats_does_no
         assert claims.leader() is None
         assert not (tmp_path / "lease" / "other.json").exists()
         assert claims.held == {"a"}
+
+
+def test_while_the_storage_takes_nothing_nobody_counts_as_silent(tmp_path: Path) -> None:
+    """No driver can send a heartbeat meanwhile; the first one that can must not find all others dead."""
+    file = shared_file(tmp_path, "a")
+    with drivers(Location.at(tmp_path), 1, expiry=0.3, beat=0.05) as (claims,):
+        obstruct(tmp_path)
+        assert claims.leader() is None
+        time.sleep(0.6)
+        assert claims.leader() is None
+        assert file.exists()
+        (tmp_path / STAGING).unlink()
+        wait_for(lambda: claims.take(["a"], 1) == ["a"])  # with the storage, time goes on
+
+
+@pytest.mark.parametrize("failing", ["others", "say"])
+def test_what_another_may_have_taken_too_is_not_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Another driver takes the same at the same moment; the storage fails before this one knows, or gives back."""
+    real, calls = getattr(Lease, failing), itertools.count()
+
+    def second_fails(lease: Lease, *words: Share) -> object:
+        if next(calls) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        answer = real(lease, *words)
+        shared_file(tmp_path, "a")
+        return answer
+
+    with drivers(Location.at(tmp_path), 1) as (claims,):
+        with monkeypatch.context() as patch:
+            patch.setattr(Lease, failing, second_fails)
+            with pytest.raises(StorageError):
+                claims.take(["a"], 1)
+        assert claims.held == frozenset()
+        assert claims.take(["a", "b"], 2) == ["b"]
+        (own,) = [file for file in (tmp_path / "lease").iterdir() if file.name != "other.json"]
+        assert json.loads(own.read_text())["share"]["taken"] == ["b"]
+
+
+Told = list[tuple[Mapping[str, str], Mapping[str, StoredFailure]]]
+
+
+def division(claims: Claims, plan: Plan, folder: Path, **more: Any) -> tuple[Divided, Told]:
+    """A division that is to run the packs of a plan, and what it has found of the others."""
+    told: Told = []
+    divided = Divided(claims, Store(Location.at(folder)), lambda *found: told.append(found), lambda: 1, **more)
+    divided.begin(jobs_of(plan, folder, str(folder)))
+    return divided, told
+
+
+def test_a_pack_that_could_not_be_given_back_is_given_back_later(tmp_path: Path) -> None:
+    plan = planned([[tiny(1)], [tiny(2)]])
+    with drivers(Location.at(tmp_path)) as (one, other):
+        divided, _ = division(one, plan, tmp_path)
+        assert divided.any()
+        (pack,) = one.held
+        (trial,) = next(each.trials for each in plan.packs if each.identity == pack)
+        obstruct(tmp_path)
+        with pytest.raises(StorageError):
+            divided.settled(trial.identity)
+        (tmp_path / STAGING).unlink()
+        assert other.take([pack], 1) == []
+        divided.any()
+        assert other.take([pack], 1) == [pack]
+
+
+def test_a_pack_that_was_taken_does_not_start_before_it_is_known_what_is_stored_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(store: Store, names: object) -> dict[str, str]:
+        raise StorageError("cannot read", "Try again.")
+
+    plan = planned([[tiny(1)]])
+    (pack,) = plan.packs
+    with drivers(Location.at(tmp_path), 1) as (claims,):
+        divided, told = division(claims, plan, tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "outcomes", fails)
+            for _ in range(2):
+                with pytest.raises(StorageError):
+                    divided.any()
+        divided.begin(jobs_of(plan, tmp_path, str(tmp_path)))
+        assert told == []
+        assert divided.first([pack.identity]) == pack.identity
+        assert told == [({}, {})]
+
+
+def test_the_end_of_the_leader_is_seen_also_where_looks_are_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that has ended the study stays for ten seconds; each look at the stored results takes fifty."""
+    looks: list[float] = []
+    monkeypatch.setattr(Store, "identities", lambda store: looks.append(0.0) or set())
+    with drivers(Location.at(tmp_path)) as (one, other):
+        plan = planned([[tiny(1)]])
+        assert other.take([plan.packs[0].identity], 1)
+        divided, _ = division(one, plan, tmp_path, clock=itertools.count(step=50).__next__)
+        looks.clear()
+        assert [divided.any() for _ in range(3)] == [False] * 3
+        assert len(looks) == 3
+
+
+def test_a_pack_whose_worker_died_before_it_began_is_not_to_be_started(tmp_path: Path) -> None:
+    plan = planned([[tiny(1)]])
+    place = Location.at(tmp_path / "demo")
+    lost: Failure = {"outcome": "failed", "error": "its node was lost", "traceback": "", "cause": NODE_LOST}
+    with drivers(place, 1) as (claims,):
+        journal = Journal(place, {plan.trials[0].identity: TrialStatus()})
+        scheduler = PackScheduler(
+            plan, tmp_path, Store(place), journal, lambda shown: None, lambda name: None, claims=claims
+        )
+        batches = scheduler.batches(lambda: 1)
+        (job,), _ = next(batches)
+        assert scheduler.first([job.pack]) == job.pack
+        scheduler.died(job, lost)
+        assert not scheduler.may_start()
+        (again,), _ = next(batches)
+        assert scheduler.first([again.pack]) == again.pack
 
 
 def take_until_killed(folder: Path, ready: multiprocessing.synchronize.Event) -> None:
@@ -195,8 +325,14 @@ def test_a_lease_file_with_an_odd_share_is_of_a_driver_that_shares_nothing(share
     assert Share.of(json.loads(json.dumps(asdict(whole)))) == whole
 
 
-def test_two_drivers_run_each_pack_once_and_a_failure_is_not_tried_by_both(tmp_path: Path) -> None:
-    """The second driver works while the first is in the middle of its first pack, until it has ended three trials."""
+def test_two_drivers_run_each_pack_once_and_a_failure_is_not_tried_by_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second driver works while the first is in the middle of its first pack, until a trial has failed.
+
+    They take packs in their order: where the first driver held the one that fails, the second would wait for it.
+    """
+    monkeypatch.setattr("memsweep.sweep.driver.claims._some", lambda free, most: free[:most])
     plan = planned([[tiny(1)], [tiny(2), tiny(2, width=3)], [tiny(3)], [tiny(RAISER)], [tiny(4)]])
     place, ran, other = Location.at(tmp_path / "demo"), list[str](), list[RunSummary]()
 

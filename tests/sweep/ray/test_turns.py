@@ -55,3 +55,26 @@ def test_one_at_a_time_is_one_of_all_kinds() -> None:
 def test_where_there_is_room_for_none_the_first_waits() -> None:
     turns = Turns([job("s1", SMALL), job("L1", LARGE)], Held({SMALL: 0, LARGE: 0}), {"s1", "L1"}, 2, Undivided().first)
     assert (turns.limit, turns.next()) == (0, "s1")
+
+
+def test_an_experiment_that_has_ended_stays_so_when_a_pack_is_free_again() -> None:
+    """Tune asks again while it cleans up; with a yes, it would look as if somebody had stopped the run."""
+    from memsweep.sweep.ray.callbacks import GatedVariants
+
+    free = iter([True, False, True])
+    gate = GatedVariants(lambda: next(free), lambda: 1)
+    assert not gate.is_finished()
+    assert gate.is_finished()
+    assert gate.is_finished()
+    assert gate.closed
+
+
+def test_an_experiment_in_which_something_runs_goes_on_when_a_pack_is_free_again() -> None:
+    from memsweep.sweep.ray.callbacks import GatedVariants
+
+    free = iter([False, True])
+    gate = GatedVariants(lambda: next(free), lambda: 1)
+    gate._live_trials.add("runs")
+    assert gate.is_finished()
+    assert not gate.is_finished()
+    assert not gate.closed

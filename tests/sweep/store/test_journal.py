@@ -90,6 +90,16 @@ def test_a_failure_that_a_dead_driver_did_not_count_counts_once_whatever_the_wor
     assert (again.state, again.failures) == (State.QUEUED, 1)
 
 
+def test_a_failure_that_another_driver_stored_counts_though_the_leader_never_heard_of_it() -> None:
+    """The journal of the leader, which was killed, has the trial as waiting."""
+    failure = {**RAISED, "time": "2026-06-15T00:00:00+00:00"}
+    found = recovered_statuses({A: TrialStatus(), B: TrialStatus()}, [A, B], {B: "done"}, {A: failure})
+    assert (found[A].state, found[A].failures) == (State.FAILED, 1)
+    assert ending(found, [A, B]) == "failed"
+    again = recovered_statuses({A: found[A].to(State.QUEUED)}, [A], {}, {A: failure})[A]
+    assert (again.state, again.failures) == (State.QUEUED, 1)
+
+
 @pytest.mark.parametrize("state", [State.QUEUED, State.RUNNING, State.PREEMPTED])
 @pytest.mark.parametrize("kind", [State.FAILED, State.OUT_OF_MEMORY])
 def test_a_trial_that_is_given_up_does_not_wait(state: State, kind: State) -> None:

@@ -198,6 +198,9 @@ def test_weights_outside_of_the_workspace_are_refused(
         (("small", f'name="http://me:{SECRET}@host/"'), "holds a secret"),
         (("small", f"name={SECRET}"), "holds a secret"),
         (("small", "--runtime-env", "nowhere.yaml"), "cannot be read"),
+        (("small", "--do", "extend", "--share"), "--do extend has no --share: that is for sweep and resume"),
+        (("small", "--do", "resume", "--no-reuse"), "--do resume has no --no-reuse: that is for sweep"),
+        (("small", "--force"), "--do sweep has no --force: that is for retry"),
     ],
 )
 def test_a_wrong_command_is_refused_before_anybody_is_asked(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,15 @@ from memsweep.studies.locations import stored_plan
 from memsweep.studies.run import Run
 from memsweep.sweep.driver.claims import LOOK_INTERVAL, Claims
 from memsweep.sweep.driver.progress import open_view, write_line
-from memsweep.sweep.store.journal import read_statuses
+from memsweep.sweep.driver.storage_outage import take_over
+from memsweep.sweep.store.journal import State, read_statuses
+from memsweep.sweep.store.retry import through_outages
 
 if TYPE_CHECKING:
     from memsweep.sweep.driver.runner import RunSummary
+    from memsweep.sweep.store.journal import TrialStatus
     from memsweep.sweep.store.lease import Lease
+    from memsweep.sweep.worker.execute import Failure
 
 
 class SharedRun(Run):
@@ -28,6 +32,9 @@ class SharedRun(Run):
     """
 
     _shared = True
+    _claims: Claims
+    _failures: Mapping[str, Failure] = {}
+    """Of the trials that failed for good while another driver led."""
 
     def _check(self) -> None:
         problems = [*self._problems()]
@@ -45,70 +52,101 @@ class SharedRun(Run):
             )
 
     def _drive(self, lease: Lease) -> Ending:
-        claims = Claims(lease)
-        while not claims.lead():
-            if (ended := self._follow(claims)) is not None:
+        self._claims = Claims(lease)
+        while not through_outages(self._claims.lead):
+            if (ended := self._follow()) is not None:
                 return ended
             if self._request.plan is not None:  # the driver that led has written it anew
                 self._request = replace(self._request, plan=stored_plan(self._store))
-        self._claims = claims
+            time.sleep(LOOK_INTERVAL / 4)
         ended = self._run()
         if not ended.summary.interrupted:
-            claims.conclude()
+            self._claims.conclude()
         return ended
 
-    def _follow(self, claims: Claims) -> Ending | None:
-        """Runs packs of the leader's plan until the study has ended; None where nobody leads any more."""
-        from memsweep.sweep.driver.runner import RunSummary
+    def _plan(self) -> None:
+        super()._plan()
+        self._announce()
 
-        began = time.monotonic()
-        if (cut := self._await_plan(claims)) is None:
-            return None
-        self._make_trials(read_statuses(self._store.location))
-        if cut not in ("", self._trials.plan.cut):
+    def _make_trials(self, statuses: Mapping[str, TrialStatus]) -> None:
+        super()._make_trials(statuses)
+        if through_outages(self._claims.cuts) - {self._trials.plan.cut}:
             raise BlockedError(
-                "this driver would run other trials than the one that leads, or in other packs. Start all with the "
-                "same study, the same overrides and resources, and the same versions of memsweep and its libraries."
+                "this driver would run other trials than those that share the study now, or in other packs. Start all "
+                "with the same study, the same overrides and resources, and the same versions of memsweep and its "
+                "libraries; or wait until the others have ended."
             )
-        if not cut:
-            return self._left(RunSummary(), time.monotonic() - began)
+
+    def _announce(self) -> None:
+        through_outages(lambda: self._claims.announce(self._trials.plan.cut))
+
+    def _compute(self) -> RunSummary:
+        return self._with_failures(super()._compute())
+
+    def _follow(self) -> Ending | None:
+        """Runs packs of the leader's plan until the study has ended; None where nobody leads any more."""
+        began = time.monotonic()
+        if not self._await_plan():
+            return None
+        through_outages(lambda: take_over(self._store))
+        statuses = through_outages(lambda: read_statuses(self._store.location))
+        self._leave_out(through_outages(lambda: self._failed_since(statuses)))
+        self._make_trials(statuses)
+        self._announce()
         self._choose_process()
-        summary = self._run_packs(claims)
+        summary = self._with_failures(self._run_packs())
         if not summary.interrupted:
-            self._say_of("is to write the report", claims)
-            if not self._await_end(claims):
-                # what failed in this run is not tried again: all that is left is the report
-                missing = {trial.identity for trial in self._trials.all} - summary.failed.keys()
-                self._request = replace(self._request, only=frozenset(missing))
+            through_outages(lambda: self._claims.release(self._claims.held))
+            self._say_of("is to write the report")
+            if not self._await_end():
+                self._leave_out(summary.failed)  # all that is left is the report
                 return None
         return self._left(summary, time.monotonic() - began)
 
-    def _await_plan(self, claims: Claims) -> str | None:
-        """The digest of the leader's packs once it has written its plan; empty where it has ended the study."""
-        said = False
-        while (found := claims.leader()) is not None:
-            said = said or self._say_of("leads; this one takes packs of the study, too", claims)
-            if found[1].concluded:
-                return ""
-            if found[1].cut:
-                return found[1].cut
-            time.sleep(LOOK_INTERVAL)
-        return None
+    def _failed_since(self, statuses: Mapping[str, TrialStatus]) -> dict[str, Failure]:
+        """The failures since the leader wrote its plan."""
+        began = str(stored_plan(self._store).provenance.get("started", ""))
+        ended = (State.FAILED, State.OUT_OF_MEMORY)
+        names = {name for name, status in statuses.items() if status.state in ended and status.since >= began}
+        return {**self._store.failures(names)} if names else {}
 
-    def _await_end(self, claims: Claims) -> bool:
+    def _leave_out(self, failures: Mapping[str, Failure]) -> None:
+        """These trials have failed in this run of the study, here or elsewhere: they are not tried again."""
+        self._failures = {**self._failures, **failures}
+        names = {trial.identity for trial in self._request.trials}
+        only = names if self._request.only is None else self._request.only
+        self._request = replace(self._request, only=frozenset(only - self._failures.keys()))
+
+    def _with_failures(self, summary: RunSummary) -> RunSummary:
+        """The summary with what has failed before, while another driver led."""
+        ended = self._trials.stored | summary.finished.keys()
+        before = {name: failure for name, failure in self._failures.items() if name not in ended}
+        return replace(summary, failed={**before, **summary.failed})
+
+    def _await_plan(self) -> bool:
+        """Whether the leader has written its plan, and not left."""
+        said = False
+        while (found := through_outages(self._claims.leader)) is not None:
+            said = said or self._say_of("leads; this one takes packs of the study, too")
+            if found[1].cut:
+                return True
+            time.sleep(LOOK_INTERVAL)
+        return False
+
+    def _await_end(self) -> bool:
         """Waits for the leader; whether it has ended the study, and not just itself."""
-        while (found := claims.leader()) is not None:
+        while (found := through_outages(self._claims.leader)) is not None:
             if found[1].concluded:
                 return True
             time.sleep(LOOK_INTERVAL)
         return False
 
-    def _say_of(self, words: str, claims: Claims) -> bool:
-        if (found := claims.leader()) is not None:
+    def _say_of(self, words: str) -> bool:
+        if (found := through_outages(self._claims.leader)) is not None:
             write_line(self._stream, f"{found[0]} {words}")
         return found is not None
 
-    def _run_packs(self, claims: Claims) -> RunSummary:
+    def _run_packs(self) -> RunSummary:
         from memsweep.sweep.driver.runner import run
 
         starting = "starting Ray" if self._trials.plan.packs and not self._place.launch.inline else ""
@@ -120,7 +158,7 @@ class SharedRun(Run):
                 launch=self._place.launch,
                 limits=self._place.limits,
                 on_progress=self._view.update,
-                claims=claims,
+                claims=self._claims,
                 leads=False,
             )
 

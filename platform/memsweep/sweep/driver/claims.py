@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -25,7 +25,8 @@ LOOK_INTERVAL = 1.0
 _LEAD = "lead"
 _SPREAD = 4
 """Drivers take at random among the first packs, so many times as many as all of them take: they seldom collide."""
-_PATIENCE = 10.0  # seconds for which a driver that has ended the study stays, so that the others learn of it
+PATIENCE = 10.0
+"""Seconds for which a driver that has ended the study stays, so that the others learn of it."""
 
 
 class Claims:
@@ -39,11 +40,12 @@ class Claims:
     def __init__(self, lease: Lease, clock: Callable[[], float] = time.monotonic) -> None:
         self._lease, self._clock = lease, clock
         self._tried: float | None = None  # time of the last look that found nothing to take
+        self._unsure: Set[str] = frozenset()  # what it has written as taken, and another one may have written, too
 
     @property
     def held(self) -> frozenset[str]:
         """The packs that it holds, and the lead."""
-        return frozenset(self._lease.share.taken)
+        return frozenset(self._lease.share.taken) - self._unsure
 
     def take(self, wanted: Iterable[str], most: int) -> list[str]:
         """Takes some of what nobody holds; after a try in vain it takes nothing for a while.
@@ -63,24 +65,30 @@ class Claims:
         return got
 
     def _take(self, wanted: Iterable[str], most: int) -> list[str]:
+        self.release(())  # of what a storage that failed left unsure
         others = self._lease.others()
         gone = _taken(others.values()) | self.held
         free = islice((each for each in wanted if each not in gone), most * (1 + _SPREAD * len(others)))
         chosen = _some([*dict.fromkeys(free)], most)
-        share = self._lease.share
+        share, self._unsure = self._lease.share, {*chosen}
         if not chosen or not self._lease.say(replace(share, taken=(*share.taken, *chosen))):
             return []
-        theirs = _taken(self._lease.others().values())
-        if lost := [each for each in chosen if each in theirs]:
-            self.release(lost)
-        return [each for each in chosen if each not in theirs]
+        self._unsure = _taken(self._lease.others().values()) & {*chosen}
+        got = [each for each in chosen if each not in self._unsure]
+        self.release(())
+        return got
 
     def release(self, taken: Iterable[str]) -> None:
-        """Gives back what it holds of this."""
-        gone, share = {*taken}, self._lease.share
-        if gone & self.held:
+        """Gives back what it holds of this, and what it may hold beside another driver.
+
+        Raises:
+            StorageError: the storage cannot be written; it holds what it held.
+        """
+        gone, share = self._unsure | {*taken}, self._lease.share
+        if not gone.isdisjoint(share.taken):
             with storage_errors("share", self._lease):
                 self._lease.say(replace(share, taken=tuple(each for each in share.taken if each not in gone)))
+        self._unsure = frozenset()
 
     def lead(self) -> bool:
         """Whether this driver leads, which it does from now on if nobody else does."""
@@ -92,20 +100,25 @@ class Claims:
             others = self._lease.others().values()
         return next(((file.holder, file.share) for file in others if file.share and _LEAD in file.share.taken), None)
 
+    def cuts(self) -> set[str]:
+        """The digests of the packs that the others say."""
+        with storage_errors("share", self._lease):
+            return {file.share.cut for file in self._lease.others().values() if file.share and file.share.cut}
+
     def announce(self, cut: str) -> None:
-        """Says that the plan is written, so that the others may run packs of it.
+        """Says which packs it runs; where it leads, the plan is written, so that the others may run packs of it.
 
         Args:
-            cut: digest of its packs.
+            cut: digest of the packs.
         """
         with storage_errors("share", self._lease):
             self._lease.say(replace(self._lease.share, cut=cut))
 
     def conclude(self) -> None:
-        """Says that the study has ended, and waits a moment for the others to leave."""
+        """Says that the study has ended, keeps the lead alone, and waits a moment for the others to leave."""
         with suppress(OSError):
-            self._lease.say(replace(self._lease.share, concluded=True))
-            end = self._clock() + _PATIENCE
+            self._lease.say(replace(self._lease.share, taken=(_LEAD,), concluded=True))
+            end = self._clock() + PATIENCE
             while self._lease.others() and self._clock() < end:
                 time.sleep(LOOK_INTERVAL / 2)
 

@@ -319,6 +319,7 @@ class PackScheduler:
     def died(self, job: PackJob, failure: Failure) -> None:
         self._limits.ended(job.pack)
         self._unstarted.pop(job.pack, None)  # its worker may have died before it was told what to do
+        self._division.started(job.pack)
         try:
             self._worker_died(job, failure)
         except StorageError as error:  # what the worker had stored is unknown now

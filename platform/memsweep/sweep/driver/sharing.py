@@ -6,14 +6,15 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from memsweep.sweep.driver.claims import LOOK_INTERVAL, Claims
+from memsweep.sweep.driver.claims import LOOK_INTERVAL, PATIENCE, Claims
 from memsweep.sweep.store.record import StoredFailure
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.job import PackJob
 
 _AHEAD = 4
 """A driver takes one pack for so many that it can run at once: few requests, and few packs that wait for a full one."""
-_SHARE_OF_TIME = 0.05  # of a driver's time, at most, for looks at what the others have stored
+_SHARE_OF_TIME = 0.05  # of a driver's time for looks at what the others have stored, where they are quick
+_LONGEST_PAUSE = PATIENCE / 2  # seconds between two looks: the leader must not be gone before it is heard
 
 OnFound = Callable[[Mapping[str, str], Mapping[str, StoredFailure]], None]
 """Told of trials that other drivers have ended: identity -> outcome, identity -> failure."""
@@ -82,6 +83,8 @@ class Divided:
         self._waiting: dict[str, PackJob] = {}  # jobs that have not started
         self._jobs: dict[str, list[str]] = {}  # a pack of the plan -> the jobs of this batch that run trials of it
         self._ready: dict[str, None] = {}  # those of them that this driver holds
+        self._unread: list[str] = []  # packs that it has taken, before it knows what is stored of them
+        self._due: set[str] = set()  # packs that are to be given back
         self._failed_before = {name: failure.get("time") for name, failure in store.failures().items()}
         self._next_look = clock() + LOOK_INTERVAL
 
@@ -93,13 +96,14 @@ class Divided:
                 self._whole[name] = job.whole
                 self._left.setdefault(job.whole, set()).add(name)
         self._ready = {}
-        self._make_ready(self._claims.held)
+        self._make_ready(self._claims.held.difference(self._unread))
 
     def _make_ready(self, taken: Collection[str]) -> None:
         jobs = (pack for whole in taken for pack in self._jobs.get(whole, ()))
         self._ready |= {pack: None for pack in jobs if pack in self._waiting}
 
     def any(self) -> bool:
+        self._give_back()
         self._look()
         return bool(self._ready) or self.first(self._waiting) is not None
 
@@ -114,16 +118,17 @@ class Divided:
     def _take(self, packs: Iterable[str]) -> bool:
         """Takes some of these packs; whether it got any that have trials left."""
         wanted = (self._waiting[pack].whole for pack in packs if pack in self._waiting)
-        taken = self._claims.take(wanted, max(1, self._slots() // _AHEAD))
-        if not taken:
+        self._unread = self._unread or self._claims.take(wanted, max(1, self._slots() // _AHEAD))
+        if not self._unread:
             return False
         # Another driver may have ended their trials since the last look. Its failures count once it has given the
         # pack back: before, it may try again.
-        names = {name for whole in taken for name in self._left[whole]}
+        names = {name for whole in self._unread for name in self._left[whole]}
         outcomes = self._store.outcomes(filter(self._store.has, names))
         failures = self._store.failures(names - outcomes.keys())
         before = self._failed_before
         new = {name: failure for name, failure in failures.items() if failure.get("time") != before.get(name)}
+        taken, self._unread = self._unread, []
         self._make_ready(taken)
         self._on_found(outcomes, new)
         return any(self._left[whole] for whole in taken)
@@ -136,7 +141,8 @@ class Divided:
         names = {name for job in others for name, _ in job.members if name in self._left[job.whole]}
         if names and (stored := self._store.identities() & names):
             self._on_found(self._store.outcomes(stored), {})
-        self._next_look = self._clock() + max(LOOK_INTERVAL, (self._clock() - began) / _SHARE_OF_TIME)
+        pause = max(LOOK_INTERVAL, (self._clock() - began) / _SHARE_OF_TIME)
+        self._next_look = self._clock() + min(pause, _LONGEST_PAUSE)
 
     def started(self, pack: str) -> None:
         self._waiting.pop(pack, None)
@@ -149,4 +155,9 @@ class Divided:
         if not self._left[whole]:
             for pack in self._jobs.get(whole, ()):
                 self.started(pack)  # nothing of it is left to start
-            self._claims.release([whole])
+            self._due.add(whole)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        self._claims.release(self._due)
+        self._due = set()

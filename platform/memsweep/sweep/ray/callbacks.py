@@ -89,7 +89,7 @@ class GatedVariants(BasicVariantGenerator):
         at_once: trials at a time, which may change from one trial to the next.
 
     Attributes:
-        closed: whether no job might be started when Tune asked last.
+        closed: whether no job might be started when Tune asked last; once nothing runs then, it stays so.
     """
 
     def __init__(self, may_start: Callable[[], bool], at_once: Callable[[], int]) -> None:
@@ -101,7 +101,8 @@ class GatedVariants(BasicVariantGenerator):
         return super().next_trial()
 
     def is_finished(self) -> bool:
-        self.closed = not self._may_start()
+        # Tune asks again while it ends; a job that may start by then is one of the next experiment
+        self.closed = (self.closed and not self._live_trials) or not self._may_start()
         return self.closed or bool(super().is_finished())
 
     def __getstate__(self) -> dict[str, Any]:

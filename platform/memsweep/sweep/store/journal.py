@@ -198,7 +198,7 @@ def recovered_statuses(
         planned: identities of the plan; other trials of the journal are cancelled.
         results: identity -> outcome of each stored result.
         failures: identity -> the last failure of a trial without a result. A running trial with another one than was
-            counted last: its driver went down with the trial.
+            counted last: its driver went down with the trial. A trial that waits: another driver of the study ran it.
     """
     states, failures = {}, failures or {}
     for name in planned:
@@ -217,7 +217,7 @@ def recovered_statuses(
 
 def _without_result(status: TrialStatus, failure: Mapping[str, Any]) -> TrialStatus:
     """The state in which a trial of the plan that has no result starts; ``failure`` is its last one, if any."""
-    if status.state is State.RUNNING and failure.get("time", status.counted) != status.counted:
+    if status.state in (State.RUNNING, State.QUEUED) and failure.get("time", status.counted) != status.counted:
         return status.to(State(failure["outcome"]), failure)
     if status.given_up and status.state is not State.CANCELLED:
         # its driver died between the last failure and another try, which nobody makes unasked

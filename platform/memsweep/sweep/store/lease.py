@@ -96,7 +96,7 @@ class Share:
 
     Attributes:
         taken: what it holds, which nobody else may take.
-        cut: digest of the packs of its plan; empty as long as it has none, or does not lead.
+        cut: digest of the packs of its plan; empty as long as it has none.
         concluded: it has ended the study, so that nothing is left to do for the others.
     """
 
@@ -176,10 +176,11 @@ class Lease:
         name: of the file.
         content: of the file, which is written.
         expiry: seconds of silence after which another holder counts as dead.
+        beat: seconds between its heartbeats.
     """
 
-    def __init__(self, location: Location, name: str, content: LeaseFile, expiry: float) -> None:
-        self._location, self._name, self._content = location, name, content
+    def __init__(self, location: Location, name: str, content: LeaseFile, expiry: float, beat: float) -> None:
+        self._location, self._name, self._content, self._beat = location, name, content, beat
         self._writing = threading.Lock()  # of this thread and the heartbeat's
         self._others = _Others(location, name, expiry)
         self._dead: set[str] = set()
@@ -231,7 +232,8 @@ class Lease:
         Raises:
             OSError: the storage cannot be read.
         """
-        found = self._others.look()
+        # In own heartbeats: a storage that takes none of them takes none of the others', who are not silent then.
+        found = self._others.look(self._content.beats * self._beat)
         # also those that counted as dead, slept within a heartbeat, and have restored their file since
         self._dead |= {file.name for file in found if file.life == _DEAD}
         for file in found:
@@ -268,7 +270,7 @@ def hold_lease(
     """
     name = f"{uuid.uuid4().hex}.json"
     with storage_errors("write", location / _FOLDER):
-        lease = _acquire(location, name, expiry, shared=shared)
+        lease = _acquire(location, name, expiry, beat, shared=shared)
     ended = threading.Event()
     heartbeat = threading.Thread(
         target=_send_heartbeats, args=(lease, ended, on_loss, beat), name="memsweep-lease", daemon=True
@@ -284,7 +286,7 @@ def hold_lease(
             location.delete(f"{_FOLDER}/{name}")
 
 
-def _acquire(location: Location, name: str, expiry: float, *, shared: bool) -> Lease:
+def _acquire(location: Location, name: str, expiry: float, beat: float, *, shared: bool) -> Lease:
     for left in reversed(range(_TRIES)):
         alive, dead = _watch(location, own=name, expiry=expiry, shared=shared)
         _refuse(alive, location)
@@ -302,7 +304,7 @@ def _acquire(location: Location, name: str, expiry: float, *, shared: bool) -> L
         time.sleep(random.uniform(0.05, 0.5))
     for other in dead:
         location.delete(f"{_FOLDER}/{other}")
-    return Lease(location, name, content, expiry)
+    return Lease(location, name, content, expiry, beat)
 
 
 def _watch(
@@ -321,7 +323,7 @@ def _watch(
     """
     others, announced = _Others(location, own, expiry), False
     while True:
-        files = [file for file in others.look() if not (shared and file.content.share)]
+        files = [file for file in others.look(time.monotonic()) if not (shared and file.content.share)]
         alive = [file.content.holder for file in files if file.life == _ALIVE]
         waited_for = [file.content.holder for file in files if file.life == _UNKNOWN]
         if alive or not waited_for:
@@ -364,9 +366,9 @@ class _Others:
         # content, time since which it is so, and whether it was another one before
         self._seen: dict[str, tuple[bytes, float, bool]] = {}
 
-    def look(self) -> list[_Seen]:
-        """The files that there are now; one that has not changed yet is of unknown life until it has been silent."""
-        now, files = time.monotonic(), _others(self._location, self._own)
+    def look(self, now: float) -> list[_Seen]:
+        """The files at this time, in seconds; one that has not changed yet is of unknown life until it was silent."""
+        files = _others(self._location, self._own)
         for name, data in files.items():
             before = self._seen.get(name)
             if before is None or before[0] != data:
