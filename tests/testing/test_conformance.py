@@ -44,6 +44,20 @@ class _AnalysisSuite(AnalysisSuite):
     pass
 
 
+STUDIES = {
+    "time_to_verdict": {
+        "name": "decided",
+        "task": {"name": "linear_functional", "kernel": "exponential", "horizon": 8},
+        "model": {"name": "diagonal_rnn", "activation": "linear", "parameterization": "exp"},
+        "training": {"seeds": 5, "steps": 300, "batch_size": 16, "validation_size": 16, "validate_every": 100},
+        "perturbation": {"balls": ["recurrent"], "starts": 1, "ascent_steps": 1, "radii": {"count": 4}},
+        "grid": {"model.width": [2, 3]},
+        "decide": {"max_trials": 8},
+    }
+}
+"""Of analyses to which the usual study gives nothing to say."""
+
+
 for _name in registry.names(registry.TASK):
     globals()[f"TestTask_{_name}"] = type(f"TestTask_{_name}", (TaskSuite,), {"task": _name})
 for _name in registry.names(registry.MODEL):
@@ -59,7 +73,8 @@ for _name in registry.names(registry.RULE):
 for _name in (name for name in registry.names(registry.MEASURE) if not registry.get(registry.MEASURE, name).is_flat):
     globals()[f"TestMeasure_{_name}"] = type(f"TestMeasure_{_name}", (_MeasureSuite,), {"measure": _name})
 for _name in registry.names(registry.ANALYSIS):
-    globals()[f"TestAnalysis_{_name}"] = type(f"TestAnalysis_{_name}", (_AnalysisSuite,), {"analysis": _name})
+    _own = {"analysis": _name} | ({"study": STUDIES[_name]} if _name in STUDIES else {})
+    globals()[f"TestAnalysis_{_name}"] = type(f"TestAnalysis_{_name}", (_AnalysisSuite,), _own)
 del (
     AnalysisSuite,
     MeasureSuite,

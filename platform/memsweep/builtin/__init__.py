@@ -1,7 +1,7 @@
-"""The tasks and studies that come with memsweep, and the tables of the small atlas.
+"""The tasks and studies that come with memsweep, and the rows of the small atlas.
 
-``tasks``, ``search_spaces`` and ``atlas`` lie beside this file. In a checkout they are links to the folders of these
-names at its top, and in docs/; a wheel, and what ``memsweep submit`` uploads, has the files themselves.
+``tasks``, ``search_spaces`` and ``atlas`` lie beside this file. In a checkout the first two are links to the folders of
+these names at its top; a wheel, and what ``memsweep submit`` uploads, has the files themselves.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ examples:
   memsweep sweep quickstart --inline model.width=4 task.horizon=50
   memsweep sweep quickstart --max-hours 2 --max-failures 5
   memsweep sweep quickstart --address auto --results /shared/results
-  memsweep sweep quickstart --share --results s3://bucket/results
+  memsweep sweep quickstart --share --results /shared/results
 
 {OVERRIDES}""",
     ),

@@ -80,10 +80,11 @@ def _task(study: Path) -> Mapping[str, Any]:
 
 
 def _reads(task: Mapping[str, Any], name: str, data_set: DataSet) -> bool:
-    """Whether a task with these fields reads a data set; ``images`` reads the one that its field ``data`` names."""
+    """Whether a task with these fields reads a data set: of several that it can read, the one that ``data`` names."""
     if task.get("name") not in data_set.tasks or task.get("source", "files") != "files":
         return False
-    return task["name"] != "images" or task.get("data", "mnist") == name
+    several = sum(task["name"] in each.tasks for each in DATA_SETS.values()) > 1
+    return not several or task.get("data", "mnist") == name
 
 
 def _places(data_set: DataSet) -> list[str]:

@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import threading
 import time
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
@@ -35,7 +34,6 @@ from memsweep.sweep.worker.failure import NODE_LOST
 from memsweep.sweep.worker.job import jobs_of
 from processes import wait_for
 from runner_work import RAISER, obstruct, planned, tiny, troubled
-from s3_server import S3Server
 from sweeping import BASE
 
 ELSEWHERE = Holder("elsewhere", 7, "another machine", "1", "then", "memsweep sweep --share")
@@ -90,11 +88,6 @@ def contest(place: Location) -> None:
 
 def test_each_pack_is_taken_once_by_many_drivers_at_once(tmp_path: Path) -> None:
     contest(Location.at(tmp_path))
-
-
-@pytest.mark.s3
-def test_each_pack_of_a_bucket_is_taken_once_by_many_drivers_at_once(s3: S3Server) -> None:
-    contest(Location.at(f"s3://studies/{uuid.uuid4().hex}"))
 
 
 def test_of_two_that_write_before_either_reads_none_keeps_what_both_want(
@@ -385,9 +378,31 @@ def test_packs_keep_their_name_between_drivers_when_some_of_their_trials_are_don
 def test_what_cannot_be_shared_is_refused_with_all_reasons(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = tmp_path / "searched.yaml"
     study.write_text(f"{BASE}search: {{trials: 2, training.learning_rate: {{choice: [1e-3, 1e-2]}}}}\n")
-    words = ["sweep", str(study), "--share", "--no-reuse", "--inline", "--results", str(tmp_path / "results")]
-    assert main(words) == 2
+    words = ["sweep", str(study), "--share", "--no-reuse", "--inline", "--results"]
+    assert main([*words, "s3://no-such-bucket/results"]) == 2
+    assert (
+        "s3://no-such-bucket/results is a bucket, in which two drivers may take the same pack"
+        in capsys.readouterr().err
+    )
+    assert main([*words, str(tmp_path / "results")]) == 2
     told = capsys.readouterr().err
+    assert "is a bucket" not in told
     assert "one driver makes the rounds of a search" in told
     assert "with --no-reuse each driver would set aside" in told
     assert not (tmp_path / "results").exists()
+
+
+def test_lists_that_leave_files_out_let_nothing_be_taken_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage may do so where a file is new, or is written anew."""
+    names = Location.names
+    with drivers(Location.at(tmp_path)) as (one, other):
+        monkeypatch.setattr(Location, "names", lambda place, folder: {})
+        assert one.take(PACKS, 2) == []
+        assert not one.held
+        monkeypatch.setattr(Location, "names", names)
+        taken = one.take(PACKS, 2) + other.take(PACKS, 2)
+        (own,) = {*names(tmp_path_of := Location.at(tmp_path), "lease")} - {*other._lease._others._seen}
+        monkeypatch.setattr(Location, "names", lambda place, folder: {own: names(tmp_path_of, folder)[own]})
+        taken += other.take(PACKS, len(PACKS))
+        assert sorted(taken) == sorted({*taken})
+        assert len(taken) == len(PACKS)

@@ -29,7 +29,7 @@ from memsweep.config.core.reflect import default, keys, value_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.claims import Claims
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
-from memsweep.config.schema.study import ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import DecideConfig, ResourcesConfig, SweepConfig
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, RegistryError
@@ -147,12 +147,13 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
         protocol="published",
         claims=Claims("a paper", ()),
         keep="none",
+        decide=DecideConfig(max_hours=1.0),
     )
     domain = Domain("log_uniform", 1e-4, 1e-1)
     search = Search(SearchConfig(), {"training.learning_rate": domain})
     others["search"] = dataclasses.replace(plain, search=search, confirm=ConfirmConfig())
     words = {field.name for field in dataclasses.fields(SweepConfig)} - {"rows", "resources"}
-    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm", "keep"}
+    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm", "keep", "decide"}
     assert words == known, "is it part of the identity?"
     (row,) = identified(plain)
     tables = []

@@ -45,6 +45,11 @@ class SharedRun(Run):
     def _problems(self) -> Iterator[str]:
         if self._sweep.search is not None:
             yield "--share: one driver makes the rounds of a search. Run it without --share, on a cluster."
+        if self._results.local is None:  # an object store may hide a file while it is written anew: packs ran twice
+            yield (
+                f"--share: {self._results} is a bucket, in which two drivers may take the same pack. Give a folder "
+                "that all drivers share (--results FOLDER), or run the study without --share."
+            )
         if self._request.no_reuse:
             yield (
                 "--share: with --no-reuse each driver would set aside what the others have computed. Give the study "

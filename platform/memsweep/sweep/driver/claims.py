@@ -73,7 +73,9 @@ class Claims:
         share, self._unsure = self._lease.share, {*chosen}
         if not chosen or not self._lease.say(replace(share, taken=(*share.taken, *chosen))):
             return []
-        self._unsure = _taken(self._lease.others().values()) & {*chosen}
+        theirs = _taken(self._lease.others().values())
+        # a storage may list a new file late
+        self._unsure = frozenset({*chosen} & theirs if self._lease.is_listed else chosen)
         got = [each for each in chosen if each not in self._unsure]
         self.release(())
         return got

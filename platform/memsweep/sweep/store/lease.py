@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -211,10 +211,15 @@ class Lease:
             return False
         if self._content.share is None:
             # a driver that counted as dead may have slept within its own heartbeat, and then have restored its file
-            for other, data in _others(self._location, self._name).items():
+            for other, data in _others(self._location, self._location.names(_FOLDER).keys() - {self._name}).items():
                 if LeaseFile.of(data).term < self._content.term:
                     self._location.delete(f"{_FOLDER}/{other}")
         return True
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the last look at the others found the own file, too: until then they may not see it either."""
+        return self._others.lists_own
 
     def _write(self, **changes: Any) -> bool:
         own = f"{_FOLDER}/{self._name}"
@@ -258,8 +263,7 @@ def hold_lease(
 
     Args:
         location: the study's folder.
-        on_loss: called once, in another thread, when another driver has taken the lease, because this process slept
-            or had no storage for too long.
+        on_loss: called once, in another thread, when another driver has taken the lease.
         shared: others that say the same may hold it, too.
         beat: seconds between heartbeats.
         expiry: seconds of silence after which a holder counts as dead.
@@ -294,7 +298,8 @@ def _acquire(location: Location, name: str, expiry: float, beat: float, *, share
         content = LeaseFile(Holder.me(), term, folder=_number(location), share=Share() if shared else None)
         location.write(f"{_FOLDER}/{name}", content.to_bytes())
         # a file that is new, or has changed since it counted as dead
-        found = {file: data for file, data in _others(location, name).items() if dead.get(file) != data}
+        files = _others(location, location.names(_FOLDER).keys() - {name})
+        found = {file: data for file, data in files.items() if dead.get(file) != data}
         others = [other for other in map(LeaseFile.of, found.values()) if not (shared and other.share)]
         if not others:
             break
@@ -312,11 +317,7 @@ def _watch(
 ) -> tuple[list[Holder], dict[str, bytes]]:
     """Watches the other lease files until one is known to be of a living driver, or all are of dead ones.
 
-    Args:
-        location: the study's folder.
-        own: name of the own lease file.
-        expiry: seconds of silence after which a holder counts as dead.
-        shared: files of drivers that share the study are passed over.
+    Of drivers that share the study, ``shared`` passes over the files.
 
     Returns:
         The living drivers; the lease files of the dead ones, name -> content.
@@ -330,12 +331,8 @@ def _watch(
             return alive, {} if alive else {file.name: file.data for file in files}
         if not announced:
             announced = True
-            _log.warning(
-                "%s has a lease file in %s; this process waits for its next heartbeat, for up to %.0f s of silence",
-                waited_for[0],
-                location,
-                expiry,
-            )
+            words = "%s has a lease file in %s; this process waits for its next heartbeat, for up to %.0f s of silence"
+            _log.warning(words, waited_for[0], location, expiry)
         time.sleep(min(1.0, expiry / 10))
 
 
@@ -365,10 +362,14 @@ class _Others:
         self._location, self._own, self._expiry = location, own, expiry
         # content, time since which it is so, and whether it was another one before
         self._seen: dict[str, tuple[bytes, float, bool]] = {}
+        self.lists_own = True  # whether the last look found the own file
 
     def look(self, now: float) -> list[_Seen]:
         """The files at this time, in seconds; one that has not changed yet is of unknown life until it was silent."""
-        files = _others(self._location, self._own)
+        listed = {*self._location.names(_FOLDER)}
+        self.lists_own = self._own in listed
+        # a storage may leave a file out of a list, NFS by its cache: one that was seen is asked for by its name
+        files = _others(self._location, (listed | self._seen.keys()) - {self._own})
         for name, data in files.items():
             before = self._seen.get(name)
             if before is None or before[0] != data:
@@ -392,16 +393,15 @@ class _Others:
         return _ALIVE if changed else _UNKNOWN
 
 
-def _others(location: Location, own: str) -> dict[str, bytes]:
-    """The lease files except for the own one: name -> content."""
+def _others(location: Location, names: Iterable[str]) -> dict[str, bytes]:
+    """Lease files: name -> content; without those that were withdrawn just now."""
 
-    def read(name: str) -> bytes | None:
-        with suppress(FileNotFoundError):  # it was withdrawn just now
-            return location.read(f"{_FOLDER}/{name}")
+    def read(name: str) -> tuple[str, bytes] | None:
+        with suppress(FileNotFoundError):
+            return name, location.read(f"{_FOLDER}/{name}")
         return None
 
-    names = [name for name in location.names(_FOLDER) if name != own]
-    return {name: data for name, data in zip(names, at_once(read, names), strict=True) if data is not None}
+    return dict(filter(None, at_once(read, [*names])))
 
 
 def _refuse(alive: list[Holder], location: Location) -> None:

@@ -36,11 +36,11 @@ _INSTALL_TEXTS = ("README*", "LICENSE*", "LICENCE*", "NOTICE*", "constraints*.tx
 
 
 def engine_files() -> dict[str, Path]:
-    """The engine's own files by their names in it, with the built-in tasks and studies."""
+    """The engine's own files by their names in it, with the built-in tasks, studies and rows of the atlas."""
     vendor = ENGINE / "report" / "page" / "vendor"
     paths = [*code_below(ENGINE, _ENGINE_SUFFIXES), *(path for path in sorted(vendor.iterdir()) if path.is_file())]
     files = {path.relative_to(ENGINE).as_posix(): path for path in paths}
-    for name, suffix in ((builtin.TASKS, ".py"), (builtin.STUDIES, ".yaml")):
+    for name, suffix in ((builtin.TASKS, ".py"), (builtin.STUDIES, ".yaml"), (builtin.ATLAS, ".csv")):
         folder = builtin.folder(name)
         found = code_below(folder, {suffix})
         files |= {f"builtin/{name}/{path.relative_to(folder).as_posix()}": path for path in found}
