@@ -121,7 +121,7 @@ def summary(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_table(rows: pd.DataFrame, path: Path) -> None:
-    """Writes the rows of the curves that were run, and keeps those that the file has of other curves."""
+    """Writes a row for each curve that was run; the file keeps its rows of other curves."""
     key = [*SET, "width"]
     kept = [pd.read_csv(path)] if path.exists() else []
     whole = pd.concat([*kept, rows]).drop_duplicates(key, keep="last").sort_values(key)

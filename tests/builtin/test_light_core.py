@@ -127,6 +127,10 @@ def test_the_core_lists_plans_sweeps_judges_and_audits(light: Path, tmp_path: Pa
     assert again.returncode == 0, again.stderr
     decided = _run(light, tmp_path / "any", "decide", "quickstart", *SMALL, "--plan")
     assert decided.returncode == 0, decided.stderr
+    measured = _run(light, tmp_path / "any", "measure", "quickstart", "perturbation.norm=entrywise", "name=moved")
+    assert measured.returncode == 0, measured.stderr
+    decided = _run(light, tmp_path / "any", "decide", "quickstart", *SMALL, "name=open", "--max-trials", "2")
+    assert decided.returncode in (0, 3), decided.stderr  # hopeless, or at its limit
     (tmp_path / "any" / "nets.py").write_text(NET)
     audited = _run(light, tmp_path / "any", "audit", "nets:Net", "--horizon", "32", "--page", "net.html")
     assert audited.returncode == 0, audited.stdout + audited.stderr

@@ -17,7 +17,9 @@ from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import Exit, MemsweepError, TrustError
 from memsweep.extras import need
+from memsweep.studies.locations import not_in_a_bucket
 from memsweep.sweep.driver.launch import LIMITS, Limits
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
@@ -96,6 +98,8 @@ def _words(args: argparse.Namespace) -> list[str]:
         if getattr(args, flag) and args.do not in commands:
             has = f"that is for {' and '.join(commands)}"
             raise SubmissionError(f"--do {args.do} has no --{flag.replace('_', '-')}: {has}. Leave one of the two out.")
+    if args.share and args.results and (place := Location.at(args.results)).local is None:
+        raise SubmissionError(not_in_a_bucket(place))
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     words += [f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, "trust") if getattr(args, flag)]
     limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}

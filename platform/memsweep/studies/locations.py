@@ -175,6 +175,14 @@ _INSTEAD = (
 )
 
 
+def not_in_a_bucket(results: Location) -> str:
+    """Why drivers share no study in a bucket: of one server, a look at the files missed some that were there."""
+    return (
+        f"--share: {results} is a bucket, in which two drivers may take the same pack. Give a folder that all drivers "
+        "share (--results FOLDER), or run the study without --share."
+    )
+
+
 def store_of(results: Location, study: str) -> Store:
     """The results of a study; a name that no folder can have is a mistake of the study."""
     try:

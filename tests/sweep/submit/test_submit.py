@@ -201,6 +201,7 @@ def test_weights_outside_of_the_workspace_are_refused(
         (("small", "--do", "extend", "--share"), "--do extend has no --share: that is for sweep and resume"),
         (("small", "--do", "resume", "--no-reuse"), "--do resume has no --no-reuse: that is for sweep"),
         (("small", "--force"), "--do sweep has no --force: that is for retry"),
+        (("small", "--share", "--results", "s3://some/where"), "s3://some/where is a bucket, in which two drivers may"),
     ],
 )
 def test_a_wrong_command_is_refused_before_anybody_is_asked(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from memsweep.errors import BlockedError, ConfigError, counted
 from memsweep.studies.ending import Ending
-from memsweep.studies.locations import stored_plan
+from memsweep.studies.locations import not_in_a_bucket, stored_plan
 from memsweep.studies.run import Run
 from memsweep.sweep.driver.claims import LOOK_INTERVAL, Claims
 from memsweep.sweep.driver.progress import open_view, write_line
@@ -45,11 +45,8 @@ class SharedRun(Run):
     def _problems(self) -> Iterator[str]:
         if self._sweep.search is not None:
             yield "--share: one driver makes the rounds of a search. Run it without --share, on a cluster."
-        if self._results.local is None:  # an object store may hide a file while it is written anew: packs ran twice
-            yield (
-                f"--share: {self._results} is a bucket, in which two drivers may take the same pack. Give a folder "
-                "that all drivers share (--results FOLDER), or run the study without --share."
-            )
+        if self._results.local is None:
+            yield not_in_a_bucket(self._results)
         if self._request.no_reuse:
             yield (
                 "--share: with --no-reuse each driver would set aside what the others have computed. Give the study "
