@@ -192,6 +192,13 @@ def test_an_extra_key_is_refused_at_every_depth(path: tuple[str, ...], key: str)
     assert only(caught.value.problems).startswith(join(".".join(path), key) + ": ")
 
 
+@pytest.mark.parametrize("values", [["\n"], ["a b"], ["a,b"], ["[a"], ["$(ls)"]])
+def test_values_that_cannot_stand_between_commas_are_not_advised(values: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        trial_from_dict({**TRIAL, "task": {**TRIAL["task"], "kernel": values}})
+    assert "to try several values" not in only(caught.value.problems)
+
+
 _ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8) | st.integers(), inner, max_size=3),

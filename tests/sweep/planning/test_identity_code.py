@@ -33,7 +33,7 @@ from memsweep.sweep.planning.fingerprint import (
 from memsweep.sweep.planning.identity import identity
 from memsweep.sweep.planning.members import Member, take_later
 from memsweep.sweep.planning.source_graph import SourceGraph
-from memsweep.sweep.planning.statements import SENTENCES, WHOLE, Definition
+from memsweep.sweep.planning.statements import SENTENCES, WHOLE, Definition, is_branch
 from memsweep.trial import run_pack
 
 PACKAGE = Path(memsweep.__file__).parent
@@ -175,8 +175,8 @@ OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 
 
 def operators(node: ast.AST) -> Iterator[Any]:
-    """Expressions of a definition whose operator runs and can change a number."""
-    if isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name in SENTENCES):
+    """Expressions of a definition whose operator runs for all its trials and can change a number."""
+    if is_branch(node) or isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name in SENTENCES):
         return
     if isinstance(node, ast.AnnAssign) and ast.unparse(getattr(node.value, "func", ast.Pass())) == "setting":
         return

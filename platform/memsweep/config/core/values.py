@@ -29,6 +29,8 @@ _LIMITS = (
 _EXACT = 2.0**53  # up to here a float is a whole number without doubt
 _LIST = re.compile(r"[-+\d.e]+(?:(?:\.\.|[:;/|x ])[-+\d.e]+)+")
 """Numbers with other signs between them than commas."""
+_WORD = re.compile(r"[\w.:/+-]+")
+"""A value that a shell, Hydra and YAML leave as it is."""
 
 
 def scalar(wanted: type, field: dataclasses.Field[Any], data: Any, path: str, problems: list[Problem]) -> Any:
@@ -92,10 +94,15 @@ def _of_text(text: str, path: str) -> str:
 def several_values(data: Any, path: str) -> str:
     """How the values of a list are tried one after the other, in brackets; empty where they cannot be meant so."""
     is_axis = path.partition(".")[0] in _SWEPT and isinstance(data, list) and data
-    if not is_axis or not all(isinstance(each, str | int | float) for each in data):
+    if not is_axis or not all(isinstance(each, int | float) or _is_word(each) for each in data):
         return ""
     words = ",".join(each if isinstance(each, str) else show(each) for each in data)
     return f" (to try several values, write {path}={words} or grid.{path}=[{words}])"
+
+
+def _is_word(data: Any) -> bool:
+    """Whether a value stands on a command line, between commas, as it is."""
+    return isinstance(data, str) and _WORD.fullmatch(data) is not None
 
 
 def _is_number(text: str) -> bool:

@@ -58,8 +58,8 @@ class _Stripper(ast.NodeTransformer):
         super().generic_visit(node)
         if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
             kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
-            self.branches += [each for each in kept if _is_branch(each)]
-            node.body = [each for each in kept if not _is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
+            self.branches += [each for each in kept if is_branch(each)]
+            node.body = [each for each in kept if not is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -102,7 +102,8 @@ def is_type_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and _is_named(node.test, {"TYPE_CHECKING"})
 
 
-def _is_branch(node: ast.AST) -> bool:
+def is_branch(node: ast.AST) -> bool:
+    """Whether a statement is for the trials alone that its condition holds for."""
     test = node.test if isinstance(node, ast.If) and not node.orelse else None
     return isinstance(test, ast.Call) and _is_named(test.func, _BRANCHES)
 
