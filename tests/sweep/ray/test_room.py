@@ -10,7 +10,7 @@ import pytest
 from ray.exceptions import RaySystemError
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.sweep.ray import room
+from memsweep.sweep.ray import capacity, room
 from memsweep.sweep.ray.capacity import Capacity, Node
 
 ONE_CORE: Node = {"CPU": 1.0}
@@ -97,6 +97,20 @@ def test_no_request_takes_the_slot_that_a_pack_waits_for(cluster: Cluster) -> No
         cluster.groups, cluster.now = Counter(groups), cluster.now + 2.0
         found.look(lambda: {ResourcesConfig(): 10})
         assert cluster.asked[-1] == asked
+
+
+def test_a_driver_waits_for_no_node_once_others_have_all_packs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(capacity, "capacity", cluster.capacity)
+    monkeypatch.setattr(capacity, "Requests", lambda: cluster)
+    monkeypatch.setattr(capacity.time, "sleep", lambda seconds: None)
+    cluster.grow(0)
+    left = iter([9, 9, 9, 2, 0])
+    with caplog.at_level(logging.WARNING, "memsweep"):
+        capacity.wait_for_room(lambda: {ResourcesConfig(): next(left)})
+    assert cluster.asked == [4, 4, 2, 0, 0]  # no more than the cluster can hold, and than this driver may get
+    assert len(caplog.messages) == 1
 
 
 def test_no_more_nodes_are_filled_or_asked_for_than_a_run_may_have(cluster: Cluster) -> None:

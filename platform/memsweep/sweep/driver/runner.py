@@ -20,6 +20,7 @@ from memsweep.sweep.driver.claims import Claims
 from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.driver.sharing import open_packs
 from memsweep.sweep.planning.resources import slots, this_machine
 from memsweep.sweep.signals import sigint_restored, terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
@@ -226,7 +227,7 @@ def run(
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with (
                 terminate_like_ctrl_c(),
-                _backend(asked, work, launch) as backend,
+                _backend(asked, work, launch, partial(open_packs, claims=claims, store=store)) as backend,
                 terminate_like_ctrl_c(),
             ):
                 journal = _journal(plan, store, written=leads)
@@ -294,12 +295,16 @@ def _journal(plan: Plan, store: Store, *, written: bool) -> Journal:
 
 
 @contextmanager
-def _backend(asked: Asked, work: Work, launch: Launch) -> Iterator[Backend]:
+def _backend(
+    asked: Asked, work: Work, launch: Launch, left: Callable[[Sequence[Pack]], Sequence[Pack]]
+) -> Iterator[Backend]:
     if launch.inline:
         yield InlineBackend(work)
         return
     from memsweep.sweep.ray.backend import ray_backend
 
-    packs = {kind: len(some) for kind, some in asked.packs.items()}
+    def packs() -> dict[ResourcesConfig, int]:
+        return {kind: len(left(some)) for kind, some in asked.packs.items()}
+
     with ray_backend(work, packs, asked.fit, launch.address, launch.nodes) as backend:
         yield backend

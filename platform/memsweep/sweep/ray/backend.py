@@ -40,13 +40,13 @@ Fit = Callable[[ResourcesConfig], Fitted]
 
 @contextmanager
 def ray_backend(
-    work: Work, packs: Kinds, fit: Fit, address: str | None, nodes: int | None = None
+    work: Work, packs: Callable[[], Kinds], fit: Fit, address: str | None, nodes: int | None = None
 ) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
 
     Args:
         work: function that a worker runs with a job.
-        packs: how many packs there are so far, by what they ask for.
+        packs: how many packs there are so far that this driver may get, by what they ask for; the answer changes.
         fit: what packs of a kind get; called once Ray runs, for the kinds of later jobs when they come.
         address: see ``memsweep.sweep.ray.session``.
         nodes: the most that packs may fill at once.
@@ -58,11 +58,20 @@ def ray_backend(
     with ray_session(address) as head:
         hours = NodeHours()
         wait_for_room(packs, nodes, hours.look)
-        fitted = _fitted(packs, fit)
-        wait_for_room(Counter({got: packs[asked] for asked, (got, _) in fitted.items()}), nodes, hours.look)
+        left = packs()
+        fitted = _fitted(left, fit) if any(left.values()) else {}
+        wait_for_room(lambda: _as_fitted(packs(), fitted), nodes, hours.look)
         kinds = {got for got, _ in fitted.values()}
         follows = address is not None
         yield RayBackend(work, fitted, fit, head, Room(kinds, follows=follows, nodes=nodes, hours=hours))
+
+
+def _as_fitted(packs: Kinds, fitted: Mapping[ResourcesConfig, Fitted]) -> Kinds:
+    """How many packs there are, by what they get."""
+    found = Counter[ResourcesConfig]()
+    for asked, (got, _) in fitted.items():
+        found[got] += packs[asked]
+    return found
 
 
 def _fitted(kinds: Collection[ResourcesConfig], fit: Fit) -> dict[ResourcesConfig, Fitted]:
@@ -135,7 +144,7 @@ class RayBackend:
         callback = RunnerCallback(
             by_pack, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
         )
-        turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first)
+        turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first, events.free)
         gate = GatedVariants(events.may_start, lambda: turns.limit)
         kinds = {job.resources: _requested(job.resources) for job in by_pack.values()}
         numbers = {kind: number for number, kind in enumerate(kinds)}

@@ -124,11 +124,11 @@ def refuse_impossible(kinds: Iterable[ResourcesConfig], found: Capacity) -> None
         slots(kind, found.most or [])
 
 
-def wait_for_room(packs: Kinds, nodes: int | None = None, look: Look = lambda found: None) -> None:
-    """Returns when the session's cluster has room for a pack.
+def wait_for_room(packs: Callable[[], Kinds], nodes: int | None = None, look: Look = lambda found: None) -> None:
+    """Returns when the session's cluster has room for a pack, or no pack is left.
 
     Args:
-        packs: how many there are.
+        packs: how many are left, which other drivers may change.
         nodes: the most that packs may fill at once.
         look: follows the cluster meanwhile.
 
@@ -138,10 +138,11 @@ def wait_for_room(packs: Kinds, nodes: int | None = None, look: Look = lambda fo
     """
     found = capacity()
     look(found)
-    refuse_impossible(packs, found)
-    may_come = {kind: most_packs(kind, found, nodes) for kind in packs}
-    if not any(room(kind, found.living) for kind in packs):
-        _wait({kind: min(count, may_come[kind], REQUESTS) for kind, count in packs.items()}, look)
+    left = packs()
+    refuse_impossible(left, found)
+    may_come = {kind: most_packs(kind, found, nodes) for kind in left}
+    if not any(room(kind, found.living) for kind in left):
+        _wait(lambda: {kind: min(count, may_come[kind], REQUESTS) for kind, count in packs().items()}, look)
 
 
 def room(resources: ResourcesConfig, nodes: list[Node], most: int | None = None) -> int:
@@ -198,14 +199,18 @@ class Requests:
         return found
 
 
-def _wait(asked: Kinds, look: Look) -> None:
-    """Asks for room for so many packs, and waits for the first."""
+def _wait(wanted: Callable[[], Kinds], look: Look) -> None:
+    """Asks for room for so many packs, and waits for the first, as long as there are any."""
     limit, began, told = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), -SAY_INTERVAL
     requests = Requests()
     with terminate_like_ctrl_c():
         try:
-            requests.ask(asked)
-            while not (came := requests.states()["met"]):
+            while True:
+                asked = wanted()
+                requests.ask(asked)
+                came = requests.states()["met"]
+                if came or not any(asked.values()):
+                    break
                 waited = time.monotonic() - began
                 if waited >= limit:
                     raise BlockedError(_none_came(asked, waited))
@@ -216,8 +221,9 @@ def _wait(asked: Kinds, look: Look) -> None:
                 look(capacity())
         finally:
             requests.ask({})
-    took = time.monotonic() - began
-    _log.warning("nodes came after %.0f s: room for %d of %d packs", took, came, sum(asked.values()))
+    if came:
+        took = time.monotonic() - began
+        _log.warning("nodes came after %.0f s: room for %d of %d packs", took, came, sum(asked.values()))
 
 
 def _waiting(asked: Kinds, waited: float, limit: float) -> str:

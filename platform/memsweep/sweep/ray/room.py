@@ -97,7 +97,7 @@ class Room:
         found = capacity()
         self._see(found, [*self.of, *kinds])
         unknown = found.most is None and self._nodes is None
-        self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values())
+        self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values(), default=1)
 
     def _see(self, found: Capacity, kinds: Collection[ResourcesConfig]) -> None:
         now = self._clock()
