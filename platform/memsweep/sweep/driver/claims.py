@@ -97,7 +97,7 @@ class Claims:
         return _LEAD in self.held or self.take([_LEAD], 1) == [_LEAD]
 
     def elsewhere(self) -> set[str]:
-        """What the others hold.
+        """The packs and the lead that the others hold.
 
         Raises:
             StorageError: the storage cannot be read.

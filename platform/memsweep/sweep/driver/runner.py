@@ -69,6 +69,7 @@ class Asked:
     """
 
     def __init__(self, plan: Plan, workspace: Path, launch: Launch) -> None:
+        self._first, self._launch = plan, launch
         self._workspace, self._joins = workspace, launch.address is not None
         self._here = not launch.inline and not self._joins
         self.packs: dict[ResourcesConfig, list[Pack]] = {}
@@ -84,6 +85,12 @@ class Asked:
             self.packs.setdefault(plan.sweep.resources.of(pack.trials[0].config), []).append(pack)
         for kind in self.packs if self._here else ():
             slots(kind, [this_machine(kind)])
+
+    def most_nodes(self) -> int | None:
+        """The most nodes that packs may fill at once; says what is asked for where nodes are asked for by number."""
+        from memsweep.sweep.driver.node_request import most_nodes
+
+        return most_nodes(self._first, self._launch, self._workspace)
 
     def fit(self, kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
         """The resources of packs that ask for this, and the bytes of tensors that a process may hold on a GPU."""
@@ -306,5 +313,5 @@ def _backend(
     def packs() -> dict[ResourcesConfig, int]:
         return {kind: len(left(some)) for kind, some in asked.packs.items()}
 
-    with ray_backend(work, packs, asked.fit, launch.address, launch.nodes) as backend:
+    with ray_backend(work, packs, asked.fit, launch.address, asked.most_nodes) as backend:
         yield backend
