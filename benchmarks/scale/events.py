@@ -93,7 +93,7 @@ def drive(packs: int, members: int, slots: int, reports: bool = False, where: st
     work = telling if reports else silent
     with tempfile.TemporaryDirectory(prefix="memsweep-events-") as folder:
         store = Store(Location.at(where or folder) / f"events-{packs}-{members}-{slots}-{int(reports)}")
-        with ray_backend(work, {plan.sweep.resources: packs}, lambda asked: (asked, 0), None) as backend:
+        with ray_backend(work, lambda: {plan.sweep.resources: packs}, lambda asked: (asked, 0), None) as backend:
             journal = Journal(store.location, {trial.identity: TrialStatus() for trial in plan.trials})
             before = resident()
             course = PackScheduler(plan, ROOT, store, journal, watch, lambda name: None)

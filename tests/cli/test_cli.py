@@ -118,6 +118,10 @@ def test_nodes_and_their_price_arrive(
     assert (sweep.max_cost, sweep.max_nodes, submit.max_node_hours) == (6.0, 4, 2.5)
     assert main(["sweep", "small", "--max-node-hours", "2", "--max-cost", "3", *place]) == 0
     assert (asked[-1].max_node_hours, asked[-1].max_cost) == (2.0, 6.0)
+    for word, nodes in (("auto", "auto"), ("3", 3)):
+        for verb in ("sweep", "submit"):
+            assert main([verb, "small", "--nodes", word, *place]) == 0
+            assert (asked[-1].nodes, asked[-1].node) == (nodes, NodeOffer(16, 1, 0.5))
 
 
 def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) -> None:

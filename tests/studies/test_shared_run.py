@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
+import memsweep as ms
 from engine import trial
+from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
-from memsweep.errors import BlockedError
+from memsweep.errors import BlockedError, ConfigError
+from memsweep.studies.continuation import trials_of
 from memsweep.studies.ending import Ending
 from memsweep.studies.locations import Place
 from memsweep.studies.sharing.run import SharedRun
@@ -29,6 +33,7 @@ from memsweep.sweep.store.lease import Lease, Share, hold_lease
 from memsweep.sweep.store.record import now
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.unwritable import fallback_folder
+from sweeping import BASE
 
 TIME = "2026-06-15T00:00:00+00:00"
 
@@ -183,3 +188,20 @@ def test_a_storage_that_fails_once_between_packs_ends_no_driver(
         monkeypatch.setattr(Lease, failing, fails)
         assert follow(tmp_path, leader.request, stream).code == 0
     assert failed
+
+
+def test_in_python_a_driver_that_does_not_lead_returns_the_whole_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = tmp_path / "shared.yaml"
+    study.write_text(BASE)
+    sweep = load_study(str(study), (), tmp_path)
+    with leading(tmp_path, Request(sweep, trials_of(sweep))) as leader:
+        stream = Watched("is to write the report", leader.conclude)
+        monkeypatch.setattr(sys, "stdout", stream)
+        found = ms.sweep(study, results=tmp_path, workspace=tmp_path, inline=True, share=True)
+    assert "leads; this one takes packs of the study, too" in stream.getvalue()
+    assert [*found.trials["identity"]] == leader.names
+    assert len(found.missing) == 0
+    with pytest.raises(ConfigError, match="--share"):
+        ms.sweep(study, results=tmp_path, workspace=tmp_path, inline=True, share=True, no_reuse=True)

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from memsweep.cli import main
 from paths import ROOT
@@ -34,7 +34,9 @@ def environment(*paths: Path, **more: str) -> dict[str, str]:
     return inherited | {"PYTHONPATH": os.pathsep.join(map(str, [*paths, ROOT / "platform"]))} | more
 
 
-def start(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
+def start(
+    *words: str | Path, cwd: Path, env: Mapping[str, str], stderr: int | IO[str] = subprocess.PIPE
+) -> subprocess.Popen[str]:
     """``memsweep WORDS`` in a process group of its own, as a shell starts it."""
     return subprocess.Popen(
         [sys.executable, "-m", "memsweep", *map(str, words)],
@@ -42,7 +44,7 @@ def start(*words: str | Path, cwd: Path, env: Mapping[str, str]) -> subprocess.P
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         start_new_session=True,
     )

@@ -16,6 +16,8 @@ from memsweep.sweep.store.layout import default_results
 
 JOBS = ("sweep", "decide", "resume", "extend", "retry", "sync", "report", "measure")
 """Commands that a job may run."""
+AUTO = "auto"
+"""The word of ``--nodes`` for as many as packs can use."""
 _LONGEST = 100  # characters of a path in a message
 LISTS = ("tasks", "models", "parameterizations", "units", "rules", "measures", "studies")
 
@@ -77,6 +79,13 @@ def _count(word: str) -> int:
     if count < 1:
         raise argparse.ArgumentTypeError(f"a whole number from 1 is expected, got {word!r}")
     return count
+
+
+def _nodes(word: str) -> int | str:
+    try:
+        return AUTO if word == AUTO else _count(word)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{AUTO}, or a whole number from 1, is expected, got {word!r}") from None
 
 
 def _folder(word: str) -> Path:
@@ -144,6 +153,27 @@ _MOST_NODES: Option = (
     "--max-nodes",
     {"metavar": "N", "type": _count, "help": "on a cluster: run on no more nodes at once than N, and ask for no more"},
 )
+_NODE: Option = (
+    "--node",
+    {
+        "metavar": "CPUS",
+        "type": _node,
+        "default": lambda: os.environ.get(VARIABLE) or None,
+        "help": f"of --nodes: what an hour costs: cpus=16,price=1.2 (${VARIABLE})",
+    },
+)
+_NODES: tuple[Option, ...] = (
+    (
+        "--nodes",
+        {
+            "metavar": "auto|N",
+            "type": _nodes,
+            "help": "on a cluster: ask for N nodes, or for all that packs can use; says the hours and the cost",
+        },
+    ),
+    _NODE,
+    _MOST_NODES,
+)
 _LAUNCH: tuple[Option, ...] = (
     ("--inline", _INLINE | {"const": True, "help": "run in this process, without Ray; the same numbers"}),
     (
@@ -154,7 +184,7 @@ _LAUNCH: tuple[Option, ...] = (
         "--address",
         {"metavar": "ADDR", "help": "join a running Ray cluster: auto, or host:port (a Ray job joins its own cluster)"},
     ),
-    _MOST_NODES,
+    *_NODES,
     *_LIMITS,
     (
         "--no-page",
@@ -188,7 +218,7 @@ _SUBMIT: tuple[Option, ...] = (
     ("--share", _FLAG | {"help": "as for sweep and resume: one job on each of several clusters"}),
     _TRUST,
     ("--force", _FLAG | {"help": "as for retry"}),
-    _MOST_NODES,
+    *_NODES,
     *_LIMITS,
     ("--detach", _FLAG | {"help": "return once the job is submitted"}),
     ("--wait", _FLAG | {"help": "wait for the end without showing the log"}),
@@ -203,12 +233,8 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("--no-probe", _FLAG | {"help": "measure nothing: hours by the cost model, memory and disk unknown"}),
         (
             "--node",
-            {
-                "metavar": "CPUS",
-                "type": _node,
-                "default": lambda: os.environ.get(VARIABLE) or None,
-                "help": f"say hours and cost on 1, 2, 4, ... such nodes: cpus=16,gpus=1,price=1.2 (${VARIABLE})",
-            },
+            _NODE[1]
+            | {"help": f"say hours and cost on 1, 2, 4, ... such nodes: cpus=16,gpus=1,price=1.2 (${VARIABLE})"},
         ),
     ),
     "sweep": (

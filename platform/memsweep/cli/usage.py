@@ -302,13 +302,15 @@ deploy/runtime_env.yaml. The nodes' own environment says where results go (MEMSW
 where MLflow is: submit forwards no variable, because a job's environment can be read by all who reach the job server.
 
 Ctrl-C leaves the job running and says how to come back. ray job stop ID ends it; what is finished is kept, and
---do resume goes on. A cluster with token authentication wants its token in RAY_AUTH_TOKEN.
+--do resume goes on. --nodes auto (or a number) asks the cluster's autoscaler for nodes until the study ends; the job's
+first lines say how many, the hours and the cost. A cluster with token authentication wants its token in RAY_AUTH_TOKEN.
 Exit code: the job's own (as of memsweep sweep); 2 where it could not be handed in, 130 detached or stopped.""",
         f"""\
 examples:
   memsweep submit quickstart
   memsweep submit quickstart training.seeds=10 --results s3://bucket/results
   memsweep submit quickstart --address http://127.0.0.1:8265 --detach
+  memsweep submit quickstart --nodes auto --node cpus=16,price=0.68
   memsweep submit quickstart --do resume
   memsweep submit quickstart --do measure perturbation.norm=entrywise
   memsweep submit quickstart --runtime-env deploy/runtime_env.yaml

@@ -134,7 +134,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
 
 def print_nodes(made: Estimate, offer: NodeOffer) -> None:
     """Prints the hours and the cost on nodes of one type, by their number."""
-    from memsweep.sweep.driver.progress import duration
+    from memsweep.sweep.driver.node_request import use_words
     from memsweep.sweep.estimate.nodes import problem_of, uses
 
     if problem := problem_of(made.lengths, offer):
@@ -142,8 +142,7 @@ def print_nodes(made: Estimate, offer: NodeOffer) -> None:
         return
     say_sentence(f"on nodes of {offer.cpus:g} CPU and {offer.gpus:g} GPU, each as fast as this machine:")
     for use in uses(made.lengths, offer, made.starting):
-        cost = f", {use.cost:.2f} at {offer.price:g} an hour" if offer.price else ""
-        say_sentence(f"  {counted(use.nodes, 'node')}: {duration(use.seconds)}{cost}, {use.idle:.0%} of it idle")
+        say_sentence(f"  {counted(use.nodes, 'node')}: {use_words(use, offer.price)}")
 
 
 def print_ending(ending: Ending, results: Location, *, verbose: bool = False) -> None:

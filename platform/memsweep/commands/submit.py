@@ -102,6 +102,8 @@ def _words(args: argparse.Namespace) -> list[str]:
         raise SubmissionError(not_in_a_bucket(place))
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     words += [f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, "trust") if getattr(args, flag)]
+    if args.nodes is not None:
+        words += ["--nodes", str(args.nodes), *(["--node", str(args.node)] if args.node else [])]
     limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}
     # as hours: the price of a node may not be known there
     limits["node_hours"], limits["cost"] = (

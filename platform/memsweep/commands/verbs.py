@@ -17,7 +17,7 @@ from memsweep.studies.locations import Place, find_study, names_folder, shown_pa
 from memsweep.studies.run import Run
 from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.trials import Request
-from memsweep.sweep.driver.launch import LIMITS, Launch, Limits
+from memsweep.sweep.driver.launch import LIMITS, Launch, Limits, NodeRequest
 from memsweep.sweep.driver.progress import phase
 from memsweep.sweep.store.filesystem import Location
 
@@ -84,7 +84,7 @@ def execute(request: Request, args: argparse.Namespace, results: Location, limit
         request, args, results: the study, the command line, and the folder of all studies.
         limits: None: those of the command line.
     """
-    launch = Launch(args.inline, args.address, args.max_nodes)
+    launch = Launch(args.inline, args.address, args.max_nodes, _request_of(args))
     named = names_folder(results, args.results, Path(getattr(args, "study", "")).parent)
     request = replace(request, command=shlex.join(["memsweep", *sys.argv[1:]]))
     page = shown_page(results, wanted=not args.no_page and not args.json)
@@ -94,6 +94,12 @@ def execute(request: Request, args: argparse.Namespace, results: Location, limit
         print(f"\n{ending.report.text()}")
     console.print_ending(ending, results, verbose=args.verbose)
     return ending
+
+
+def _request_of(args: argparse.Namespace) -> NodeRequest | None:
+    if args.nodes is None:
+        return None
+    return NodeRequest(args.nodes if isinstance(args.nodes, int) else None, args.node.price if args.node else 0.0)
 
 
 def limits_of(args: argparse.Namespace) -> Limits:

@@ -90,6 +90,7 @@ def ready(place: Place, sweep: SweepConfig) -> Place:
 
     Raises:
         AddressError: what was given is the address of something else.
+        ConfigError: nodes are asked for, and there is no cluster.
         LostResultsError: results would go to a folder where they would be lost.
         MemsweepError: a package is missing, the machine is too small, or the cluster cannot be joined.
     """
@@ -97,6 +98,8 @@ def ready(place: Place, sweep: SweepConfig) -> Place:
 
     refuse_absent(place.launch, sweep.search)
     launch = join_cluster(place.launch)
+    if launch.request is not None and (launch.inline or launch.address is None):
+        raise ConfigError([_NO_CLUSTER], "the command line")
     for resources in sweep.kinds if launch.address is None else ():
         # one process computes the parts of all workers, one after the other
         here = replace(resources, workers=1, gpus=resources.card) if launch.inline else resources
@@ -169,6 +172,10 @@ def refuse_lost(place: Place) -> None:
         )
 
 
+_NO_CLUSTER = (
+    "--nodes asks a cluster for nodes, and this run joins none. Give --address (auto, or host:port), run it with "
+    "memsweep submit, or leave --nodes out."
+)
 _INSTEAD = (
     "Give a bucket (--results s3://bucket/prefix, or MEMSWEEP_RESULTS in the environment of the cluster's nodes), or "
     "the absolute path of a folder that all nodes share."

@@ -23,6 +23,9 @@ class Events(Protocol):
     def first(self, packs: Collection[str]) -> str | None:
         """The first of these packs that this driver may run; None where other drivers have taken all of them."""
 
+    def free(self, packs: Collection[str]) -> int:
+        """How many of these packs no other driver holds: as many as this one may still get."""
+
     def started(self, job: PackJob) -> None:
         """The job has been given to a worker."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -54,7 +55,9 @@ class AskedNodes(NodeProvider):
         for _ in range(count):
             address = f"127.0.1.{next(self.numbers)}"
             words = ["start", "--block", "--disable-usage-stats", f"--address={self.provider_config['address']}"]
-            words += [f"--node-ip-address={address}", f"--num-cpus={resources['CPU']}", "--num-gpus=0"]
+            words += [f"--node-ip-address={address}", f"--num-cpus={resources['CPU']}"]
+            words += [f"--num-gpus={resources.get('GPU', 0)}", f"--resources={json.dumps(_marks(resources))}"]
+            words += [f"--labels={','.join(f'{key}={value}' for key, value in labels.items())}"] if labels else []
             words += ["--object-store-memory=100000000", "--min-worker-port=0", "--max-worker-port=0"]
             # as on a machine of its own: Ray unpacks a job's files anew on each node, over those of its neighbours
             words += [f"--temp-dir={self.provider_config['folder']}/{address}"]
@@ -71,3 +74,8 @@ class AskedNodes(NodeProvider):
     @staticmethod
     def bootstrap_config(cluster_config: dict[str, Any]) -> dict[str, Any]:
         return cluster_config
+
+
+def _marks(resources: dict[str, float]) -> dict[str, float]:
+    """Resources of a node beside cores, cards and memory: ``accelerator_type:H100``, say."""
+    return {name: share for name, share in resources.items() if name.startswith("accelerator_type:")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -53,9 +54,13 @@ def drill(tmp_path_factory: pytest.TempPathFactory) -> Drill:
 
 
 @contextlib.contextmanager
-def asked(drill: Drill, most: int = 2, **more: dict[str, object]) -> Iterator[RayHead]:
+def asked(drill: Drill, most: int = 2, instance: str = "head", **more: dict[str, object]) -> Iterator[RayHead]:
     """A head without cores, and nodes for whoever asks, at most so many of all types."""
-    named = {"RAY_NODE_TYPE_NAME": "head", "RAY_CLOUD_INSTANCE_ID": "head", "MEMSWEEP_TEST_DRILL": str(drill.folder)}
+    named = {
+        "RAY_NODE_TYPE_NAME": "head",
+        "RAY_CLOUD_INSTANCE_ID": instance,
+        "MEMSWEEP_TEST_DRILL": str(drill.folder),
+    }
     path = {"PYTHONPATH": f"{Path(__file__).parent}:{ROOT / 'platform'}"}
     # short, because sockets lie below it
     with tempfile.TemporaryDirectory(prefix="n", dir="/tmp", ignore_cleanup_errors=True) as nodes:
@@ -83,7 +88,8 @@ def test_a_study_goes_from_no_node_to_its_verdicts(head: RayHead, drill: Drill, 
     assert "the largest node has 1 CPU cores" in said
     drill.slow()
     place = ["--address", head.cluster, "--results", drill.results]
-    process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
+    words = ["--nodes", "auto", "--node", "cpus=1,price=0.5"]
+    process = start("sweep", STUDY, *words, *place, cwd=drill.folder, env=environment())
     try:
         # one worker on each of the two nodes, though the first was enough to begin
         wait_for(lambda: len({asked.pid for asked in drill.asked()}) == 2, process.poll, seconds=300)
@@ -96,6 +102,7 @@ def test_a_study_goes_from_no_node_to_its_verdicts(head: RayHead, drill: Drill, 
         "waiting for nodes: the cluster has no room for a pack yet. Asked for: 2 times 1 CPU core. Waited 0 s" in said
     )
     assert "nodes came after " in said
+    assert re.search(r"asks the cluster for 2 nodes.*\. By the cost model: \d+ s, \d\.\d+ at 0.5 an hour", said)
 
     here = Drill.make(tmp_path / "here", study_text(HORIZONS))
     ended = here.command("sweep", STUDY, "--inline")

@@ -22,7 +22,7 @@ from memsweep.sweep.driver.claims import Claims
 from memsweep.sweep.driver.launch import Launch, Limits
 from memsweep.sweep.driver.runner import RunSummary, run
 from memsweep.sweep.driver.scheduler import PackScheduler
-from memsweep.sweep.driver.sharing import Divided
+from memsweep.sweep.driver.sharing import Divided, open_packs
 from memsweep.sweep.planning.plan import Plan
 from memsweep.sweep.store.filesystem import STAGING, Location
 from memsweep.sweep.store.journal import Journal, State, TrialStatus, read_statuses
@@ -210,6 +210,26 @@ def test_a_pack_that_could_not_be_given_back_is_given_back_later(tmp_path: Path)
         assert other.take([pack], 1) == []
         divided.any()
         assert other.take([pack], 1) == [pack]
+
+
+def test_what_others_hold_or_have_stored_is_not_waited_for(tmp_path: Path) -> None:
+    plan = planned([[tiny(1)], [tiny(2)], [tiny(3)]])
+    store = Store(Location.at(tmp_path))
+    with drivers(Location.at(tmp_path)) as (one, other):
+        divided, _ = division(one, plan, tmp_path)
+        packs = [pack.identity for pack in plan.packs]
+        assert (divided.free(packs), len(open_packs(plan.packs, one, store))) == (3, 3)
+        assert len(other.take(packs[:2], 2)) == 2
+        assert divided.free(packs) == 1
+        assert [pack.identity for pack in open_packs(plan.packs, one, store)] == packs[2:]
+        other.release(packs[:1])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Store, "identities", lambda store: {trial.identity for trial in plan.packs[2].trials})
+            assert [pack.identity for pack in open_packs(plan.packs, one, store)] == packs[:1]
+        assert divided.first([packs[2]]) == packs[2]
+        divided.started(packs[2])
+        assert divided.free(packs) == 1  # what runs here waits no more
+    assert open_packs(plan.packs, None, store) == plan.packs
 
 
 def test_a_pack_that_was_taken_does_not_start_before_it_is_known_what_is_stored_of_it(

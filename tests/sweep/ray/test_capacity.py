@@ -18,7 +18,7 @@ HEAD = {"resources": {"CPU": 0}, "max_workers": 0}
 @pytest.mark.parametrize(
     ("kinds", "known"),
     [
-        ({"cpu": {"resources": {"CPU": 8}}}, [("cpu", 8, 20)]),
+        ({"cpu": {"resources": {"CPU": 8}, "labels": {"market": "spot"}}}, [("cpu", 8, 20)]),
         ({"cpu": {"resources": {"CPU": 8}, "max_workers": 3}, "big": {"resources": {"CPU": 64}, "max_workers": 1}},
          [("cpu", 8, 3), ("big", 64, 1)]),
         ({"cpu": {"resources": {"CPU": 8}}, "gpu": {"node_config": {"InstanceType": "x"}}}, []),
@@ -28,6 +28,7 @@ def test_the_types_of_an_autoscalers_file(kinds: dict[str, Any], known: list[tup
     config = {"max_workers": 20, "head_node_type": "head", "available_node_types": {"head": HEAD, **kinds}}
     types, limit = capacity._configured(config)
     assert [(kind.name, kind.resources["CPU"], kind.most) for kind in types] == known
+    assert all({*kind.resources} == {"CPU"} for kind in types)  # no label, for which it would start no node
     assert limit == (20 if known else 0)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import tomllib
 from itertools import chain
-from types import SimpleNamespace
 
 import pytest
 import ray
@@ -62,14 +61,16 @@ def test_what_keeps_a_worker_that_starts() -> None:
     assert {"_resetting_trials", "_trial_to_actor"} <= set(before.__init__.__code__.co_names)
 
 
-def test_placement_groups_of_this_job_are_known_by_the_end_of_their_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_placement_groups_are_of_the_job_that_ends_their_identities(monkeypatch: pytest.MonkeyPatch) -> None:
     ids = importlib.import_module("ray._raylet")
-    job, other = ids.JobID.from_int(7), ids.JobID.from_int(8)
-    named = {ids.PlacementGroupID.of(each).hex(): {"state": "PENDING"} for each in (job, other)}
+    jobs = [ids.JobID.from_int(number) for number in (7, 8)]
+    named = {
+        ids.PlacementGroupID.of(job).hex(): {"state": "PENDING", "bundles": {0: bundle}}
+        for job, bundle in zip(jobs, ({"CPU": 1.0}, {"node:__internal_head__": 0.001}), strict=True)
+    }
     monkeypatch.setattr("ray.util.placement_group_table", lambda: named)
-    context = SimpleNamespace(get_job_id=job.hex)
-    monkeypatch.setattr("ray.get_runtime_context", lambda: context)
-    assert private.groups_of_this_job() == {next(iter(named)): "PENDING"}
+    groups = [private.Group(job.hex(), "PENDING", cores) for job, cores in zip(jobs, (True, False), strict=True)]
+    assert [*private.placement_groups().values()] == groups
 
 
 def test_a_ray_without_such_a_name_is_refused() -> None:

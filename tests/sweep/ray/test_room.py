@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Mapping
 
 import pytest
 from ray.exceptions import RaySystemError
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.sweep.ray import room
-from memsweep.sweep.ray.capacity import Capacity, Node
+from memsweep.sweep.ray import backend, capacity, room
+from memsweep.sweep.ray.capacity import Capacity, Node, Seen
+from processes import wait_for
 
 ONE_CORE: Node = {"CPU": 1.0}
 
@@ -23,7 +23,7 @@ class Cluster:
         self.now, self.looks, self.answers = 0.0, 0, True
         self.found = Capacity([ONE_CORE], [ONE_CORE] * 4, grows=True)
         self.asked: list[int] = []
-        self.groups = Counter[str]()
+        self.seen = Seen()
         monkeypatch.setattr(room, "capacity", self.capacity)
         monkeypatch.setattr(room, "Requests", lambda: self)
 
@@ -36,8 +36,8 @@ class Cluster:
     def ask(self, packs: Mapping[ResourcesConfig, int]) -> None:
         self.asked.append(sum(packs.values()))
 
-    def states(self) -> Counter[str]:
-        return self.groups
+    def look(self) -> Seen:
+        return self.seen
 
     def room(self, *, follows: bool = True, nodes: int | None = None) -> room.Room:
         return room.Room([ResourcesConfig()], follows=follows, nodes=nodes, clock=lambda: self.now)
@@ -93,10 +93,24 @@ def test_nodes_count_from_when_ray_was_joined(cluster: Cluster) -> None:
 
 def test_no_request_takes_the_slot_that_a_pack_waits_for(cluster: Cluster) -> None:
     found = cluster.room()
-    for groups, asked in (({}, 3), ({"met": 1}, 0), ({"packs": 1}, 0), ({}, 3)):
-        cluster.groups, cluster.now = Counter(groups), cluster.now + 2.0
+    for seen, asked in ((Seen(), 3), (Seen(met=1), 0), (Seen(waiting=1), 0), (Seen(), 3)):
+        cluster.seen, cluster.now = seen, cluster.now + 2.0
         found.look(lambda: {ResourcesConfig(): 10})
         assert cluster.asked[-1] == asked
+
+
+def test_a_driver_waits_for_no_node_once_others_have_all_packs(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(capacity, "capacity", cluster.capacity)
+    monkeypatch.setattr(capacity, "Requests", lambda: cluster)
+    monkeypatch.setattr(capacity.time, "sleep", lambda seconds: None)
+    cluster.grow(0)
+    left = iter([9, 9, 9, 2, 0])
+    with caplog.at_level(logging.WARNING, "memsweep"):
+        capacity.wait_for_room(lambda: {ResourcesConfig(): next(left)})
+    assert cluster.asked == [4, 4, 2, 0, 0]  # no more than the cluster can hold, and than this driver may get
+    assert len(caplog.messages) == 1
 
 
 def test_no_more_nodes_are_filled_or_asked_for_than_a_run_may_have(cluster: Cluster) -> None:
@@ -140,4 +154,47 @@ def test_a_study_without_nodes_says_so_at_once_and_every_minute(
         "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 0 s",
         "no node has room for a pack; 3 have not ended. Asked for: 3 times 1 CPU core. Waited 61 s",
         "the nodes have room for 2 packs at once now (0 before)",
+    ]
+
+
+def test_a_study_behind_another_says_what_holds_the_nodes(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = "/env/bin/python3 /env/bin/memsweep sweep lengths --address auto"
+    jobs = {"01000000": driver, "02000000": "python -m other --key " + 99 * "x"}
+    monkeypatch.setattr(capacity, "commands_of_jobs", lambda: jobs)
+    found = cluster.room()
+    behind = Seen(waiting=1, others={"02000000": 1, "01000000": 3})
+    with caplog.at_level(logging.WARNING, "memsweep"):
+        for seconds, seen in ((2, behind), (4, behind), (6, behind), (20, behind), (67, behind)):
+            cluster.now, cluster.seen = float(seconds), seen
+            found.look(lambda: {ResourcesConfig(): 9})
+        for seconds, seen in ((70, Seen(waiting=1, held=1)), (72, Seen()), (74, Seen(waiting=1)), (77, Seen())):
+            cluster.now, cluster.seen = float(seconds), seen
+            found.look(lambda: {ResourcesConfig(): 9})
+    words = "waiting behind others: the nodes have room for 1 pack, which memsweep sweep lengths --address auto (3 at "
+    words += f"once), other --key {68 * 'x'}... (1 at once) holds. Asked for: 3 times 1 CPU core. Waited "
+    assert caplog.messages == [f"{words}4 s", f"{words}65 s"]
+
+
+def test_a_measurement_that_lasts_is_said_with_the_work_that_it_waits_behind(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(backend, "capacity", cluster.capacity)
+    monkeypatch.setattr(backend, "Requests", lambda: cluster)
+    monkeypatch.setattr(backend, "_SOON", 0.02)
+    monkeypatch.setattr(capacity, "commands_of_jobs", lambda: {"01": "python -m memsweep sweep lengths"})
+    cluster.seen = Seen(others={"01": 2})
+    small, wide = ResourcesConfig(cpus=0.5), ResourcesConfig()
+
+    def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
+        if kind == wide:
+            wait_for(lambda: caplog.messages)
+        return kind, 0
+
+    with caplog.at_level(logging.WARNING, "memsweep"):
+        backend._fitted([small, wide], fit)
+    assert caplog.messages == [
+        "measuring what a pack needs, before packs start: packs of 1 CPU core, kind 2 of 2, at most 120 s. Behind "
+        "others: memsweep sweep lengths (2 at once)."
     ]

@@ -46,6 +46,20 @@ def test_small_packs_do_not_wait_behind_large_ones() -> None:
     assert (turns.limit, turns.next()) == (4, "s3")
 
 
+def test_packs_that_other_drivers_hold_are_not_left() -> None:
+    jobs = [job(name, kind) for kind in (SMALL, LARGE) for name in (f"{kind.card}a", f"{kind.card}b")]
+    theirs = {"0.0b", "1.0a", "1.0b"}
+    turns = Turns(
+        jobs,
+        Held({SMALL: 1, LARGE: 0}),
+        {each.pack for each in jobs},
+        len(jobs),
+        Undivided().first,
+        lambda packs: len({*packs} - theirs),
+    )
+    assert turns.left(waiting=True) == {SMALL: 1}
+
+
 def test_one_at_a_time_is_one_of_all_kinds() -> None:
     jobs = [job("L1", LARGE), job("s1", SMALL)]
     turns = Turns(jobs, Held({SMALL: 2, LARGE: 2}), {"L1", "s1"}, 1, Undivided().first)

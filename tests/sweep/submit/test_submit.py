@@ -292,6 +292,9 @@ def test_a_cost_goes_along_as_hours_and_the_smaller_limit_counts(
     for words, hours in ((("--max-cost", "3"), "6.0"), (("--max-cost", "3", "--max-node-hours", "2"), "2.0")):
         job = job_of("small", "--workspace", str(workspace), *words)
         assert job.command == f"python -m memsweep sweep small --max-node-hours {hours}"
+    job = job_of("small", "--workspace", str(workspace), "--nodes", "auto", "--max-nodes", "8")
+    price = "--node cpus=16.0,gpus=0.0,price=0.5"
+    assert job.command == f"python -m memsweep sweep small --nodes auto {price} --max-nodes 8"
 
 
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:

@@ -32,6 +32,7 @@ from memsweep.studies.python.module import in_own_folder, measured, measured_on
 from memsweep.studies.python.results import Results
 from memsweep.studies.python.words import Description, Status
 from memsweep.studies.run import Run
+from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.status import read_status
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import Launch, Limits
@@ -59,6 +60,7 @@ def sweep(
     max_trials: int | None = None,
     max_failures: int | None = None,
     no_reuse: bool = False,
+    share: bool = False,
     progress: bool = True,
     trust: bool = False,
 ) -> Results:
@@ -75,6 +77,8 @@ def sweep(
         address: of a running Ray cluster to join: ``auto``, or ``host:port``.
         max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
         no_reuse: recompute every trial.
+        share: divide the study with other drivers that say so, too: each pack runs once, and all return the whole
+            study. One of them leads, and writes the report and MLflow (docs/scaling.md).
         progress: write lines of progress to standard output.
         trust: what a study file from elsewhere names may be called (SECURITY.md). A dict, and overrides, need no word.
 
@@ -93,7 +97,7 @@ def sweep(
     place = _place(where, workspace, Launch(inline, address), limits, results)
     source = "" if isinstance(study, Mapping) else str(study)
     request = Request(loaded, trials_of(loaded), no_reuse=no_reuse, overrides=tuple(words_of(overrides)), source=source)
-    return _run(request, place, progress)
+    return _run(request, place, progress, SharedRun if share else Run)
 
 
 def extend(
@@ -408,9 +412,9 @@ def _place(
     return Place(where, Path(workspace), launch, limits, names_folder(where, *(path or "" for path in named)))
 
 
-def _run(request: Request, place: Place, progress: bool) -> Results:
+def _run(request: Request, place: Place, progress: bool, kind: type[Run] = Run) -> Results:
     """Runs a study; what the command prints of a run that did not end well is raised, or given as a warning."""
-    run = Run(request, place, None if progress else io.StringIO())
+    run = kind(request, place, None if progress else io.StringIO())
     with warnings.catch_warnings():
         # in a notebook a library of a library looks for widgets that nothing here needs
         warnings.filterwarnings("ignore", message="IProgress not found")
@@ -418,11 +422,14 @@ def _run(request: Request, place: Place, progress: bool) -> Results:
     why = stopped(ending)
     if ending.code == Exit.INTERRUPTED:
         raise KeyboardInterrupt(why)
-    if ending.report is None or ending.summary.lost or ending.summary.outage:
+    if (ending.report is None and kind is Run) or ending.summary.lost or ending.summary.outage:
         raise BlockedError(why)
-    found = Results(store_of(place.results, ending.study).location, ending.report.contents)
-    groups = ending.report.contents.study.failures
-    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *failure_lines(groups)]
+    location = store_of(place.results, ending.study).location
+    # of a shared study another driver may have written the report
+    contents = ending.report.contents if ending.report is not None else analyse(read_study(location))
+    found = Results(location, contents)
+    lines = failure_lines(contents.study.failures)
+    failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *lines]
     for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
         if text:
             warnings.warn(text, stacklevel=3)

@@ -96,6 +96,15 @@ class Claims:
         """Whether this driver leads, which it does from now on if nobody else does."""
         return _LEAD in self.held or self.take([_LEAD], 1) == [_LEAD]
 
+    def elsewhere(self) -> set[str]:
+        """The packs and the lead that the others hold.
+
+        Raises:
+            StorageError: the storage cannot be read.
+        """
+        with storage_errors("share", self._lease):
+            return _taken(self._lease.others().values())
+
     def leader(self) -> tuple[Holder, Share] | None:
         """Who leads, and what it says; None where nobody else does."""
         with storage_errors("share", self._lease):

@@ -14,6 +14,19 @@ _LOOK_INTERVAL = 5.0  # seconds between two looks at what nodes have cost
 
 
 @dataclass(frozen=True)
+class NodeRequest:
+    """The nodes that a run asks its cluster for.
+
+    Attributes:
+        count: how many; None: as many as its packs can use.
+        price: of an hour of one, in any currency; 0 where nobody said.
+    """
+
+    count: int | None = None
+    price: float = 0.0
+
+
+@dataclass(frozen=True)
 class Launch:
     """Where packs run.
 
@@ -22,11 +35,13 @@ class Launch:
             known what is left to run.
         address: a running Ray cluster (``auto`` or ``host:port``); None starts Ray on this machine.
         nodes: the most of its nodes that packs may fill at once, and that are asked for; None: as many as there can be.
+        request: the nodes that were asked for by number; None: as many as packs can use, and nothing is said of it.
     """
 
     inline: bool | None = None
     address: str | None = None
     nodes: int | None = None
+    request: NodeRequest | None = None
 
 
 @dataclass(frozen=True)

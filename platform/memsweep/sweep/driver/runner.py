@@ -20,6 +20,7 @@ from memsweep.sweep.driver.claims import Claims
 from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.scheduler import PackScheduler
+from memsweep.sweep.driver.sharing import open_packs
 from memsweep.sweep.planning.resources import slots, this_machine
 from memsweep.sweep.signals import sigint_restored, terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
@@ -68,6 +69,7 @@ class Asked:
     """
 
     def __init__(self, plan: Plan, workspace: Path, launch: Launch) -> None:
+        self._first, self._launch = plan, launch
         self._workspace, self._joins = workspace, launch.address is not None
         self._here = not launch.inline and not self._joins
         self.packs: dict[ResourcesConfig, list[Pack]] = {}
@@ -83,6 +85,12 @@ class Asked:
             self.packs.setdefault(plan.sweep.resources.of(pack.trials[0].config), []).append(pack)
         for kind in self.packs if self._here else ():
             slots(kind, [this_machine(kind)])
+
+    def most_nodes(self) -> int | None:
+        """The most nodes that packs may fill at once; says what is asked for where nodes are asked for by number."""
+        from memsweep.sweep.driver.node_request import most_nodes
+
+        return most_nodes(self._first, self._launch, self._workspace)
 
     def fit(self, kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
         """The resources of packs that ask for this, and the bytes of tensors that a process may hold on a GPU."""
@@ -226,7 +234,7 @@ def run(
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with (
                 terminate_like_ctrl_c(),
-                _backend(asked, work, launch) as backend,
+                _backend(asked, work, launch, partial(open_packs, claims=claims, store=store)) as backend,
                 terminate_like_ctrl_c(),
             ):
                 journal = _journal(plan, store, written=leads)
@@ -294,12 +302,16 @@ def _journal(plan: Plan, store: Store, *, written: bool) -> Journal:
 
 
 @contextmanager
-def _backend(asked: Asked, work: Work, launch: Launch) -> Iterator[Backend]:
+def _backend(
+    asked: Asked, work: Work, launch: Launch, left: Callable[[Sequence[Pack]], Sequence[Pack]]
+) -> Iterator[Backend]:
     if launch.inline:
         yield InlineBackend(work)
         return
     from memsweep.sweep.ray.backend import ray_backend
 
-    packs = {kind: len(some) for kind, some in asked.packs.items()}
-    with ray_backend(work, packs, asked.fit, launch.address, launch.nodes) as backend:
+    def packs() -> dict[ResourcesConfig, int]:
+        return {kind: len(left(some)) for kind, some in asked.packs.items()}
+
+    with ray_backend(work, packs, asked.fit, launch.address, asked.most_nodes) as backend:
         yield backend

@@ -46,7 +46,6 @@ _NO_REPORT: Failure = {
     "traceback": "",
 }
 
-
 Batch = tuple[list[PackJob], bool]
 """Jobs, and whether they are to run one by one."""
 
@@ -248,6 +247,9 @@ class PackScheduler:
 
     def first(self, packs: Collection[str]) -> str | None:
         return self.outage.noted(lambda: self._division.first(packs))
+
+    def free(self, packs: Collection[str]) -> int:
+        return self.outage.noted(lambda: self._division.free(packs)) or 0
 
     def started(self, job: PackJob) -> None:
         self._unstarted.pop(job.pack, None)

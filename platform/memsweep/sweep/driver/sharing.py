@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from memsweep.sweep.driver.claims import LOOK_INTERVAL, PATIENCE, Claims
 from memsweep.sweep.store.record import StoredFailure
 from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.retry import through_outages
 from memsweep.sweep.worker.job import PackJob
+
+if TYPE_CHECKING:
+    from memsweep.sweep.planning.plan import Pack
 
 _AHEAD = 4
 """A driver takes one pack for so many that it can run at once: few requests, and few packs that wait for a full one."""
@@ -18,6 +22,24 @@ _LONGEST_PAUSE = PATIENCE / 2  # seconds between two looks: the leader must not 
 
 OnFound = Callable[[Mapping[str, str], Mapping[str, StoredFailure]], None]
 """Told of trials that other drivers have ended: identity -> outcome, identity -> failure."""
+
+
+def open_packs(packs: Sequence[Pack], claims: Claims | None, store: Store) -> Sequence[Pack]:
+    """Those of these packs that this driver may still get: no other one holds them or has stored their trials.
+
+    Args:
+        packs: of a plan.
+        claims: what this driver holds of a study that several drivers share; None: it has all.
+        store: the study's results.
+    """
+    if claims is None:
+        return packs
+    theirs, stored = through_outages(claims.elsewhere), through_outages(store.identities)
+    return [
+        pack
+        for pack in packs
+        if pack.whole not in theirs and not stored.issuperset(trial.identity for trial in pack.trials)
+    ]
 
 
 class Division(Protocol):
@@ -31,6 +53,9 @@ class Division(Protocol):
 
     def first(self, packs: Collection[str]) -> str | None:
         """The first of these packs that it may start; None where there is none."""
+
+    def free(self, packs: Collection[str]) -> int:
+        """How many of these packs no other driver holds."""
 
     def started(self, pack: str) -> None:
         """A pack has started."""
@@ -50,6 +75,9 @@ class Undivided:
 
     def first(self, packs: Collection[str]) -> str | None:
         return next(iter(packs), None)
+
+    def free(self, packs: Collection[str]) -> int:
+        return len(packs)
 
     def started(self, pack: str) -> None:
         """Nothing is to be noted."""
@@ -111,6 +139,10 @@ class Divided:
         if (mine := self._mine(packs)) is None and self._take(packs):
             mine = self._mine(packs)
         return mine
+
+    def free(self, packs: Collection[str]) -> int:
+        theirs = self._claims.elsewhere()
+        return sum(pack in self._waiting and self._waiting[pack].whole not in theirs for pack in packs)
 
     def _mine(self, packs: Collection[str]) -> str | None:
         return next((pack for pack in self._ready if pack in packs), None)

@@ -51,6 +51,10 @@ class NodeOffer:
     def _is_finite(self) -> bool:
         return 0 <= self.gpus < math.inf and 0 <= self.price < math.inf
 
+    def __str__(self) -> str:
+        """As ``of`` reads it."""
+        return f"cpus={self.cpus!r},gpus={self.gpus!r},price={self.price!r}"
+
 
 _FIELDS = {"cpus", "gpus", "price"}
 
@@ -97,13 +101,26 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
         at_once = [slots(kind, [_marked(node, kind)] * number) for kind, _, _ in lengths]
         if at_once == before:
             return
-        spans = [makespan(packs, count) * times for (_, packs, times), count in zip(lengths, at_once, strict=True)]
-        work = sum(sum(packs) * times / count for (_, packs, times), count in zip(lengths, at_once, strict=True))
-        seconds = starting + sum(spans)
-        yield Use(number, seconds, number * offer.price * seconds / 3600, 1 - work / seconds)
+        yield use(lengths, at_once, number, offer.price, starting)
         if min(at_once) >= most:
             return
         number, before = 2 * number, at_once
+
+
+def use(lengths: Lengths, at_once: Sequence[int], nodes: int, price: float, starting: float = 0.0) -> Use:
+    """The study on so many nodes.
+
+    Args:
+        lengths: of the packs; those of different kinds are taken to run one kind after the other.
+        at_once: packs that the nodes hold, for each entry of ``lengths``.
+        nodes: how many.
+        price: of an hour of one.
+        starting: seconds until a node computes.
+    """
+    counted = [*zip(lengths, at_once, strict=True)]
+    seconds = starting + sum(makespan(packs, count) * times for (_, packs, times), count in counted)
+    work = sum(sum(packs) * times / count for (_, packs, times), count in counted)
+    return Use(nodes, seconds, nodes * price * seconds / 3600, 1 - work / seconds if seconds else 0.0)
 
 
 def makespan(lengths: Iterable[float], slots: int) -> float:

@@ -104,8 +104,8 @@ def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], 
             ": write it as ray status does, or leave it out."
         )
     problems += [
-        f"resources.labels has {label}, but no node has this label: take it out, or start nodes with it (ray start "
-        "--labels)."
+        f"resources.labels has {label}, but no node has this label: take it out, start nodes with it (ray start "
+        "--labels), or let Ray's autoscaler of version 2 start them (RAY_enable_autoscaler_v2=1 on the head)."
         for label in resources.labels
         if not any(node.get(label) for node in nodes)
     ]

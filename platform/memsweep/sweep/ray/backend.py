@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+import logging
 import pickle
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.backend import ClusterLost, Events, Work
-from memsweep.sweep.ray.capacity import Kinds, capacity, refuse_impossible, room, wait_for_room
+from memsweep.sweep.ray.capacity import (
+    Kinds,
+    Requests,
+    capacity,
+    each,
+    refuse_impossible,
+    room,
+    wait_for_room,
+    work_of,
+)
 from memsweep.sweep.ray.private import workers_kept
 from memsweep.sweep.ray.room import NodeHours, Room
 from memsweep.sweep.ray.scratch import scratch_folder
@@ -23,6 +35,7 @@ from memsweep.sweep.ray.turns import Turns
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
 from memsweep.sweep.worker.failure import StoppedError
+from memsweep.sweep.worker.gpu_memory import PATIENCE
 from memsweep.sweep.worker.limits import peak_memory
 from memsweep.sweep.worker.timing import report_interval, throttled
 
@@ -33,6 +46,9 @@ if TYPE_CHECKING:
 
     from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
+_SOON = 5.0  # seconds of a measurement after which it is said
+_log = logging.getLogger("memsweep")
+
 Fitted = tuple[ResourcesConfig, int]
 """The resources that a pack gets, and the bytes of tensors that a process may hold on a GPU."""
 Fit = Callable[[ResourcesConfig], Fitted]
@@ -40,29 +56,39 @@ Fit = Callable[[ResourcesConfig], Fitted]
 
 @contextmanager
 def ray_backend(
-    work: Work, packs: Kinds, fit: Fit, address: str | None, nodes: int | None = None
+    work: Work, packs: Callable[[], Kinds], fit: Fit, address: str | None, most: Callable[[], int | None] = lambda: None
 ) -> Iterator[RayBackend]:
     """A Ray session and the backend on it.
 
     Args:
         work: function that a worker runs with a job.
-        packs: how many packs there are so far, by what they ask for.
+        packs: how many packs there are so far that this driver may get, by what they ask for; the answer changes.
         fit: what packs of a kind get; called once Ray runs, for the kinds of later jobs when they come.
         address: see ``memsweep.sweep.ray.session``.
-        nodes: the most that packs may fill at once.
+        most: the most nodes that packs may fill at once; called once Ray runs, where the cluster can hold the packs.
 
     Raises:
         ConfigError: the cluster can never hold one pack.
         MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
     with ray_session(address) as head:
-        hours = NodeHours()
+        refuse_impossible(packs(), capacity())
+        hours, nodes = NodeHours(), most()
         wait_for_room(packs, nodes, hours.look)
-        fitted = _fitted(packs, fit)
-        wait_for_room(Counter({got: packs[asked] for asked, (got, _) in fitted.items()}), nodes, hours.look)
+        left = packs()
+        fitted = _fitted(left, fit) if any(left.values()) else {}
+        wait_for_room(lambda: _as_fitted(packs(), fitted), nodes, hours.look)
         kinds = {got for got, _ in fitted.values()}
         follows = address is not None
         yield RayBackend(work, fitted, fit, head, Room(kinds, follows=follows, nodes=nodes, hours=hours))
+
+
+def _as_fitted(packs: Kinds, fitted: Mapping[ResourcesConfig, Fitted]) -> Kinds:
+    """How many packs there are, by what they get."""
+    found = Counter[ResourcesConfig]()
+    for asked, (got, _) in fitted.items():
+        found[got] += packs[asked]
+    return found
 
 
 def _fitted(kinds: Collection[ResourcesConfig], fit: Fit) -> dict[ResourcesConfig, Fitted]:
@@ -73,7 +99,34 @@ def _fitted(kinds: Collection[ResourcesConfig], fit: Fit) -> dict[ResourcesConfi
     """
     found = capacity()
     refuse_impossible(kinds, found)
-    return {asked: fit(asked) for asked in sorted(kinds, key=lambda kind: not room(kind, found.living))}
+    fitted = dict[ResourcesConfig, Fitted]()
+    for number, asked in enumerate(sorted(kinds, key=lambda kind: not room(kind, found.living)), 1):
+        with _said(f"packs of {each(asked)}, kind {number} of {len(kinds)}"):
+            fitted[asked] = fit(asked)
+    return fitted
+
+
+@contextmanager
+def _said(what: str) -> Iterator[None]:
+    """Says what is measured, and whose work holds the nodes meanwhile, unless that is over in a few seconds."""
+    from ray.exceptions import RayError
+
+    def say() -> None:
+        with contextlib.suppress(RayError):
+            others = Requests().look().others
+            behind = f" Behind others: {work_of(others)}." if others else ""
+            _log.warning(
+                "measuring what a pack needs, before packs start: %s, at most %.0f s.%s", what, PATIENCE, behind
+            )
+
+    timer = threading.Timer(_SOON, say)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
 
 
 class RayBackend:
@@ -135,7 +188,7 @@ class RayBackend:
         callback = RunnerCallback(
             by_pack, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
         )
-        turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first)
+        turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first, events.free)
         gate = GatedVariants(events.may_start, lambda: turns.limit)
         kinds = {job.resources: _requested(job.resources) for job in by_pack.values()}
         numbers = {kind: number for number, kind in enumerate(kinds)}

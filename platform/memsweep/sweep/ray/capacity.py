@@ -7,14 +7,16 @@ the nodes running for ever.
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import json
 import logging
+import math
 import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,16 @@ from typing import Any
 import yaml  # type: ignore[import-untyped]
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.errors import BlockedError, ConfigError
+from memsweep.errors import BlockedError, ConfigError, listed
+from memsweep.gate import gated
 from memsweep.sweep.planning.resources import slots
-from memsweep.sweep.ray.private import announced_node_types, draining_nodes, groups_of_this_job, key_value
+from memsweep.sweep.ray.private import (
+    announced_node_types,
+    commands_of_jobs,
+    draining_nodes,
+    key_value,
+    placement_groups,
+)
 from memsweep.sweep.signals import terminate_like_ctrl_c
 from memsweep.sweep.store.retry import seconds_in
 
@@ -40,6 +49,7 @@ REQUESTS = 100
 _LOOK_INTERVAL = 1.0  # seconds
 SAY_INTERVAL = 60.0
 """Seconds between two sentences of one that waits."""
+_COMMAND = 80  # letters of another job's command line
 _MIRRORED = re.compile(r"node_[0-9a-f]{56}")
 """Ray's name for the type of a node that was joined by hand: the cluster then has a monitor that starts none."""
 
@@ -124,11 +134,11 @@ def refuse_impossible(kinds: Iterable[ResourcesConfig], found: Capacity) -> None
         slots(kind, found.most or [])
 
 
-def wait_for_room(packs: Kinds, nodes: int | None = None, look: Look = lambda found: None) -> None:
-    """Returns when the session's cluster has room for a pack.
+def wait_for_room(packs: Callable[[], Kinds], nodes: int | None = None, look: Look = lambda found: None) -> None:
+    """Returns when the session's cluster has room for a pack, or no pack is left.
 
     Args:
-        packs: how many there are.
+        packs: how many are left, which other drivers may change.
         nodes: the most that packs may fill at once.
         look: follows the cluster meanwhile.
 
@@ -138,10 +148,11 @@ def wait_for_room(packs: Kinds, nodes: int | None = None, look: Look = lambda fo
     """
     found = capacity()
     look(found)
-    refuse_impossible(packs, found)
-    may_come = {kind: most_packs(kind, found, nodes) for kind in packs}
-    if not any(room(kind, found.living) for kind in packs):
-        _wait({kind: min(count, may_come[kind], REQUESTS) for kind, count in packs.items()}, look)
+    left = packs()
+    refuse_impossible(left, found)
+    may_come = {kind: most_packs(kind, found, nodes) for kind in left}
+    if not any(room(kind, found.living) for kind in left):
+        _wait(lambda: {kind: min(count, may_come[kind], REQUESTS) for kind, count in packs().items()}, look)
 
 
 def room(resources: ResourcesConfig, nodes: list[Node], most: int | None = None) -> int:
@@ -169,6 +180,15 @@ def most_packs(resources: ResourcesConfig, found: Capacity, nodes: int | None) -
     return nodes * max([1, *(_alone(resources, node) for node in found.living)]) // resources.workers
 
 
+def nodes_for(resources: ResourcesConfig, packs: int, found: Capacity) -> int:
+    """The fewest nodes that hold so many packs at once; of a cluster that cannot, all on which one has room."""
+    if found.most is None:
+        largest = max([1, *(_alone(resources, node) for node in found.living)])
+        return math.ceil(packs * resources.workers / largest)
+    wanted = min(packs, room(resources, found.most))
+    return bisect.bisect_left(range(len(found.most)), wanted, key=partial(room, resources, found.most))
+
+
 class Requests:
     """Requests for the resources of packs, which an autoscaler sees."""
 
@@ -189,23 +209,70 @@ class Requests:
                 groups.append(placement_group(bundles, bundle_label_selector=labels if kind.labels else None))
             self._groups[kind] = groups
 
-    def states(self) -> Counter[str]:
-        """How many of them there is room for now (``met``), and how many packs wait for theirs (``packs``)."""
-        own, found = {group.id.hex() for groups in self._groups.values() for group in groups}, Counter[str]()
-        for name, state in groups_of_this_job().items():
-            found["met"] += name in own and state == "CREATED"
-            found["packs"] += name not in own and state not in ("CREATED", "REMOVED")
-        return found
+    def look(self) -> Seen:
+        """The groups that came of them, and the jobs that hold the cluster's room."""
+        import ray
+
+        own = {group.id.hex() for groups in self._groups.values() for group in groups}
+        job, met, waiting, held, others = ray.get_runtime_context().get_job_id(), 0, 0, 0, Counter[str]()
+        for name, group in placement_groups().items():
+            created = group.state == "CREATED"
+            if group.job != job:
+                others[group.job] += created and group.cores
+            elif name in own:
+                met += created
+            else:
+                waiting += group.state not in ("CREATED", "REMOVED")
+                held += created and group.cores
+        return Seen(met, waiting, held, +others)
 
 
-def _wait(asked: Kinds, look: Look) -> None:
-    """Asks for room for so many packs, and waits for the first."""
+@dataclass(frozen=True)
+class Seen:
+    """The groups of resources that jobs of the cluster hold or wait for.
+
+    Attributes:
+        met: requests for which there is room now.
+        waiting: groups of this job's packs that wait for theirs.
+        held: those that have theirs.
+        others: job -> groups that it holds.
+    """
+
+    met: int = 0
+    waiting: int = 0
+    held: int = 0
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+def work_of(jobs: Mapping[str, int]) -> str:
+    """The work of other jobs that hold room, the largest first: ``memsweep sweep lengths (2 at once)``."""
+    if not jobs:
+        return "work without placement groups"
+    commands, most = commands_of_jobs(), sorted(jobs, key=lambda job: -jobs[job])
+    return listed([f"{_short(commands.get(job, ''))} ({jobs[job]} at once)" for job in most], 3)
+
+
+def _short(command: str) -> str:
+    """The command line of somebody else's driver, without its interpreter and without secrets, for a sentence."""
+    words = command.split()
+    if words and Path(words[0]).name.startswith("python"):
+        words = words[2:] if words[1:2] == ["-m"] else words[1:]
+    text = gated(" ".join([Path(word).name for word in words[:1]] + words[1:]))
+    return text if len(text) <= _COMMAND else f"{text[:_COMMAND]}..."
+
+
+def _wait(wanted: Callable[[], Kinds], look: Look) -> None:
+    """Asks for room for so many packs, and waits for the first, as long as there are any."""
     limit, began, told = seconds_in(VARIABLE, NODE_WAIT), time.monotonic(), -SAY_INTERVAL
     requests = Requests()
     with terminate_like_ctrl_c():
         try:
-            requests.ask(asked)
-            while not (came := requests.states()["met"]):
+            while True:
+                asked = wanted()
+                requests.ask(asked)
+                came = requests.look().met
+                if came or not any(asked.values()):
+                    break
                 waited = time.monotonic() - began
                 if waited >= limit:
                     raise BlockedError(_none_came(asked, waited))
@@ -216,8 +283,9 @@ def _wait(asked: Kinds, look: Look) -> None:
                 look(capacity())
         finally:
             requests.ask({})
-    took = time.monotonic() - began
-    _log.warning("nodes came after %.0f s: room for %d of %d packs", took, came, sum(asked.values()))
+    if came:
+        took = time.monotonic() - began
+        _log.warning("nodes came after %.0f s: room for %d of %d packs", took, came, sum(asked.values()))
 
 
 def _waiting(asked: Kinds, waited: float, limit: float) -> str:
@@ -318,6 +386,7 @@ def _configured(config: Mapping[str, Any]) -> tuple[list[NodeType], int]:
     if not all(kind.get("resources") for kind in kinds.values()):
         return [], 0  # the cloud's own, which no file tells
     return [
-        NodeType(name, {**kind["resources"], **_marks(kind.get("labels"))}, int(kind.get("max_workers", limit)))
+        # without its labels: the autoscaler that has a file looks at none, and starts no node for them
+        NodeType(name, dict(kind["resources"]), int(kind.get("max_workers", limit)))
         for name, kind in kinds.items()
     ], limit

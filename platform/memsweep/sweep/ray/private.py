@@ -7,6 +7,7 @@ import importlib
 import pickle
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from subprocess import Popen
@@ -125,16 +126,40 @@ def draining_nodes() -> set[str]:
     return set(_private("ray._private.state", "state").get_draining_nodes())
 
 
-def groups_of_this_job() -> dict[str, str]:
-    """The state of each placement group of the session's job, by its identity, which ends with that of the job.
+@dataclass(frozen=True)
+class Group:
+    """A placement group of the session's cluster.
+
+    Attributes:
+        job: its job's identity.
+        state: ``CREATED`` where it has its resources, ``PENDING`` where it waits for them, ``REMOVED``, and others.
+        cores: whether it asks for cores; a group of Tune that only waits for several workers does not.
+    """
+
+    job: str
+    state: str
+    cores: bool
+
+
+def placement_groups() -> dict[str, Group]:
+    """The placement groups of all jobs, by identity, which ends with that of the job.
 
     Those of Tune and of Ray Train are among them, and neither tells them publicly.
     """
-    import ray
     from ray.util import placement_group_table
 
-    job = ray.get_runtime_context().get_job_id()
-    return {name: group["state"] for name, group in placement_group_table().items() if name.endswith(job)}
+    return {
+        name: Group(name[-_JOB:], group["state"], any("CPU" in bundle for bundle in group["bundles"].values()))
+        for name, group in placement_group_table().items()
+    }
+
+
+_JOB = 8  # letters of a job's identity
+
+
+def commands_of_jobs() -> dict[str, str]:
+    """The command line of each job's driver, by the job's identity: Ray's public list needs its dashboard."""
+    return {job["JobID"]: job["Entrypoint"] for job in _private("ray._private.state", "state").job_table()}
 
 
 def name_tasks(trial: Any, name: str) -> None:

@@ -24,13 +24,16 @@ from memsweep.sweep.ray.capacity import (
     Capacity,
     Kinds,
     Requests,
+    Seen,
     asked_for,
     capacity,
     most_packs,
     room,
+    work_of,
 )
 
 _LOOK_INTERVAL = 2.0  # seconds
+_BRIEF = 4.0  # seconds that a pack may wait for its room before it is said
 
 _log = logging.getLogger("memsweep")
 
@@ -89,6 +92,8 @@ class Room:
         self._began = self._looked = self._tried = self._told = clock()
         self._area = 0.0  # packs times seconds
         self._empty_since: float | None = None
+        self._behind_since: float | None = None
+        self._behind_told: float | None = None
         self.of, self.most, self.expected = dict[ResourcesConfig, int](), 1, 1
         self.add(kinds)
 
@@ -97,7 +102,7 @@ class Room:
         found = capacity()
         self._see(found, [*self.of, *kinds])
         unknown = found.most is None and self._nodes is None
-        self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values())
+        self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values(), default=1)
 
     def _see(self, found: Capacity, kinds: Collection[ResourcesConfig]) -> None:
         now = self._clock()
@@ -139,13 +144,13 @@ class Room:
     def _follow(self, found: Capacity, left: Kinds) -> None:
         before = self.now
         self._see(found, self.of)
-        wanted: Kinds = {}
+        wanted, seen = dict[ResourcesConfig, int](), self._requests.look()
         if found.grows:
             possible = self._possible(found)
             wanted = {kind: max(0, min(left.get(kind, 0), possible[kind]) - self.of[kind]) for kind in self.of}
-            states = self._requests.states()
-            self._requests.ask({} if states["met"] or states["packs"] else wanted)
+            self._requests.ask({} if seen.met or seen.waiting else wanted)
         self._say(before, sum(left.values()), asked_for(wanted))
+        self._say_behind(seen, asked_for(wanted))
 
     def _possible(self, found: Capacity) -> dict[ResourcesConfig, int]:
         return {kind: most_packs(kind, found, self._nodes) for kind in self.of}
@@ -170,3 +175,21 @@ class Room:
         elif self.now and self.now != before:
             self._empty_since = None
             _log.warning("the nodes have room for %s at once now (%d before)", counted(self.now, "pack"), before)
+
+    def _say_behind(self, seen: Seen, asked: str) -> None:
+        """Says that packs wait for room that others hold, where none of this study runs, and every minute again."""
+        if not (seen.waiting and self.now) or seen.held:
+            self._behind_since = self._behind_told = None
+            return
+        self._behind_since = self._looked if self._behind_since is None else self._behind_since
+        waited = self._looked - self._behind_since
+        if waited < _BRIEF or (self._behind_told is not None and self._looked - self._behind_told < SAY_INTERVAL):
+            return
+        self._behind_told = self._looked
+        asked = f". Asked for: {asked}" if asked else ""
+        _log.warning(
+            "waiting behind others: the nodes have room for %s, which %s. Waited %.0f s",
+            counted(self.now, "pack"),
+            f"{work_of(seen.others)} holds{asked}",
+            waited,
+        )

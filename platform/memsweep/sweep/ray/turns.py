@@ -19,6 +19,7 @@ class Turns:
         open_packs: the packs that have not ended, which change.
         at_once: the most packs that Tune may have.
         first: the first of some packs that this driver may start; None where there is none.
+        free: how many of some packs no other driver holds.
     """
 
     def __init__(
@@ -28,12 +29,13 @@ class Turns:
         open_packs: Container[str],
         at_once: int,
         first: Callable[[Collection[str]], str | None],
+        free: Callable[[Collection[str]], int] = len,
     ) -> None:
         # pack -> its place in the order; a plain dict would look for its first entry behind all that are gone
         self._waiting: dict[ResourcesConfig, OrderedDict[str, int]] = {}
         for place, job in enumerate(jobs):
             self._waiting.setdefault(job.resources, OrderedDict())[job.pack] = place
-        self._first = first
+        self._first, self._free = first, free
         self._given: dict[str, ResourcesConfig] = {}
         self._room, self._open, self._at_once = room, open_packs, at_once
 
@@ -45,10 +47,14 @@ class Turns:
         return len(self._given) + more
 
     def left(self, *, waiting: bool) -> Counter[ResourcesConfig]:
-        """Packs by kind that Tune has; and those that wait for their turn, at most as many as may run at once."""
+        """Packs by kind that Tune has, at most as many as may run at once.
+
+        Args:
+            waiting: those that wait for their turn, too, but for those that other drivers hold.
+        """
         found = self._with_tune()
         if waiting:
-            found += Counter({kind: len(packs) for kind, packs in self._waiting.items()})
+            found += Counter({kind: self._free(packs) for kind, packs in self._waiting.items()})
         return Counter({kind: min(count, self._at_once) for kind, count in found.items()})
 
     def next(self) -> str:
