@@ -39,7 +39,7 @@ DOCUMENTS = [
     "docs/json.md",
 ]
 HELP = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "help").glob("*.md"))
-PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md", *HELP]
+PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md", "docs/gallery.md", *HELP]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",
