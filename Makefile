@@ -40,6 +40,9 @@ SWIFT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/swift
 # The scanner for known vulnerabilities, apart as well.
 AUDIT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
 
+# The program that makes a site of the pages, apart as well.
+SITE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/site
+
 # Such a program, in the versions and with the hashes of its lock file: $(call TOOL,folder,name)
 TOOL = rm -rf $(1); $(PYTHON) -m venv $(1); \
 	  $(1)/bin/python -m pip --disable-pip-version-check --no-input -qq install --require-hashes --no-deps -r docker/$(2).lock || \
@@ -59,7 +62,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui image pin-images audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui site image pin-images audit cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -147,6 +150,14 @@ ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
 
+site: ## build the pages as a site in site/: open site/index.html; search and all pages work without a network
+	@if [ ! -x $(SITE)/bin/mkdocs ]; then \
+	  echo "site: installing mkdocs in $(SITE)"; \
+	  $(call TOOL,$(SITE),site); fi
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --config-file docs/site/mkdocs.yml --site-dir $(abspath site) 2>&1 \
+	  | sed '/^INFO /d; /^  - /d'
+	@echo "site: site/index.html"
+
 image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where pip finds torch)
 	@started=$$SECONDS; \
 	DOCKER_BUILDKIT=1 $(if $(RIG),$(RIG),docker) build --quiet --file docker/Dockerfile --tag $(IMAGE) \
@@ -198,6 +209,9 @@ ci-deps: ## install system packages for the tests, on Debian or Ubuntu (as root)
 	  echo "ci-deps: installing OpenStack Swift, an S3 server, in $(SWIFT)"; \
 	  $(call TOOL,$(SWIFT),swift); fi; \
 	echo "ci-deps: $(SWIFT)/bin is there"; \
+	if [ ! -x $(SITE)/bin/mkdocs ]; then \
+	  echo "ci-deps: installing mkdocs in $(SITE)"; \
+	  $(call TOOL,$(SITE),site); fi; \
 	missing=(); \
 	for each in $(CI_PACKAGES); do \
 	  command -v $${each%%=*} >/dev/null || { packages=$${each#*=}; missing+=($${packages//,/ }); }; done; \

@@ -100,18 +100,30 @@ def _containers() -> str:
         ) from None
 
 
-def _s3() -> str:
-    asked = os.environ.get("MEMSWEEP_SWIFT")
+def _tools(name: str, asked: str | None) -> Path:
+    """The folder of the programs that make installs apart from everything else."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    place = Path(asked) if asked else cache / "memsweep-ci" / "swift" / "bin"
+    return Path(asked) if asked else cache / "memsweep-ci" / name / "bin"
+
+
+def _s3() -> str:
+    place = _tools("swift", os.environ.get("MEMSWEEP_SWIFT"))
     if (place / "swift-proxy-server").is_file():
         return str(place)
     raise MissingError(f"no S3 server: {place} has no swift-proxy-server (make ci-deps, or set MEMSWEEP_SWIFT)")
 
 
+def _mkdocs() -> str:
+    program = _tools("site", os.environ.get("MEMSWEEP_SITE")) / "mkdocs"
+    if program.is_file():
+        return str(program)
+    raise MissingError(f"no {program} (make site, make ci-deps, or set MEMSWEEP_SITE)")
+
+
 _NEEDS: dict[str, Callable[[], str]] = {
     "browser": _browser,
     "containers": _containers,
+    "mkdocs": _mkdocs,
     "s3": _s3,
 }
 
@@ -134,7 +146,7 @@ def requires(name: str) -> str:
 
     Args:
         name: ``browser`` (gives Chromium's path), ``containers``
-            (the engine's path) or ``s3`` (the folder of an S3 server's programs).
+            (the engine's path), ``mkdocs`` (its path) or ``s3`` (the folder of an S3 server's programs).
     """
     place, why = _look_for(name)
     if place:
@@ -142,6 +154,12 @@ def requires(name: str) -> str:
     if name in _required():
         pytest.fail(f"MEMSWEEP_REQUIRE asks for {name}, but {why}", pytrace=False)
     pytest.skip(why)
+
+
+@pytest.fixture(scope="session")
+def mkdocs() -> str:
+    """The program that makes a site of the pages."""
+    return requires("mkdocs")
 
 
 @pytest.fixture(scope="session")

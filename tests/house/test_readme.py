@@ -38,7 +38,8 @@ DOCUMENTS = [
     "docs/installing.md",
     "docs/json.md",
 ]
-PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md"]
+HELP = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "help").glob("*.md"))
+PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md", "docs/gallery.md", *HELP]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",

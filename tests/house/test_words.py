@@ -14,12 +14,18 @@ from paths import ROOT
 
 DOCUMENTS = sorted(
     str(path.relative_to(ROOT))
-    for path in [ROOT / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    for path in [
+        *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "docs" / "help").glob("*.md"),
+    ]
 )
 LONG = 25
 """Words of a long sentence."""
 ALLOWED = 0.1
 """Share of the sentences that may be long."""
+READING = 20_000
+"""Words of the sentences of all pages for users: an evening's reading."""
 OLDER = ("learning", "measures", "report", "stability")
 """Rooms of the engine whose docstrings are not yet held to begin with a subject."""
 
@@ -78,6 +84,14 @@ def test_a_long_sentence_is_found_and_code_tables_and_targets_are_not_counted() 
     code = "A command is `memsweep plan " + "word " * 30 + "`, which is one word. It ends e.g. here."
     text = f"# {long}\n\n{code}\n\n| {long} |\n\n```bash\n{long}\n```\n\n- {long}\n"
     assert [words(sentence) for sentence in sentences(text)] == [8, 4, 27]
+
+
+def test_the_users_pages_are_an_evenings_reading() -> None:
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").partition("| on a cluster |")[0]
+    pages = [ROOT / "docs" / target for target in re.findall(r"\]\(([^)]+)\)", index)]
+    assert {*(ROOT / "docs" / "help").glob("*.md")} <= {*pages}
+    read = {path.name: sum(map(words, sentences(path.read_text(encoding="utf-8")))) for path in pages}
+    assert sum(read.values()) <= READING, read
 
 
 def test_docstrings_begin_with_a_subject() -> None:
