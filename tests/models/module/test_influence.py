@@ -60,7 +60,7 @@ def test_describe_shows_the_number_and_advises(config: ModuleConfig, capsys: pyt
     said = " ".join(capsys.readouterr().out.split())
     assert 'write model.roles.recurrent: ["log_step"]' in said
     assert "growth 1.0" in said
-    assert "_optim: log_step {'lr': 0.001, 'weight_decay': 0.0}" in said
+    assert "_optim: log_step learning_rate 0.001 and weight_decay 0" in said
 
 
 def test_patterns_put_parameters_into_groups_of_the_optimizer(config: ModuleConfig) -> None:

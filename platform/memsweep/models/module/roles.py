@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from memsweep.config.schema.training import GroupConfig
+from memsweep.errors import ModuleError
 from memsweep.models.base import Part, Role
-from memsweep.models.module.config import RolesConfig
+from memsweep.models.module.config import ModuleConfig, RolesConfig
 from memsweep.models.module.factory import outputs_of
 from memsweep.models.roles import Group
 
 _NORMS = re.compile(r"(Layer|RMS|Group|Instance|Batch|Sync)_?Norm", re.IGNORECASE)
 _DECAY = re.compile(r"(^|_)(a_?log|log_?a|lambda|decay|nu_?log|theta_?log|log_?lambda|forget)($|_)", re.IGNORECASE)
 _GATE = re.compile(r"(gate|forget|decay|update|reset|delta|dt|lambda)", re.IGNORECASE)
+_ASKED = {"lr": "learning_rate", "weight_decay": "weight_decay"}
+"""Keys of the attribute ``_optim`` -> fields of ``GroupConfig``."""
 _TORCH = (("weight_hh", Part.RECURRENT), ("weight_hr", Part.RECURRENT), ("weight_ih", Part.ENCODER))
 
 
@@ -81,6 +88,52 @@ def in_groups(described: list[Described], groups: Mapping[Group, tuple[str, ...]
 def _group_of(name: str, groups: Mapping[Group, tuple[str, ...]]) -> Group:
     fitting = (group for group, globs in groups.items() if any(fnmatchcase(name, glob) for glob in globs))
     return next(fitting, Group.REST)
+
+
+def carries_settings(config: ModuleConfig, module: nn.Module) -> bool:
+    """Whether a parameter asks for settings of the optimizer by its attribute ``_optim``, and the study takes them."""
+    return config.optim_attribute and bool(asked_settings(module))
+
+
+def asked_settings(module: nn.Module) -> dict[str, Any]:
+    """What parameters ask of their optimizer, by name: their attribute ``_optim``, where it holds something."""
+    return {name: asked for name, weight in module.named_parameters() if (asked := getattr(weight, "_optim", None))}
+
+
+def with_settings(target: str, module: nn.Module, described: list[Described]) -> list[Described]:
+    """The same parameters, with the settings of the optimizer that each asks for.
+
+    Raises:
+        ModuleError: a parameter asks for something else than a learning rate and a weight decay.
+    """
+    asked = asked_settings(module)
+    if odd := [f"{name} has {each!r}" for name, each in asked.items() if not _is_known(each)]:
+        raise ModuleError(
+            f"{target} has parameters that ask for settings of the optimizer which are not known: {'; '.join(odd)}. "
+            "Known in _optim are lr and weight_decay, numbers from 0. Correct them, or write model.optim_attribute: "
+            "false, which passes over _optim."
+        )
+    return [
+        replace(each, role=replace(each.role, optimizer_settings=_settings(asked[each.name])))
+        if each.name in asked
+        else each
+        for each in described
+    ]
+
+
+def _is_known(asked: Any) -> bool:
+    return isinstance(asked, Mapping) and all(
+        key in _ASKED and (value is None or (isinstance(value, Real) and 0.0 <= float(value) < math.inf))
+        for key, value in asked.items()
+    )
+
+
+def _settings(asked: Mapping[str, float | None]) -> GroupConfig | None:
+    """The settings of a group of one parameter; None where it asks for nothing."""
+    given: dict[str, float] = {_ASKED[key]: float(value) for key, value in asked.items() if value is not None}
+    if given.get("learning_rate") == 0.0:
+        given["factor"] = given.pop("learning_rate")
+    return GroupConfig(**given) if given else None
 
 
 def unused_patterns(names: list[str], patterns: Mapping[str, tuple[str, ...]]) -> list[str]:
