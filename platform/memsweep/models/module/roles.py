@@ -22,6 +22,10 @@ from memsweep.models.roles import Group
 
 _NORMS = re.compile(r"(Layer|RMS|Group|Instance|Batch|Sync)_?Norm", re.IGNORECASE)
 _DECAY = re.compile(r"(^|_)(a_?log|log_?a|lambda|decay|nu_?log|theta_?log|log_?lambda|forget)($|_)", re.IGNORECASE)
+_TIME = re.compile(r"(^|_)(log_?(dt|step|delta)|inv_dt|a_param|recurrent_param)$", re.IGNORECASE)
+_SCALE = re.compile(r"(^|_)(gamma_?log|log_?gamma)$", re.IGNORECASE)
+_LETTERS = {"B": Part.ENCODER, "C": Part.READOUT, "D": Part.READOUT}
+"""Names of the matrices of a linear state space, x' = Ax + Bu, y = Cx + Du."""
 _GATE = re.compile(r"(gate|forget|decay|update|reset|delta|dt|lambda)", re.IGNORECASE)
 _ASKED = {"lr": "learning_rate", "weight_decay": "weight_decay"}
 """Keys of the attribute ``_optim`` -> fields of ``GroupConfig``."""
@@ -154,6 +158,12 @@ def _part(
         return Part.GAIN, f"scale of {type(owner).__name__}", False
     if _DECAY.search(own):
         return Part.RECURRENT, "name of a decay", True
+    if _TIME.search(own):
+        return Part.RECURRENT, "name of a time scale", True
+    if _SCALE.search(own):
+        return Part.GAIN, "name of a scale", True
+    if own in _LETTERS:
+        return _LETTERS[own], f"{own} of a linear state space", True
     if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
         return Part.ENCODER, f"{type(owner).__name__}", False
     if tensor.ndim < 2:
@@ -168,17 +178,17 @@ def _part(
 
 
 def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
-    """Names of the parts that read the module's inputs themselves, and of those whose output is the module's."""
-    first: set[str] = set()
-    outputs: dict[str, Tensor] = {}
+    """Names of the parts that read the module's inputs themselves, and of those whose output is the module's: at once,
+    with time and features in turn, or step by step.
+    """
+    read: dict[str, list[Tensor]] = {}
+    given: dict[str, list[Tensor]] = {}
     hooks = []
 
     def watch(name: str) -> None:
         def hook(_: nn.Module, args: tuple[object, ...], output: object) -> None:
-            if any(arg is inputs for arg in args):
-                first.add(name)
-            if isinstance(output, Tensor):
-                outputs[name] = output
+            read.setdefault(name, []).extend(arg for arg in args[:1] if isinstance(arg, Tensor))
+            given.setdefault(name, []).extend([output] if isinstance(output, Tensor) else [])
 
         hooks.append(owners[name].register_forward_hook(hook))
 
@@ -191,7 +201,41 @@ def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
     finally:
         for hook in hooks:
             hook.remove()
-    return first, {name for name, output in outputs.items() if output is result}
+    first = {name for name, calls in read.items() if _is_whole(calls, inputs)}
+    last = {name for name, calls in given.items() if _is_whole(calls, result)}
+    return first, {name for name in last if len(given[name]) == 1 or not _is_fed_back(module, owners[name], inputs)}
+
+
+def _is_whole(calls: list[Tensor], sequence: Tensor) -> bool:
+    """Whether the tensors of some calls are a sequence ``[B, T, ...]``: one of them, or one step after another."""
+    turned = sequence.transpose(1, 2) if sequence.ndim == 3 else sequence
+    whole = any(_is_same(call, each) for call in calls for each in (sequence, turned))
+    return whole or (len(calls) == sequence.shape[1] and all(map(_is_same, calls, sequence.unbind(1))))
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _is_fed_back(module: nn.Module, part: nn.Module, inputs: Tensor) -> bool:
+    """Whether a later call of a part reads something else where its first answer is another one."""
+
+    def later_reads(push: float) -> list[Tensor]:
+        reads: list[list[Tensor]] = []
+
+        def hook(_: nn.Module, args: tuple[object, ...], output: Tensor) -> Tensor:
+            reads.append([arg.clone() for arg in args if isinstance(arg, Tensor)])
+            return output + push if len(reads) == 1 else output
+
+        handle = part.register_forward_hook(hook)
+        try:
+            with torch.no_grad():
+                module(inputs)
+        finally:
+            handle.remove()
+        return [arg for read in reads[1:] for arg in read]
+
+    return not all(map(_is_same, later_reads(0.0), later_reads(1.0)))
 
 
 def _role(part: Part, own: str, tensor: Tensor) -> Role:
