@@ -1,4 +1,4 @@
-"""What a parameter asks of its optimizer: its attribute ``_optim``, as the modules of S4 have it, and patterns."""
+"""Settings of the optimizer that a parameter asks for by its attribute ``_optim``, as those of S4, and patterns."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def carries_settings(config: ModuleConfig, module: nn.Module) -> bool:
 
 
 def asked_settings(module: nn.Module) -> dict[str, Any]:
-    """What parameters ask of their optimizer, by name: their attribute ``_optim``, where it holds something."""
+    """The settings that parameters ask of their optimizer, by name: their attribute ``_optim``, where it has some."""
     return {name: asked for name, weight in module.named_parameters() if (asked := getattr(weight, "_optim", None))}
 
 
