@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memsweep import registry
 
 if TYPE_CHECKING:
+    from memsweep.config.schema.training import GroupConfig
     from memsweep.config.schema.trial import TrialConfig
 
 
@@ -52,6 +54,7 @@ class Role:
         rate: the entries are raw weights of decay rates, on which a parameterization acts.
         group: whose settings the optimizer takes for it.
         layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
+        optimizer_settings: which this tensor alone asks for; those of its group come before them.
     """
 
     part: Part
@@ -60,6 +63,12 @@ class Role:
     rate: bool = False
     group: Group = Group.REST
     layer: int | None = None
+    optimizer_settings: GroupConfig | None = None
+
+
+def asks_settings(roles: Iterable[Role]) -> bool:
+    """Whether a tensor asks for settings of the optimizer by itself."""
+    return any(role.optimizer_settings is not None for role in roles)
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ class Net(nn.Module):
     def __init__(self, inputs, outputs, width):
         super().__init__()
         self.encoder = nn.Linear(inputs, width, bias=False)
-        self.log_step = nn.Parameter(torch.rand(width) * 3 - 4)
-        self.log_step._optim = {"lr": 0.001, "weight_decay": 0.0}
+        self.pace = nn.Parameter(torch.rand(width) * 3 - 4)
+        self.pace._optim = {"lr": 0.001, "weight_decay": 0.0}
         self.gamma_log = nn.Parameter(torch.zeros(width))
         self.readout = nn.Linear(width, outputs, bias=False)
 
     def forward(self, x):
-        decay, h, states = torch.exp(-self.log_step.exp()), 0, []
+        decay, h, states = torch.exp(-self.pace.exp()), 0, []
         for t in range(x.shape[1]):
             h = decay * h + self.gamma_log.exp() * self.encoder(x[:, t])
             states.append(h)
@@ -51,22 +51,22 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleConfig:
 
 def test_a_parameter_of_the_decay_grows_and_one_that_acts_once_does_not(config: ModuleConfig) -> None:
     growth = carried_over_time(config, SIZES)
-    assert growth["log_step"] > 10 * CARRIED
+    assert growth["pace"] > 10 * CARRIED
     assert all(0.3 < growth[name] < CARRIED for name in ("encoder.weight", "gamma_log", "readout.weight"))
 
 
 def test_describe_shows_the_number_and_advises(config: ModuleConfig, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["describe", "rates:Net", "--width", "4"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert 'write model.roles.recurrent: ["log_step"]' in said
+    assert 'write model.roles.recurrent: ["pace"]' in said
     assert "growth 1.0" in said
-    assert "_optim: log_step {'lr': 0.001, 'weight_decay': 0.0}" in said
+    assert "_optim: pace learning_rate 0.001 and weight_decay 0" in said
 
 
 def test_patterns_put_parameters_into_groups_of_the_optimizer(config: ModuleConfig) -> None:
-    asked = dataclasses.replace(config, recurrent_group=("log_*",), input_group=("encoder.*",))
+    asked = dataclasses.replace(config, recurrent_group=("pa*",), input_group=("encoder.*",))
     groups = {each.name: each.role.group for each in anatomy(asked, SIZES).tensors}
-    assert groups["log_step"] is Group.RECURRENT
+    assert groups["pace"] is Group.RECURRENT
     assert groups["encoder.weight"] is Group.INPUT
     assert groups["readout.weight"] is Group.REST
     assert {each.role.group for each in anatomy(config, SIZES).tensors} == {Group.REST}

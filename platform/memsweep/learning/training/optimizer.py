@@ -21,6 +21,7 @@ from torch import Tensor
 from memsweep.config.schema.training import TURNING, GroupConfig, TrainingConfig, Turn
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import Group
+from memsweep.models.roles import asks_settings
 
 SMALLEST_GAIN = 1e-4
 """Smallest relative improvement of the validation loss that counts; torch's ReduceLROnPlateau has the same."""
@@ -318,6 +319,8 @@ class GroupSettings:
             if settings != GroupConfig():
                 own.append(settings)
                 column = torch.where(ensemble.select(Group(field.name)), len(own), column)
+        if asks_settings(segment.role for segment in ensemble.layout.segments):
+            own, column = _with_asked(own, column, ensemble)
         return GroupSettings(tuple(own), column)
 
     def rates(self, rates: Tensor) -> Tensor:
@@ -337,6 +340,16 @@ class GroupSettings:
     def spread(self, values: Tensor) -> Tensor:
         """The value of each entry, ``[..., size]``, from ``[..., 1 + groups]``; without groups, ``values`` as it is."""
         return values.index_select(-1, self.column) if self.own else values
+
+
+def _with_asked(own: list[GroupConfig], column: Tensor, ensemble: Ensemble) -> tuple[list[GroupConfig], Tensor]:
+    """Settings and column with those that single weights ask for, where their group has none."""
+    column = column.clone()
+    for segment in ensemble.layout.segments:
+        if (asked := segment.role.optimizer_settings) is not None and not column[segment.start]:
+            own = own if asked in own else [*own, asked]
+            column[segment.start : segment.stop] = 1 + own.index(asked)
+    return own, column
 
 
 def _group_rates(settings: GroupConfig, rates: Tensor) -> Tensor:

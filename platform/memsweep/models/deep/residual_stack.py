@@ -186,6 +186,14 @@ class ResidualStack(DeepModel, LinearModel):
         yield from _still(trial, parts)
 
     @classmethod
+    def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
+        yield from super().notes_of_code(trial, device)
+        for each in dict.fromkeys(units_of(trial.model)):
+            kind = registry.get(registry.UNIT, each.name)
+            if issubclass(kind, LayerUnit):
+                yield from kind.notes_of_code(each, trial)
+
+    @classmethod
     def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
         config: Any = trial.model
         for each in dict.fromkeys(units_of(config)):

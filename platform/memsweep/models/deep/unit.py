@@ -178,6 +178,11 @@ class LayerUnit(Unit):
 
     @classmethod
     @abstractmethod
+    def notes_of_code(cls, config: Any, trial: TrialConfig) -> Iterator[str]:
+        """Notes for the reader on such a unit, which only running its code shows."""
+
+    @classmethod
+    @abstractmethod
     def code(cls, config: Any) -> set[tuple[str, str]]:
         """Definitions besides the class that a Config names: (module, name at its top)."""
 

@@ -12,12 +12,22 @@ import torch
 from torch import nn
 
 from memsweep.config.load.foreign import foreign_code, in_one_line
+from memsweep.config.schema.training import GroupConfig, GroupsConfig
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
 from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
 from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
-from memsweep.models.module.roles import Described, describe, in_groups, patterns_of, unused_patterns
+from memsweep.models.module.roles import (
+    Described,
+    asked_settings,
+    carries_settings,
+    describe,
+    in_groups,
+    patterns_of,
+    unused_patterns,
+    with_settings,
+)
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
 from memsweep.models.training_mode import in_training
@@ -89,6 +99,8 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
             tensors = wrapped_roles(module, inputs, tensors)
         if asks_groups(config):
             tensors = in_groups(tensors, {Group.RECURRENT: config.recurrent_group, Group.INPUT: config.input_group})
+        if carries_settings(config, module):
+            tensors = with_settings(target, module, tensors)
     if not any(True for _ in module.parameters()):
         raise ModuleError(f"{target} has no parameters: there is nothing to train, and nothing to perturb.")
     if asks_groups(config):
@@ -176,7 +188,7 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
         module.state_dict()  # the weights come out by it
         notes += _frozen(about)
-        notes += _asked_of_optimizer(module, config)
+        notes += _asked_of_optimizer(about, module)
         notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
     return Findings(tuple(refusals), tuple(notes))
 
@@ -192,19 +204,20 @@ def _frozen(about: Anatomy) -> list[str]:
     ]
 
 
-def _asked_of_optimizer(module: nn.Module, config: ModuleConfig) -> list[str]:
-    """Says that settings which parameters carry for their optimizer (``_optim``, as those of S4) are not taken."""
-    asked = {name: each for name, weight in module.named_parameters() if (each := getattr(weight, "_optim", None))}
-    if not asked or asks_groups(config):
-        return []
-    said = "; ".join(f"{name} {dict(each)}" for name, each in [*asked.items()][:3])
-    more = f" and {len(asked) - 3} more" if len(asked) > 3 else ""
-    patterns = ", ".join(f'"{name}"' for name in asked)
-    return [
-        f"some parameters ask for settings of the optimizer (_optim: {said}{more}), which are not taken: all are "
-        f"trained alike. To take them, write model.recurrent_group: [{patterns}], with the rate and decay in "
-        "training.groups.recurrent"
-    ]
+def _asked_of_optimizer(about: Anatomy, module: nn.Module) -> list[str]:
+    """Says what becomes of the settings that parameters ask of their optimizer."""
+    trained = [each for each in about.tensors if not each.frozen]
+    taken = [f"{each.name} {_words(asked)}" for each in trained if (asked := each.role.optimizer_settings) is not None]
+    if taken:
+        return [f"parameters have settings of the optimizer by their attribute _optim: {listed(taken, 5)}"]
+    passed = list(asked_settings(module))
+    return [f"the attribute _optim of {listed(passed, 5)} is passed over: all are trained alike"] if passed else []
+
+
+def _words(settings: GroupConfig) -> str:
+    """The settings of a parameter, as of a group."""
+    ((_, words),) = GroupsConfig(recurrent=settings).settings()
+    return words
 
 
 def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, tokens: bool) -> list[str]:

@@ -70,6 +70,11 @@ class ModuleConfig:
         (), "patterns of the parameters to which training.groups.recurrent gives a learning rate or decay of its own"
     )
     input_group: tuple[str, ...] = setting((), "the same for training.groups.input")
+    optim_attribute: bool = setting(
+        True,
+        "a parameter's attribute _optim (as those of S4 have it) gives it a learning rate (lr) and a weight_decay of "
+        "its own, where training.groups gives it none; false: the attribute is passed over",
+    )
     replicas: str = setting(
         "auto",
         "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "

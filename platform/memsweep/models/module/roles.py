@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
+from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from memsweep.config.schema.training import GroupConfig
+from memsweep.errors import ModuleError
 from memsweep.models.base import Part, Role
-from memsweep.models.module.config import RolesConfig
+from memsweep.models.module.config import ModuleConfig, RolesConfig
 from memsweep.models.module.factory import outputs_of
 from memsweep.models.roles import Group
 
 _NORMS = re.compile(r"(Layer|RMS|Group|Instance|Batch|Sync)_?Norm", re.IGNORECASE)
 _DECAY = re.compile(r"(^|_)(a_?log|log_?a|lambda|decay|nu_?log|theta_?log|log_?lambda|forget)($|_)", re.IGNORECASE)
+_TIME = re.compile(r"(^|_)(log_?(dt|step|delta)|inv_dt|a_param|recurrent_param)$", re.IGNORECASE)
+_SCALE = re.compile(r"(^|_)(gamma_?log|log_?gamma)$", re.IGNORECASE)
+_LETTERS = {"B": Part.ENCODER, "C": Part.READOUT, "D": Part.READOUT}
+"""Names of the matrices of a linear state space, x' = Ax + Bu, y = Cx + Du."""
 _GATE = re.compile(r"(gate|forget|decay|update|reset|delta|dt|lambda)", re.IGNORECASE)
+_ASKED = {"lr": "learning_rate", "weight_decay": "weight_decay"}
+"""Keys of the attribute ``_optim`` -> fields of ``GroupConfig``."""
 _TORCH = (("weight_hh", Part.RECURRENT), ("weight_hr", Part.RECURRENT), ("weight_ih", Part.ENCODER))
 
 
@@ -83,6 +94,52 @@ def _group_of(name: str, groups: Mapping[Group, tuple[str, ...]]) -> Group:
     return next(fitting, Group.REST)
 
 
+def carries_settings(config: ModuleConfig, module: nn.Module) -> bool:
+    """Whether a parameter asks for settings of the optimizer by its attribute ``_optim``, and the study takes them."""
+    return config.optim_attribute and bool(asked_settings(module))
+
+
+def asked_settings(module: nn.Module) -> dict[str, Any]:
+    """The settings that parameters ask of their optimizer, by name: their attribute ``_optim``, where it has some."""
+    return {name: asked for name, weight in module.named_parameters() if (asked := getattr(weight, "_optim", None))}
+
+
+def with_settings(target: str, module: nn.Module, described: list[Described]) -> list[Described]:
+    """The same parameters, with the settings of the optimizer that each asks for.
+
+    Raises:
+        ModuleError: a parameter asks for something else than a learning rate and a weight decay.
+    """
+    asked = asked_settings(module)
+    if odd := [f"{name} has {each!r}" for name, each in asked.items() if not _is_known(each)]:
+        raise ModuleError(
+            f"{target} has parameters that ask for settings of the optimizer which are not known: {'; '.join(odd)}. "
+            "Known in _optim are lr and weight_decay, numbers from 0. Correct them, or write model.optim_attribute: "
+            "false, which passes over _optim."
+        )
+    return [
+        replace(each, role=replace(each.role, optimizer_settings=_settings(asked[each.name])))
+        if each.name in asked
+        else each
+        for each in described
+    ]
+
+
+def _is_known(asked: Any) -> bool:
+    return isinstance(asked, Mapping) and all(
+        key in _ASKED and (value is None or (isinstance(value, Real) and 0.0 <= float(value) < math.inf))
+        for key, value in asked.items()
+    )
+
+
+def _settings(asked: Mapping[str, float | None]) -> GroupConfig | None:
+    """The settings of a group of one parameter; None where it asks for nothing."""
+    given: dict[str, float] = {_ASKED[key]: float(value) for key, value in asked.items() if value is not None}
+    if given.get("learning_rate") == 0.0:
+        given["factor"] = given.pop("learning_rate")
+    return GroupConfig(**given) if given else None
+
+
 def unused_patterns(names: list[str], patterns: Mapping[str, tuple[str, ...]]) -> list[str]:
     """The patterns that fit no name."""
     return [glob for globs in patterns.values() for glob in globs if not any(fnmatchcase(name, glob) for name in names)]
@@ -101,6 +158,12 @@ def _part(
         return Part.GAIN, f"scale of {type(owner).__name__}", False
     if _DECAY.search(own):
         return Part.RECURRENT, "name of a decay", True
+    if _TIME.search(own):
+        return Part.RECURRENT, "name of a time scale", True
+    if _SCALE.search(own):
+        return Part.GAIN, "name of a scale", True
+    if own in _LETTERS:
+        return _LETTERS[own], f"{own} of a linear state space", True
     if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
         return Part.ENCODER, f"{type(owner).__name__}", False
     if tensor.ndim < 2:
@@ -115,17 +178,17 @@ def _part(
 
 
 def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
-    """Names of the parts that read the module's inputs themselves, and of those whose output is the module's."""
-    first: set[str] = set()
-    outputs: dict[str, Tensor] = {}
+    """Names of the parts that read the module's inputs themselves, and of those whose output is the module's: at once,
+    with time and features in turn, or step by step.
+    """
+    read: dict[str, list[Tensor]] = {}
+    given: dict[str, list[Tensor]] = {}
     hooks = []
 
     def watch(name: str) -> None:
         def hook(_: nn.Module, args: tuple[object, ...], output: object) -> None:
-            if any(arg is inputs for arg in args):
-                first.add(name)
-            if isinstance(output, Tensor):
-                outputs[name] = output
+            read.setdefault(name, []).extend(arg for arg in args[:1] if isinstance(arg, Tensor))
+            given.setdefault(name, []).extend([output] if isinstance(output, Tensor) else [])
 
         hooks.append(owners[name].register_forward_hook(hook))
 
@@ -138,7 +201,41 @@ def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
     finally:
         for hook in hooks:
             hook.remove()
-    return first, {name for name, output in outputs.items() if output is result}
+    first = {name for name, calls in read.items() if _is_whole(calls, inputs)}
+    last = {name for name, calls in given.items() if _is_whole(calls, result)}
+    return first, {name for name in last if len(given[name]) == 1 or not _is_fed_back(module, owners[name], inputs)}
+
+
+def _is_whole(calls: list[Tensor], sequence: Tensor) -> bool:
+    """Whether the tensors of some calls are a sequence ``[B, T, ...]``: one of them, or one step after another."""
+    turned = sequence.transpose(1, 2) if sequence.ndim == 3 else sequence
+    whole = any(_is_same(call, each) for call in calls for each in (sequence, turned))
+    return whole or (len(calls) == sequence.shape[1] and all(map(_is_same, calls, sequence.unbind(1))))
+
+
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    return one.dtype == other.dtype and torch.equal(one, other)
+
+
+def _is_fed_back(module: nn.Module, part: nn.Module, inputs: Tensor) -> bool:
+    """Whether a later call of a part reads something else where its first answer is another one."""
+
+    def later_reads(push: float) -> list[Tensor]:
+        reads: list[list[Tensor]] = []
+
+        def hook(_: nn.Module, args: tuple[object, ...], output: Tensor) -> Tensor:
+            reads.append([arg.clone() for arg in args if isinstance(arg, Tensor)])
+            return output + push if len(reads) == 1 else output
+
+        handle = part.register_forward_hook(hook)
+        try:
+            with torch.no_grad():
+                module(inputs)
+        finally:
+            handle.remove()
+        return [arg for read in reads[1:] for arg in read]
+
+    return not all(map(_is_same, later_reads(0.0), later_reads(1.0)))
 
 
 def _role(part: Part, own: str, tensor: Tensor) -> Role:

@@ -34,6 +34,7 @@ class ModuleUnitConfig:
         None, "the factory's argument for the width; null: width, where it has an argument of that name"
     )
     roles: RolesConfig = setting(doc="what the parameters do, where names and types do not say it", factory=RolesConfig)
+    optim_attribute: bool = setting(**_OF_A_MODULE["optim_attribute"])
     replicas: str = setting(**_OF_A_MODULE["replicas"])
     causal: bool = setting(**_OF_A_MODULE["causal"])
 
@@ -59,6 +60,7 @@ def as_module(config: ModuleUnitConfig, width: int) -> ModuleConfig:
         inputs_argument=features or "inputs",
         width_argument=sized,
         roles=config.roles,
+        optim_attribute=config.optim_attribute,
         replicas=config.replicas,
         causal=config.causal,
     )

@@ -93,6 +93,14 @@ class ModuleUnit(LayerUnit):
             yield from registry.get(registry.MEASURE, asked.name).problems_without_steps(asked, config.factory)
 
     @classmethod
+    def notes_of_code(cls, config: Any, trial: TrialConfig) -> Iterator[str]:
+        task: Signature | None = signature_of(trial)
+        model: Any = trial.model
+        if task is not None:
+            unit = cls(config, model.width, model.features)
+            yield from map(of_unit, findings(unit.module, unit.signature(task.horizon)).notes)
+
+    @classmethod
     def code(cls, config: Any) -> set[tuple[str, str]]:
         return Module.code(config)
 
@@ -214,7 +222,7 @@ _OF_MODULE = {
     r"\1 [batch, time, features]",
     r"\(\[batch, time, outputs\]\)": "([batch, time, features])",
     r"\bmodel\.(?:in|out)puts_argument\b": "model.unit.features_argument",
-    r"\bmodel\.(arguments|width_argument|roles|replicas|causal)\b": r"model.unit.\1",
+    r"\bmodel\.(arguments|width_argument|roles|replicas|causal|optim_attribute)\b": r"model.unit.\1",
 }
 """Words about a module -> words about a layer."""
 

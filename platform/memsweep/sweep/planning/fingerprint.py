@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
+from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
 from memsweep.sweep.planning.source_graph import SourceGraph
 from memsweep.sweep.planning.statements import WHOLE, Definition
@@ -66,6 +67,8 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
     ),
+    "memsweep.models.module.roles.carries_settings": lambda config, kernels: _asks_settings(config),
+    "memsweep.models.roles.asks_settings": lambda config, kernels: _asks_settings(config),
     "memsweep.models.module.config.wraps": lambda config, kernels: (
         config.model.name == "module" and wraps(config.model)
     ),
@@ -339,6 +342,20 @@ def _has_layer_units(model: Any) -> bool:
     from memsweep.models.deep.unit import has_layer_units, is_deep
 
     return is_deep(model) and has_layer_units(model)
+
+
+def _asks_settings(config: TrialConfig) -> bool:
+    """Whether parameters of a user's module ask for settings of the optimizer; one that cannot be built asks none."""
+    from memsweep.models.roles import asks_settings, signature_of
+
+    if config.model.name != "module" and not _has_layer_units(config.model):
+        return False
+    model = registry.get(registry.MODEL, config.model.name)
+    signature = signature_of(config)
+    try:
+        return signature is not None and asks_settings(model.roles_at(config.model, signature).values())
+    except ModuleError:  # the check before a study says it
+        return False
 
 
 @functools.lru_cache(maxsize=16)

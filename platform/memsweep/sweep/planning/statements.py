@@ -26,6 +26,8 @@ _BRANCHES = frozenset(
     {
         "asks_groups",
         "asks_measures",
+        "asks_settings",
+        "carries_settings",
         "freezes_weights",
         "has_layer_units",
         "holds_special_tensors",
