@@ -1,16 +1,18 @@
-"""Selective state-space layers against the same layers in JAX, and against torch's operations, on one core.
+"""Selective layers against the same layers in JAX, and against torch's operations, on one core.
 
 JAX is the extra ``bench``; without it only torch's operations are the peer. One layer, forward and backward, one model:
-linear maps, step sizes, recurrence and readout. JAX goes through time by ``lax.scan``, with step and readout in the
-loop, compiled whole by XLA. Torch's operations are those of a unit that has nothing compiled but the scan. Answers and
-all gradients are found equal first.
+linear maps, gates or step sizes, recurrence and readout. JAX goes through time by ``lax.scan``, compiled whole by XLA,
+with gates or steps in the loop, and for state-space layers the readout; others also by ``lax.associative_scan``.
+Torch's operations are those of a unit that has nothing compiled but the scan. Answers and all gradients are found equal
+first.
 
-Letters: B batch, T time, F features, D channels, S states of a channel.
+Letters: B batch, T time, F features, M width, D channels, S states of a channel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -23,12 +25,16 @@ from benchmarks.steps import peers_jax
 from benchmarks.steps.units import made, weights_of
 from memsweep import registry
 from memsweep.models.deep.unit import Unit
+from memsweep.models.deep.unit_selective import SHARPNESS, SelectiveUnit
 from memsweep.models.deep.unit_ssm import StateSpaceUnit
 from memsweep.streams import Stream
 
-UNITS: Final = ("s6", "ssd")
+STATE_SPACE: Final = ("s6", "ssd")
+GATED: Final = ("min_gru", "min_lstm", "hgrn", "rg_lru")
 SIZES: Final = ((64, 64, 32), (64, 256, 16), (64, 256, 4), (64, 256, 1), (256, 256, 16), (64, 64, 512), (1024, 64, 32))
 """Widths, horizons and sequences."""
+GATED_SIZES: Final = ((8, 100, 64), (64, 100, 4), (64, 100, 64), (64, 256, 1), (64, 100, 512), (256, 256, 16))
+"""The same, of layers whose states are as wide as the layer."""
 _TOLERANCES: Final = {torch.float64: 1e-10, torch.float32: 1e-3}
 
 Way = Callable[[Unit, dict[str, Tensor], Tensor], Tensor]
@@ -46,7 +52,9 @@ def gradients(way: Way, unit: Unit, weights: dict[str, Tensor], x_NBTF: Tensor, 
     return list(torch.autograd.grad(way(unit, weights, x_NBTF), [*weights.values(), x_NBTF], outer_NBTF))
 
 
-def in_jax(unit: Any, weights: dict[str, Tensor], x_NBTF: Tensor, outer_NBTF: Tensor) -> Callable[[], list[Any]]:
+def in_jax(
+    layer: Callable[..., Any], unit: Any, weights: dict[str, Tensor], x_NBTF: Tensor, outer_NBTF: Tensor
+) -> Callable[[], list[Any]]:
     """The gradients by JAX, in the order of ``gradients``."""
     import jax
     import jax.numpy as jnp
@@ -61,7 +69,7 @@ def in_jax(unit: Any, weights: dict[str, Tensor], x_NBTF: Tensor, outer_NBTF: Te
     return lambda: jax.block_until_ready(derived(*given))
 
 
-def layer(unit: Any, own: dict[str, Any], x_BTF: Any) -> Any:
+def state_space(unit: Any, own: dict[str, Any], x_BTF: Any) -> Any:
     """Answers ``[B, T, F]``; one head decays as a whole where it has one rate."""
     import jax
     import jax.numpy as jnp
@@ -84,16 +92,65 @@ def layer(unit: Any, own: dict[str, Any], x_BTF: Any) -> Any:
     return (found.reshape(channel.shape) + own["skip"] * channel).swapaxes(0, 1) @ own["readout"].T
 
 
+def gated(unit: Any, own: dict[str, Any], x_BTF: Any, associative: bool = False) -> Any:
+    """Answers ``[B, T, F]``, with gates in the loop, or of all steps at once before an associative scan."""
+    import jax
+    import jax.numpy as jnp
+
+    names = (*unit.gates, "candidate")
+    joined = jnp.concatenate([own[f"encoder_{name}"] for name in names])
+    bias = jnp.concatenate([own[f"bias_{name}"] for name in names])
+    drive_TBM = (x_BTF @ joined.T + bias).swapaxes(0, 1)
+
+    def coefficients(drive: Any) -> tuple[Any, Any]:
+        return coefficients_of(unit.config.name, jnp.split(drive, len(names), -1), own.get("decay"))
+
+    def step(state: Any, drive: Any) -> tuple[Any, Any]:
+        decay, added = coefficients(drive)
+        state = decay * state + added
+        return state, state
+
+    def joint(one: Any, other: Any) -> tuple[Any, Any]:
+        return one[0] * other[0], other[0] * one[1] + other[1]
+
+    if associative:
+        states_TBM = jax.lax.associative_scan(joint, coefficients(drive_TBM))[1]
+    else:
+        _, states_TBM = jax.lax.scan(step, jnp.zeros((len(x_BTF), unit.width), x_BTF.dtype), drive_TBM)
+    return states_TBM.swapaxes(0, 1) @ own["readout"].T + own["skip"] * x_BTF
+
+
+def coefficients_of(name: str, drives: Sequence[Any], decay: Any) -> tuple[Any, Any]:
+    """a and b of one of ``GATED``."""
+    import jax
+    import jax.numpy as jnp
+
+    share, candidate = jax.nn.sigmoid, drives[-1]
+    if name == "min_gru":
+        return share(-drives[0]), share(drives[0]) * candidate
+    if name == "min_lstm":
+        forget, new = share(drives[0]), share(drives[1])
+        return forget / (forget + new), new / (forget + new) * candidate
+    if name == "hgrn":
+        new = share(-decay) * share(-drives[0])
+        return 1.0 - new, new * jax.nn.silu(candidate)
+    log_decay = -SHARPNESS * share(drives[0]) * jax.nn.softplus(-decay)
+    return jnp.exp(log_decay), jnp.sqrt(-jnp.expm1(2.0 * log_decay)) * share(drives[1]) * candidate
+
+
 def measured(name: str, size: tuple[int, int, int], dtype: torch.dtype, beside_jax: bool, pairs: int) -> Row:
     width, horizon, batch = size
     unit = made(name, width)
     given = drawn(unit, horizon, batch, dtype)
+    plain: Any = SelectiveUnit.run if name in GATED else StateSpaceUnit.run
     sides: dict[str, Callable[[], Any]] = {
         "ours": lambda: gradients(lambda own, *rest: own.run(*rest), unit, *given),
-        "torch": lambda: gradients(StateSpaceUnit.run, unit, *given),  # type: ignore[arg-type]
+        "torch": lambda: gradients(plain, unit, *given),
     }
     if beside_jax:
-        sides["jax"] = in_jax(unit, *given)
+        sides["jax"] = in_jax(gated if name in GATED else state_space, unit, *given)
+        if name in GATED:
+            sides["jax_associative"] = in_jax(partial(gated, associative=True), unit, *given)
     ours = sides["ours"]()
     for peer in [*sides][1:]:
         for one, other in zip(ours, sides[peer](), strict=True):
@@ -107,9 +164,10 @@ def measured(name: str, size: tuple[int, int, int], dtype: torch.dtype, beside_j
 
 
 def cases(quick: bool) -> Iterator[tuple[str, tuple[int, int, int], torch.dtype]]:
-    for name in UNITS:
-        yield from ((name, size, torch.float32) for size in ([(64, 12, 3)] if quick else SIZES))
-        yield from ((name, size, torch.float64) for size in ([] if quick else SIZES[:2]))
+    for name in (*STATE_SPACE, *GATED):
+        sizes = GATED_SIZES if name in GATED else SIZES
+        yield from ((name, size, torch.float32) for size in ([(64, 12, 3)] if quick else sizes))
+        yield from ((name, size, torch.float64) for size in ([] if quick else sizes[:2]))
 
 
 def run(options: Options) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SSDUnit, StateSpaceUnit
 from memsweep.models.parameterizations.maps import Direct
-from memsweep.recurrence.state_space import CHUNK, CompiledStateSpace
+from memsweep.recurrence.selective.state_space import CHUNK, CompiledStateSpace
 
 MODELS, HORIZON = 3, 2 * CHUNK + 5
 SIZES: dict[str, tuple[Any, int, int, int]] = {

@@ -317,17 +317,21 @@ def test_a_branch_moves_the_trials_that_take_it(rewritten: dict[Path, bytes]) ->
     forget("memsweep.trial")
 
 
+GATED = ("min_gru", "min_lstm", "hgrn", "rg_lru")
+
+
 def stack_of(unit: str) -> Any:
     return usual_model("residual_stack", unit=usual_unit(unit), width=8, features=8)
 
 
 def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(rewritten: dict[Path, bytes]) -> None:
     configs = {"diagonal": trial()} | {
-        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd", "ssd_selective")
+        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd", "ssd_selective", *GATED)
     }
     before = {name: code_fingerprint(config) for name, config in configs.items()}
     for file, text, moved in (
         ("state_space.cpp", b"TOGETHER = 4;", {"s6", "ssd"}),
+        ("selective_layer.cpp", b"MOST_GATES = 3;", set(GATED)),
         ("matrix.cpp", b"TOGETHER = REGISTERS", set(configs)),
     ):
         path = PACKAGE / "recurrence" / "compiled" / "cpp" / file

@@ -36,6 +36,7 @@ from memsweep.config.core.fields import setting
 from memsweep.models.base import Group, Part, Role, Weights
 from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import chrono_biases, lecun_normal
+from memsweep.recurrence.selective.gated import CompiledGated
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 
@@ -128,6 +129,19 @@ class SelectiveUnit(OnlineUnit):
         return dict(zip(names, drives, strict=True)) | decay
 
 
+class CompiledUnit(SelectiveUnit):
+    """Base of the units whose whole layer is one compiled call where there is one; ``compiled`` is its name there."""
+
+    compiled: ClassVar[str]
+
+    def run(self, weights: Weights, x_NBTF: Tensor) -> Tensor:
+        # a class derived from a unit may have other coefficients: its own, not an inherited name, says what it computes
+        own: str | None = vars(type(self)).get("compiled")
+        if own is None or (found := CompiledGated.fitting(x_NBTF)) is None:
+            return super().run(weights, x_NBTF)
+        return found.answers(own, x_NBTF, weights)
+
+
 def _named(gates: tuple[str, ...], *more: str) -> frozenset[str]:
     """Parts of these gates and of the candidate, and more."""
     return frozenset({f"{kind}_{name}" for kind in ("encoder", "bias") for name in (*gates, CANDIDATE)} | {*more})
@@ -149,9 +163,10 @@ def _chrono(config: ChronoConfig, width: int, horizon: int, rng: np.random.Gener
 
 
 @register_unit("min_gru")
-class MinGRUUnit(SelectiveUnit):
+class MinGRUUnit(CompiledUnit):
     """minGRU: one gate, of the input alone, mixes state and candidate."""
 
+    compiled = "min_gru"
     gates = ("update",)
     part_names = _named(gates)
 
@@ -169,9 +184,10 @@ class MinGRUUnit(SelectiveUnit):
 
 
 @register_unit("min_lstm")
-class MinLSTMUnit(SelectiveUnit):
+class MinLSTMUnit(CompiledUnit):
     """minLSTM: gates of the input alone, which add up to one."""
 
+    compiled = "min_lstm"
     gates = ("forget", "input")
     part_names = _named(gates)
 
@@ -191,9 +207,10 @@ class MinLSTMUnit(SelectiveUnit):
 
 
 @register_unit("hgrn")
-class HGRNUnit(SelectiveUnit):
+class HGRNUnit(CompiledUnit):
     """HGRN: a gate of the input alone, above a trained lower bound of the decay."""
 
+    compiled = "hgrn"
     gates = ("forget",)
     part_names = _named(gates, DECAY)
     forgetting = frozenset({DECAY})
@@ -214,9 +231,10 @@ class HGRNUnit(SelectiveUnit):
 
 
 @register_unit("rg_lru")
-class RGLRUUnit(SelectiveUnit):
+class RGLRUUnit(CompiledUnit):
     """Real-gated LRU (Griffin, Hawk): a trained decay, sharpened by a gate of the input."""
 
+    compiled = "rg_lru"
     gates = ("recurrence", "input")
     part_names = _named(gates, DECAY)
     forgetting = frozenset({DECAY})

@@ -47,7 +47,7 @@ from memsweep.models.deep.unit_selective import CANDIDATE, DECAY, SelectiveUnit
 from memsweep.models.parameterizations.base import EULER, EXACT, build
 from memsweep.models.parameterizations.maps import Exp, HeavyTail
 from memsweep.recurrence.matrix.states import matrix_states
-from memsweep.recurrence.state_space import CompiledStateSpace
+from memsweep.recurrence.selective.state_space import CompiledStateSpace
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
 

@@ -35,7 +35,7 @@ _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
 """Suffixes of code in other languages. Such files count with the Python modules of their folder."""
-_LATER_CODE = frozenset({"state_space.cpp"})
+_LATER_CODE = frozenset({"selective_layer.cpp", "state_space.cpp"})
 """Those of the kernels that came after identities were fixed: one counts for the trials whose code mentions its name
 (``memsweep.recurrence.compiled.library.Kernel.function``)."""
 _IMPORTS = frozenset({ast.Import, ast.ImportFrom})

@@ -1,4 +1,4 @@
-// Selective state-space layers, from the input to the answer and back; see memsweep/recurrence/state_space.py.
+// Selective state-space layers, from the input to the answer and back; see memsweep/recurrence/selective/state_space.py.
 //
 //     h_t = exp(-Delta_t r) h_{t-1} + Delta_t B_t x_t,   y_t = R (C_t . h_t + d x_t),   Delta_t = softplus(z_t + b)
 //

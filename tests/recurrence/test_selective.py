@@ -1,0 +1,113 @@
+"""The compiled layers with gates of the input, beside the operations of torch that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from memsweep.models.deep.unit_selective import DECAY, HGRNUnit, MinGRUUnit, MinLSTMUnit, RGLRUUnit, SelectiveUnit
+from memsweep.recurrence.selective.gated import CHUNK, CompiledGated
+
+UNITS = (MinGRUUnit, MinLSTMUnit, HGRNUnit, RGLRUUnit)
+MODELS = 3
+SIZES = {
+    "narrow": (5, 3, 4, CHUNK + 5),
+    "one step": (8, 8, 7, 1),
+    "chunks of several sequences": (33, 20, 17, 37),
+    "more features than units": (16, 70, 2, CHUNK),
+    "several panels": (64, 64, 3, 2 * CHUNK + 9),
+}
+"""Width, features, sequences, horizon."""
+
+
+def drawn(unit_class: Any, sizes: tuple[int, int, int, int], dtype: torch.dtype) -> tuple[SelectiveUnit, list[Tensor]]:
+    """A unit; its weights in the order of its roles, and inputs and gradients of the answers."""
+    width, features, batch, horizon = sizes
+    unit, rng = unit_class(unit_class.Config(), width, features), np.random.default_rng(1)
+    starts = [unit.initial(horizon, rng) for _ in range(MODELS)]
+    weights = [
+        np.stack([start[name] + 0.3 * rng.standard_normal(start[name].shape) for start in starts])
+        for name in unit.roles()
+    ]
+    series = [rng.standard_normal((MODELS, batch, horizon, features)) for _ in range(2)]
+    return unit, [torch.from_numpy(each).to(dtype) for each in (*weights, *series)]
+
+
+def found(way: Any, unit: SelectiveUnit, given: list[Tensor]) -> list[Tensor]:
+    """Answers, and their gradients by weights and inputs."""
+    *live, outer = [each.clone().requires_grad_() for each in given]
+    answers = way(unit, dict(zip(unit.roles(), live[:-1], strict=True)), live[-1])
+    return [answers.detach(), *torch.autograd.grad(answers, live, outer)]
+
+
+@pytest.mark.parametrize("unit_class", UNITS)
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_it_is_torchs_operations_with_all_gradients(unit_class: Any, sizes: tuple[int, int, int, int]) -> None:
+    for dtype, close in ((torch.float64, 1e-13), (torch.float32, 3e-5)):
+        unit, given = drawn(unit_class, sizes, dtype)
+        assert CompiledGated.fitting(given[-1]) is not None
+        ours, torchs = found(unit_class.run, unit, given), found(SelectiveUnit.run, unit, given)
+        for name, one, other in zip(["answers", *unit.roles(), "inputs"], ours, torchs, strict=True):
+            torch.testing.assert_close(one, other, rtol=0.0, atol=close * other.abs().max().item(), msg=name)
+
+
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_its_gradients_are_those_of_finite_differences(unit_class: Any) -> None:
+    unit, given = drawn(unit_class, (3, 2, 2, 5), torch.float64)
+    names = [*unit.roles()]
+    live = [each[:1].clone().requires_grad_() for each in given[:-1]]
+    assert torch.autograd.gradcheck(lambda *own: unit.run(dict(zip(names, own[:-1], strict=True)), own[-1]), live)
+
+
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_a_replica_has_the_bits_that_it_has_alone_whatever_the_threads(unit_class: Any) -> None:
+    unit, given = drawn(unit_class, SIZES["chunks of several sequences"], torch.float32)
+    together, threads = found(unit_class.run, unit, given), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert all(map(torch.equal, found(unit_class.run, unit, given), together))
+    finally:
+        torch.set_num_threads(threads)
+    for model in range(MODELS):
+        alone = found(unit_class.run, unit, [each[model : model + 1] for each in given])
+        assert all(torch.equal(one[0], all_of_them[model]) for one, all_of_them in zip(alone, together, strict=True))
+    with torch.no_grad():
+        answers = unit.run(dict(zip(unit.roles(), given[:-2], strict=True)), given[-2])
+    assert torch.equal(answers, together[0])
+
+
+@pytest.mark.parametrize("bias", [-750.0, -30.0, 0.0, 30.0, 750.0, float("nan")])
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_gates_that_are_open_or_shut(unit_class: Any, bias: float) -> None:
+    """NaN goes through, and tells of divergence."""
+    unit, given = drawn(unit_class, SIZES["narrow"], torch.float64)
+    given[[*unit.roles()].index(f"bias_{unit.gates[0]}")].fill_(bias)
+    for one, other in zip(found(unit_class.run, unit, given), found(SelectiveUnit.run, unit, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12, equal_nan=True)
+
+
+@pytest.mark.parametrize("decay", [-300.0, -20.5, -19.5, 30.0])
+@pytest.mark.parametrize("unit_class", [HGRNUnit, RGLRUUnit])
+def test_decays_of_any_size(unit_class: Any, decay: float) -> None:
+    unit, given = drawn(unit_class, SIZES["narrow"], torch.float64)
+    given[[*unit.roles()].index(DECAY)].fill_(decay)
+    for one, other in zip(found(unit_class.run, unit, given), found(SelectiveUnit.run, unit, given), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_a_class_derived_from_a_unit_computes_what_it_says() -> None:
+    class Slower(MinGRUUnit):
+        def coefficients(self, drives: Any) -> tuple[Tensor, Tensor]:
+            decay, added = super().coefficients(drives)
+            return decay.sqrt(), added
+
+    unit, given = drawn(Slower, SIZES["narrow"], torch.float64)
+    ours, torchs = found(Slower.run, unit, given), found(SelectiveUnit.run, unit, given)
+    assert all(map(torch.equal, ours, torchs))
+    assert not torch.equal(
+        ours[0], found(MinGRUUnit.run, drawn(MinGRUUnit, SIZES["narrow"], torch.float64)[0], given)[0]
+    )
