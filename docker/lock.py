@@ -5,8 +5,9 @@ both x86-64 and 64-bit Arm: those of PyPI, and those of the indexes that this pi
 ``PIP_EXTRA_INDEX_URL`` to PyTorch's index of CPU builds for torch). Hashes of a pin that has not moved stay. The
 sections follow what needs what, so that the image can install one after the other (``requirements.py list``).
 
-``python docker/lock.py tools [NAME...]`` writes ``audit.lock``, ``dist.lock`` and ``swift.lock`` beside this file: programs that the Makefile
-installs, each in an environment of its own, with all that they need, for each Python that runs memsweep.
+``python docker/lock.py tools [NAME...]`` writes ``audit.lock``, ``dist.lock`` and ``swift.lock`` beside this file:
+programs that the Makefile installs, each in an environment of its own, with all that they need, for each Python that
+runs memsweep.
 """
 
 from __future__ import annotations
