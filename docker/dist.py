@@ -1,7 +1,7 @@
 """Makes what a release uploads, and checks it: ``make dist`` runs this in the environment of ``dist.lock``.
 
-``dist.py FOLDER``: an sdist; made from it a wheel with kernels, which auditwheel tags for every Linux that it fits, and
-a wheel without, for every other machine. Needs git, and a C++ compiler. The folder gets all files or none.
+``dist.py FOLDER``: an sdist; made from it a wheel with kernels, which auditwheel tags by the oldest glibc that has what
+the compiler used, and a wheel without, for every other machine. Needs git, and a C++ compiler. The folder gets all files or none.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-TARGET = "manylinux_2_17_{machine}"
-"""The oldest Linux that torch's own wheels have had: with glibc 2.17, of the year 2012."""
 
 
 def version(root: Path) -> str:
@@ -68,8 +66,7 @@ def make(folder: Path) -> list[Path]:
         run("build", "--wheel", "--no-isolation", "--outdir", folder, source, MEMSWEEP_KERNELS="plain")
         run("build", "--wheel", "--no-isolation", "--outdir", scratch, source, MEMSWEEP_KERNELS="compiled")
         (compiled,) = Path(scratch).glob("*.whl")
-        target = TARGET.format(machine=os.uname().machine)
-        run("auditwheel", "repair", "--plat", target, "--only-plat", "--wheel-dir", folder, compiled)
+        run("auditwheel", "repair", "--wheel-dir", folder, compiled)
     return sorted(folder.iterdir())
 
 
