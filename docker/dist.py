@@ -1,7 +1,8 @@
 """Makes what a release uploads, and checks it: ``make dist`` runs this in the environment of ``dist.lock``.
 
 ``dist.py FOLDER``: an sdist; made from it a wheel with kernels, which auditwheel tags by the oldest glibc that has what
-the compiler used, and a wheel without, for every other machine. Needs git, and a C++ compiler. The folder gets all files or none.
+the compiler used, and a wheel without, for every other machine. Needs git, and a C++ compiler. The folder gets all
+files or none.
 """
 
 from __future__ import annotations

@@ -176,7 +176,11 @@ OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 
 def operators(node: ast.AST) -> Iterator[Any]:
     """Expressions of a definition whose operator runs for all its trials and can change a number."""
-    if is_branch(node) or isinstance(node, ast.Raise | ast.arg) or (isinstance(node, ast.FunctionDef) and node.name in SENTENCES):
+    if (
+        is_branch(node)
+        or isinstance(node, ast.Raise | ast.arg)
+        or (isinstance(node, ast.FunctionDef) and node.name in SENTENCES)
+    ):
         return
     if isinstance(node, ast.AnnAssign) and ast.unparse(getattr(node.value, "func", ast.Pass())) == "setting":
         return
