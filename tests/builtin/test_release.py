@@ -1,4 +1,4 @@
-"""What a release says of itself: its metadata, its changelog, its version, and files that an index takes."""
+"""A release says true things of itself: its metadata, its changelog, its version, and files that an index takes."""
 
 from __future__ import annotations
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,10 +15,13 @@ import torchrecurrent
 from memsweep_torchrecurrent.unit import LAYERS, TorchrecurrentUnit
 
 from memsweep import registry
+from memsweep.cli import main
 from memsweep.testing import UnitSuite
 
+README = Path(__file__).parents[1] / "README.md"
 
-@pytest.fixture(params=LAYERS, autouse=True)
+
+@pytest.fixture(params=LAYERS)
 def layer(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
@@ -41,6 +47,14 @@ def test_answers_are_those_of_the_layer_itself(layer: str) -> None:
     torch.testing.assert_close(unit.run(weights, x_BTF[None])[0], expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_entry_point_registers_it() -> None:
-    registry.discover()
+def test_a_study_names_it_as_the_readme_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Found by its entry point and in order before a trial runs; the layers are an axis of the grid."""
+    (model,) = re.findall(r"```yaml\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    study = tmp_path / "search_spaces" / "mine.yaml"
+    study.parent.mkdir()
+    study.write_text(f"task: {{name: linear_functional}}\n{model}grid: {{model.unit.layer: [MGU, LEM]}}\n")
+    code = main(["plan", "mine", "--no-probe", "--workspace", str(tmp_path), "--results", str(tmp_path / "results")])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert "2 trials" in told.out
     assert registry.get(registry.UNIT, "torchrecurrent") is TorchrecurrentUnit
