@@ -43,6 +43,9 @@ AUDIT ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/audit
 # The program that makes a site of the pages, apart as well.
 SITE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/site
 
+# The programs that make and check a release.
+DIST ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/memsweep-ci/dist
+
 # Such a program, in the versions and with the hashes of its lock file: $(call TOOL,folder,name)
 TOOL = rm -rf $(1); $(PYTHON) -m venv $(1); \
 	  $(1)/bin/python -m pip --disable-pip-version-check --no-input -qq install --require-hashes --no-deps -r docker/$(2).lock || \
@@ -62,7 +65,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui site image pin-images audit cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui site image pin-images audit dist cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -175,6 +178,9 @@ audit: ## list known vulnerabilities of the pinned packages and, if it is built,
 	  $(call TOOL,$(AUDIT),audit); fi; \
 	image=(); if docker image inspect $(IMAGE) >/dev/null 2>&1; then image=(docker run --rm --user 0 $(IMAGE) sh -c); fi; \
 	$(PYTHON) docker/audit.py $(AUDIT)/bin/pip-audit constraints.txt "$${image[@]}"
+
+dist: ## make the sdist and the wheels of a release in dist/, and check them (minutes of compiling)
+	@$(call TOOL,$(DIST),dist); $(DIST)/bin/python docker/dist.py dist
 
 cluster: image ## start a cluster on this machine: Ray, MLflow, PostgreSQL, S3 in containers (WORKERS=2, GPU=1)
 	@python3 docker/environment.py .env.example $(ENV_FILE)

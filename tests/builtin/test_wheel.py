@@ -31,8 +31,8 @@ OVERRIDES = (
 WITHOUT_COMPILER = {"CXX": "no-such-compiler", "MEMSWEEP_KERNELS": "compiled"}
 
 
-def wheel(folder: Path, cxx: str) -> Path:
-    """The wheel of this checkout, made in a copy of what it is made of."""
+def copied(folder: Path) -> Path:
+    """A copy of what a wheel of this checkout is made of."""
     source = folder / "source"
     source.mkdir(parents=True)
     for name in SOURCE:
@@ -41,6 +41,12 @@ def wheel(folder: Path, cxx: str) -> Path:
         else:
             ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
             shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    return source
+
+
+def wheel(folder: Path, cxx: str) -> Path:
+    """The wheel of this checkout."""
+    source = copied(folder)
     words = ["-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source]
     run(Path(sys.executable), *words, cwd=folder, CXX=cxx)
     (made,) = folder.glob("*.whl")
@@ -127,6 +133,24 @@ def test_a_wheel_that_was_made_without_a_compiler_fits_every_machine(tmp_path: P
     script = "import torch; from memsweep.recurrence.compiled.library import library; print(library(torch.float64))"
     assert run(python, "-c", script, cwd=empty, CXX="no-such-compiler") == "None\n"  # torch's loop runs
     assert "quickstart" in run(python, "-m", "memsweep", "list", "studies", cwd=empty)
+
+
+@pytest.mark.more
+def test_the_word_for_kernels_decides_what_a_build_has(tmp_path: Path) -> None:
+    source = copied(tmp_path)
+
+    def build(word: str, cxx: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path / word)]
+        environment = {**os.environ, "MEMSWEEP_KERNELS": word, "CXX": cxx}
+        return subprocess.run(words, cwd=source, env=environment, capture_output=True, text=True, timeout=900)
+
+    plain = build("plain", "c++")
+    assert plain.returncode == 0, plain.stderr
+    assert (tmp_path / "plain" / "memsweep" / "cli" / "__init__.py").is_file()
+    assert not [*(tmp_path / "plain").rglob("*.so")]
+    compiled = build("compiled", "no-such-compiler")
+    assert compiled.returncode != 0
+    assert "no C++ compiler was found" in compiled.stderr
 
 
 def test_a_workspace_adds_to_what_is_built_in_and_replaces_by_name(

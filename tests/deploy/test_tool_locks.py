@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 
 from paths import ROOT
 
-LOCKS = {"audit": "pip-audit", "site": "mkdocs-material", "swift": "swift"}
+LOCKS = {"audit": "pip-audit", "dist": "twine", "site": "mkdocs-material", "swift": "swift"}
 PIN = r"^([\w.-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$"
 
 

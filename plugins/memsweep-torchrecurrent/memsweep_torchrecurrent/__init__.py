@@ -1,0 +1,1 @@
+"""The recurrent layers of torchrecurrent as units of memsweep's deep models."""

@@ -1,0 +1,133 @@
+"""A release says true things of itself: its metadata, its changelog, its version, and files that an index takes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memsweep import __version__
+from paths import ROOT, docker_program
+
+PLUGINS = sorted((ROOT / "plugins").glob("*/pyproject.toml"))
+KEEP_A_CHANGELOG = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+
+
+def project(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+    return found
+
+
+def test_the_metadata_are_those_of_the_citation() -> None:
+    about = project(ROOT / "pyproject.toml")
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert about["authors"] == about["maintainers"] == [{"name": each["name"]} for each in cited["authors"]]
+    assert about["keywords"] == cited["keywords"]
+    assert about["urls"] if "repository-code" in cited else "urls" not in about  # no address is invented
+
+
+def test_every_licence_of_what_the_wheel_holds_is_a_licence_file() -> None:
+    patterns = project(ROOT / "pyproject.toml")["license-files"]
+    licences = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    vendor = ROOT / "platform" / "memsweep" / "report" / "page" / "vendor"
+    assert {*vendor.glob("*LICENSE*"), ROOT / "LICENSE"} == licences
+    assert len(licences) == 3
+
+
+def test_classifiers_name_the_pythons_that_the_tools_are_pinned_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "docker")
+    classifiers = project(ROOT / "pyproject.toml")["classifiers"]
+    named = re.findall(r"Programming Language :: Python :: (3\.\d+)", "\n".join(classifiers))
+    assert named[0] == project(ROOT / "pyproject.toml")["requires-python"].removeprefix(">=")
+    assert {*named} <= {*docker_program("lock").PYTHONS}
+    assert not [each for each in classifiers if each.startswith("License ::")]  # an index refuses both forms together
+
+
+def test_the_changelog_has_the_form_and_knows_the_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    heads = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert heads[0] == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", each) for each in heads[1:])
+    assert {*re.findall(r"^### (.*)$", text, re.MULTILINE)} <= {*KEEP_A_CHANGELOG}
+    assert __version__ in text
+
+
+def test_a_tag_of_another_version_is_no_release() -> None:
+    dist = docker_program("dist")
+    assert dist.version(ROOT) == __version__
+    changelog = "# Changelog\n\n## [1.2.0] - 2030-01-01\n"
+    assert dist.problems("1.2.0", ["v1.2.0", "vetted"], changelog) == []
+    assert dist.problems("1.2.0", [], "") == []  # no release, but files to try
+    assert dist.problems("1.2.0", ["v1.3.0"], changelog) == ["the commit has the tag v1.3.0, and __version__ is 1.2.0"]
+    assert dist.problems("1.2.1", ["v1.2.1"], changelog) == ["CHANGELOG.md has no section '## [1.2.1] - YYYY-MM-DD'"]
+
+
+def test_a_wheel_whose_tag_says_something_else_is_refused(tmp_path: Path) -> None:
+    dist = docker_program("dist")
+
+    def wheel(tag: str, *names: str) -> Path:
+        path = tmp_path / f"memsweep-1.0-py3-none-{tag}.whl"
+        with zipfile.ZipFile(path, "w") as content:
+            for name in ("memsweep/__init__.py", *names):
+                content.writestr(name, "")
+        return path
+
+    assert dist.misfits([wheel("any"), wheel("manylinux_2_34_x86_64", "k.so")]) == []
+    assert dist.misfits([wheel("any", "k.so")]) == ["memsweep-1.0-py3-none-any.whl has 1 kernels"]
+    assert dist.misfits([wheel("manylinux_2_34_x86_64")]) == [
+        "memsweep-1.0-py3-none-manylinux_2_34_x86_64.whl has 0 kernels"
+    ]
+    assert dist.misfits([wheel("linux_x86_64", "k.so")]) == [
+        "memsweep-1.0-py3-none-linux_x86_64.whl has a tag that no index takes"
+    ]
+
+
+def test_kernels_of_a_wheel_are_asked_for_by_the_word_that_runs_them() -> None:
+    words = {"MEMSWEEP_KERNELS": "fast", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--version"], cwd=ROOT, env=words, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 1
+    assert done.stderr == "MEMSWEEP_KERNELS is 'fast'; allowed: auto, compiled, plain.\n"
+
+
+@pytest.mark.parametrize("path", PLUGINS, ids=[path.parent.name for path in PLUGINS])
+def test_a_plugin_package_announces_modules_that_it_holds(path: Path) -> None:
+    about = project(path)
+    assert path.parent.name == about["name"]
+    assert about["license"] == project(ROOT / "pyproject.toml")["license"]
+    assert "memsweep" in about["dependencies"]
+    for module in about["entry-points"]["memsweep.plugins"].values():
+        assert (path.parent / f"{module.replace('.', '/')}.py").is_file()
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("path", PLUGINS, ids=[path.parent.name for path in PLUGINS])
+def test_a_plugin_package_keeps_its_contract_from_its_wheel(path: Path, tmp_path: Path) -> None:
+    """Built and installed as by anybody; memsweep finds it by its entry point."""
+    needs = path.parent.name.removeprefix("memsweep-")
+    if importlib.util.find_spec(needs) is None:
+        pytest.skip(f"the package {needs} is not installed: pip install {needs}")
+    source, there = tmp_path / "source", tmp_path / "there"
+    shutil.copytree(path.parent, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
+    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
+    for words in (
+        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source],
+        [*pip, "install", "--no-deps", "--no-index", "--find-links", tmp_path, "--target", there, path.parent.name],
+    ):
+        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(there), os.environ.get("PYTHONPATH", "")])}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, source / "tests"]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
