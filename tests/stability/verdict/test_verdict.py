@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memsweep.config.grid.time_scale import time_scale
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
-from memsweep.stability.verdict.rule import judge, time_scale
+from memsweep.stability.verdict.rule import judge
 
 RADII = np.concatenate([[0.0], np.geomspace(1e-4, 3.0, 30)])
 
