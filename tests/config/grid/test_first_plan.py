@@ -1,4 +1,4 @@
-"""What a study that is to be decided leaves out is found; what it says, stays."""
+"""A study that is to be decided may leave out its sizes: they are found, and what it says stays."""
 
 from __future__ import annotations
 
