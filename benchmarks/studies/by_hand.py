@@ -2,7 +2,7 @@
 
     python -m benchmarks.studies.by_hand [STUDY.yaml] [override ...]
 
-Both go on with copies of the study's own plan, until every question has a verdict or there is no further advice. The
+Both go on with copies of the study's own plan, until every question has a verdict or there is no new advice. The
 numbers are processor seconds of all commands after the first one, and the models that they trained or measured. A
 command's start and its report count, too.
 """
@@ -64,9 +64,8 @@ def main(words: Sequence[str]) -> None:
         text = Path(overrides.pop(0)).read_text("utf-8") if overrides and overrides[0].endswith(".yaml") else _STUDY
         (first / "study.yaml").write_text(text, "utf-8")
         _, said = _run(first, "sweep", "study.yaml", *overrides, *_FLAGS)
-        sides = [_decided, _by_hand]
         found = []
-        for side in sides:
+        for side in (_decided, _by_hand):
             place = Path(shutil.copytree(first, Path(folder) / side.__name__))
             found.append(side(place, overrides, said))
     for one in found:
@@ -83,7 +82,7 @@ def _decided(place: Path, overrides: Sequence[str], said: str) -> Side:
 
 def _by_hand(place: Path, overrides: Sequence[str], said: str) -> Side:
     seconds, typed = 0.0, list[str]()
-    while (advice := _ADVICE.search(said)) and len(typed) < _MOST:
+    while (advice := _ADVICE.search(said)) and advice[1] not in typed and len(typed) < _MOST:
         typed.append(advice[1])
         more, said = _run(place, *advice[1].split(), *_FLAGS)
         seconds += more
