@@ -14,6 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from engine import noise, task_config
 from memsweep import registry
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig
+from memsweep.learning import memory
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.base import TaskLoss
 from memsweep.learning.loss.carried import task_loss_for
@@ -22,6 +23,7 @@ from memsweep.models.base import Signature
 from memsweep.stability.perturbation.ascent import first_steps, slice_size
 from memsweep.stability.perturbation.ball import Ball
 from memsweep.stability.perturbation.error import perturbation_error
+from memsweep.stability.perturbation.moved import Moved
 from memsweep.streams import TEST, Stream
 
 MEBIBYTE = 1 << 20
@@ -139,3 +141,44 @@ def test_a_slice_does_not_depend_on_how_many_rows_are_real(monkeypatch):
     ]
     assert sizes[0] == sizes[1]
     assert torch.equal(found[0][:2], found[1][:2])
+
+
+def test_alike_work_is_measured_whole_once_unless_its_memory_depends_on_values(monkeypatch):
+    """A model that holds more at some weights gets its own number, as if nothing had been kept."""
+    monkeypatch.setattr(memory, "_found", {})
+
+    def work(held: int) -> Any:
+        def of(units: int) -> None:
+            asked.append(units)
+            torch.zeros(held + 8, units) + 1.0
+
+        return of
+
+    for held, expected in ((0, [1, 2, 4]), (0, [1]), (100, [1, 2, 4]), (0, [1, 2, 4])):
+        asked: list[int] = []
+        found = memory.largest_count(work(held), 10_000, "alike")
+        assert asked == expected
+        assert found == memory.footprint(work(held), 10_000).largest_count(10_000)
+
+
+def test_slices_of_equal_shapes_share_their_measurement(monkeypatch):
+    """Seeds, weights and sequences do not matter; the size of data, the ball and the model do."""
+    monkeypatch.setattr(memory, "_found", {})
+    whole: list[int] = []
+    measured = memory.footprint
+    monkeypatch.setattr(memory, "footprint", lambda *args: whole.append(1) or measured(*args))
+
+    def sizes(seed: int, sequences: int, width: int = 8, ball: str = "all") -> int:
+        ensemble, task_loss, _, targets = setting("sampled", 2, width)
+        data = task_loss.data(Stream(seed, TEST), seed, sequences)
+        moved = Moved.of(ensemble, task_loss, ensemble.initial + 0.01 * seed, targets, ball, PerturbationConfig())
+        return moved._size(data, moved.reading)
+
+    first = [sizes(seed, 24) for seed in range(3)]
+    assert len(whole) == 1
+    assert len({*first}) == 1
+    monkeypatch.setattr(memory, "_found", {})
+    assert sizes(2, 24) == first[0]
+    for number, other in enumerate(({"sequences": 48}, {"width": 4}, {"ball": "recurrent"}), 3):
+        sizes(0, **{"sequences": 24, **other})
+        assert len(whole) == number

@@ -15,9 +15,9 @@ import numpy as np
 from optimal_fits import optimal_fit
 from scipy.optimize import brentq
 
+from memsweep.config.grid.time_scale import time_scale
 from memsweep.stability.verdict.judgement import STEP_LIMIT, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
-from memsweep.stability.verdict.rule import time_scale
 
 HORIZONS = tuple(2**power for power in range(3, 11))
 PARAMETERIZATIONS = ("direct", "exp", "softplus")

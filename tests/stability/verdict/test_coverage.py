@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from exact_fits import KERNELS, Kernel, fit, radii, scale_of
 
-from memsweep.stability.verdict.judgement import USABLE_SCALES, Verdict
+from memsweep.config.grid.time_scale import USABLE_SCALES
+from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import trend
 from paths import ROOT
 

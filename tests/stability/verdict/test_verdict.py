@@ -11,7 +11,7 @@ import pytest
 
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
-from memsweep.stability.verdict.rule import judge, time_scale
+from memsweep.stability.verdict.rule import judge
 
 RADII = np.concatenate([[0.0], np.geomspace(1e-4, 3.0, 30)])
 
@@ -318,25 +318,6 @@ def test_the_advised_trials_decide_whatever_was_not_trained(first: tuple[Any, ..
     plan = {axis: (*(short[axis] if len(plan) == 1 else ()), *numbers) for axis, numbers in plan.items()}
     seeds = plan.pop("seeds", (5,))[0]
     assert judge(*study(**short | plan | {"seeds": seeds}, noise=0.002)).verdict is Verdict.STABLE
-
-
-@pytest.mark.parametrize(
-    ("memory", "scale"),
-    [
-        (np.exp(-0.1 * np.arange(100)), 10.0),
-        (np.exp(-np.arange(100.0)), 1.0),
-        (np.exp(-0.5 * np.arange(300)) + 0.2 * np.exp(-0.03 * np.arange(300)), 29.4),  # the slow part counts
-        ((1 + 0.1 * np.arange(400)) ** -1.1, 17.0),
-        ((1 + 0.1 * np.arange(400)) ** -1.5, 10.2),
-        ((1 + np.arange(400)) ** -0.5, 400.0),  # not square-summable
-        (np.r_[np.zeros(10), 1.0, np.zeros(20)], 14.4),
-        (np.ones(50), 50.0),
-        (np.full(5, np.nan), None),
-        (np.zeros(5), None),
-    ],
-)
-def test_the_time_scale_of_a_memory(memory, scale):
-    assert time_scale(memory) == (scale if scale is None else pytest.approx(scale, abs=0.1))
 
 
 def test_crossing_interpolates_in_logs():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from memsweep.config.load.study import load_study
 from memsweep.config.schema.trial import RadiiConfig
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.studies.decide.smallest import smallest
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.plan import identified, programs
 from memsweep.trial import RunOptions, run_trial
@@ -57,3 +59,36 @@ def test_training_takes_its_measured_share_of_quickstart(steps: int, least: floa
     trained = sum(cost.training_share(own) * cost.seconds(own) for own in ([t.config for t in g] for g in groups))
     whole = sum(cost.seconds([trial.config for trial in group]) for group in groups)
     assert least < trained / whole < most
+
+
+MEASURED = [  # horizon, width, seeds; processor seconds of 60 steps, and of what follows with little effort
+    ("minGRU", 3, 12, 2, 0.28, 1.89),
+    ("minGRU", 12, 12, 2, 0.42, 4.13),
+    ("minGRU", 24, 4, 2, 0.47, 5.36),
+    ("minGRU", 24, 12, 2, 0.57, 6.68),
+    ("nn.GRU", 12, 12, 2, 0.46, 6.40),
+    ("nn.GRU", 24, 12, 2, 0.76, 11.63),
+    ("a selective state-space layer", 12, 12, 2, 0.64, 9.76),
+    ("transformer, 2 layers", 12, 12, 1, 0.57, 8.44),
+]
+
+
+def of_module(horizon: int, width: int, seeds: int) -> Any:
+    factory = str(ROOT / "tests/support/nets/min_gru.py:MinGRU")
+    asked = smallest(factory, "exponential", [f"task.horizon={horizon}", f"model.width={width}"], ROOT).rows[0]
+    return replace(asked, training=replace(asked.training, seeds=seeds, steps=60))
+
+
+@pytest.mark.parametrize(("name", "horizon", "width", "seeds", "trained", "measured"), MEASURED)
+def test_a_module_of_a_user_takes_what_was_measured_within_four(
+    name: str, horizon: int, width: int, seeds: int, trained: float, measured: float
+) -> None:
+    config = of_module(horizon, width, seeds)
+    whole, share = cost.seconds([config]), cost.training_share([config])
+    for found, forecast in ((trained, share * whole), (measured, (1.0 - share) * whole)):
+        assert 0.25 < found / forecast < 4.0, name
+
+
+def test_the_seeds_of_a_module_are_computed_one_after_the_other() -> None:
+    one, five = (cost.seconds([of_module(12, 12, seeds)]) for seeds in (1, 5))
+    assert five == pytest.approx(5 * one, rel=0.05)

@@ -12,15 +12,17 @@ from memsweep.config.claims.comparisons import Cells
 from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import section
 from memsweep.config.core.elsewhere import know_sections, nearest
+from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
+from memsweep.config.grid.first_plan import with_first_plan
 from memsweep.config.load import study_files
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
 from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
-from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, protocol_name
+from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, for_trials, protocol_name
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
 from memsweep.config.schema.study import KEEP, DecideConfig, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
@@ -135,6 +137,8 @@ def _checked(
     if (kept := tree.get(_KEEP, KEEP[0])) not in KEEP:
         problems.append(str(not_one_of(_KEEP, kept, KEEP)))
     base = {key: tree[key] for key in keys(TrialConfig) if key in tree}
+    if _DECIDE in tree:
+        base, axes = with_first_plan(base, axes, _said(written, changes, protocol), problems)
     trials = expand(base, axes, problems, for_models=for_models(protocol))
     problems += _problems_of_code(trials)
     # what only the sections and the trials together show
@@ -177,6 +181,13 @@ def _resolved_tree(written: Mapping[str, Any], changes: Overrides, path: Path, s
         raise _short_error([*changes.problems, *error.problems], error.source) from error
     except RecursionError as error:
         raise _short_error([*changes.problems, "the study is nested too deeply. Make it flatter."], source) from error
+
+
+def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list[str]:
+    """The paths of the fields that the protocol, the file and the command line set, and no default."""
+    typed = [(edit.path, edit.value) for edit in changes.edits if not edit.removes]
+    own = [(key, value) for key, value in (*for_trials(protocol).items(), *written.items()) if key != GRID]
+    return [leaf for path, value in (*own, *typed) for leaf, _ in leaves(value, path)]
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:

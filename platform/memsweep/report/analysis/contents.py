@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memsweep import registry
+from memsweep.config.grid.time_scale import time_scale
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
 from memsweep.report.analysis.losses import LossRow, loss_rows
@@ -188,7 +189,7 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
         nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
         # one target, cut at each trial's horizon
         target = read_memory().drop_duplicates("lag").sort_values("lag")["target"]
-        scale = rule.time_scale(target.to_numpy(float))
+        scale = time_scale(target.to_numpy(float))
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")

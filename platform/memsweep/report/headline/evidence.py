@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.numbers import figure, joined, limit, percent, show, slope_text
 from memsweep.report.rows.verdicts import LETTERS
-from memsweep.stability.verdict.judgement import USABLE_SCALES, Lack, Missing, Verdict
+from memsweep.stability.verdict.judgement import Lack, Missing, Verdict
 from memsweep.stability.verdict.lacks import TRAINED
 from memsweep.stability.verdict.trend import DECISION, Slope, Trend
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.data.levels import SOLVED
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.report.analysis.contents import BALLS, Contents
@@ -39,7 +40,6 @@ from memsweep.stability.verdict.judgement import (
     SMALLEST_GRID,
     SMALLEST_SEEDS,
     STEP_LIMIT,
-    USABLE_SCALES,
     Criteria,
 )
 from memsweep.stability.verdict.radius import VALID_ERROR

@@ -5,13 +5,13 @@ Letters: P rows (replicas and dummies), K copies, S size of the flat weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from memsweep.learning.memory import footprint
+from memsweep.learning.memory import largest_count
 from memsweep.stability.perturbation.ball import Ball
 
 FIRST_STEP, LAST_STEP = 2.0, 0.05
@@ -77,7 +77,9 @@ def first_steps(loss: Loss, ball: Ball, weights: Tensor, radius: Tensor, steps: 
     return work
 
 
-def slice_size(work: Callable[[int], object], device: torch.device, budget: int | None = None) -> int:
+def slice_size(
+    work: Callable[[int], object], device: torch.device, budget: int | None = None, alike: Hashable = None
+) -> int:
     """Copies to compute at a time: as many as fit the budget, by a count of the bytes of a few copies.
 
     The bytes depend on shapes and code alone, never on the machine, and so does the slice: a product of matrices of
@@ -85,12 +87,11 @@ def slice_size(work: Callable[[int], object], device: torch.device, budget: int 
     trial must have the same bits on every machine.
 
     Args:
-        work: as for ``footprint``.
+        work, alike: as of ``largest_count``.
         device: that the copies are on.
         budget: bytes; None: that of the type of device.
     """
-    allowed = BUDGETS[device.type] if budget is None else budget
-    return footprint(work, allowed).largest_count(allowed)
+    return largest_count(work, BUDGETS[device.type] if budget is None else budget, alike)
 
 
 def ascend(

@@ -9,6 +9,7 @@ Letters: P rows (replicas and dummies), K copies, C starts, S size of the flat w
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from memsweep.config.schema.trial import DRIFT, ERROR, EXCESS, METRIC, SELF, PerturbationConfig, refers_elsewhere
 from memsweep.data.levels import Levels
-from memsweep.data.task import on_processor
+from memsweep.data.task import Batch, on_processor
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
@@ -115,7 +116,16 @@ class Moved(Generic[Data]):
         steps = self.config.ascent_steps if self.config.method == "worst_case" else 0
         any_radius = self.weights.new_tensor([self.config.radii.from_])
         work = first_steps(loss, Ball(full, self.name, self.config.norm), self.weights, any_radius, steps)
-        return slice_size(work, self.weights.device, self.budget)
+        return slice_size(work, self.weights.device, self.budget, self._alike(data, reading, steps))
+
+    def _alike(self, data: Data, reading: str, steps: int) -> Hashable:
+        """Equal for slices of equal code and shapes, whatever the weights, the seed and the sequences are."""
+        if not isinstance(data, Batch) or not isinstance(self.task_loss, SampledLoss):
+            return None  # closed forms, of which there is one slice
+        model, configs = self.ensemble.model, tuple(replica.model for replica in self.ensemble.replicas)
+        code = (type(self), type(model), configs, model.signature, self.task_loss.task.config, reading, self.name)
+        shapes = tuple((each.shape, each.dtype, each.device) for each in (data.inputs, data.targets, self.weights))
+        return (*code, self.config.norm, min(steps, 2), self.task_loss.chunk, shapes)
 
     def zero_losses(self, data: Data) -> Tensor:
         """Losses of the same models without encoder and readout, which answer with zeros: ``[P]``."""

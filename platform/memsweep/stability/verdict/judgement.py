@@ -32,8 +32,6 @@ GOOD_GRID = 5
 """Number of horizons to aim at: a fifth one does more for an interval than twice the seeds."""
 SMALLEST_SEEDS = 5
 """Smallest number of seeds for a verdict: the same ones are valid in every cell that enters."""
-USABLE_SCALES = 2
-"""Smallest horizon of a limit slope, in time scales of the memory: before it, radii fall whatever the model."""
 HORIZON_LIMITED = 3.0
 """A model whose slowest rate times the horizon is below this cannot show a slower one at this horizon."""
 

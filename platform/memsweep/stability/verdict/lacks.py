@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.stability.verdict.judgement import (
     GOOD_GRID,
     GROWTH_LIMIT,
@@ -12,7 +13,6 @@ from memsweep.stability.verdict.judgement import (
     SMALLEST_SEEDS,
     STEP_LIMIT,
     STEP_NOISE,
-    USABLE_SCALES,
     Lack,
     Missing,
     Verdict,

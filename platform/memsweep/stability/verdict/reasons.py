@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import METRIC, SELF
 from memsweep.data.levels import SOLVED
 from memsweep.stability.verdict.judgement import (
@@ -14,7 +15,6 @@ from memsweep.stability.verdict.judgement import (
     SMALLEST_SEEDS,
     STEP_LIMIT,
     STEP_NOISE,
-    USABLE_SCALES,
     Verdict,
 )
 from memsweep.stability.verdict.lacks import FLAT

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import DRIFT, METRIC
 from memsweep.data.levels import sequences_needed
 from memsweep.stability.verdict.cells import Cells, Radii
@@ -24,7 +25,6 @@ from memsweep.stability.verdict.judgement import (
     GROWTH_LIMIT,
     HORIZON_LIMITED,
     SMALLEST_SEEDS,
-    USABLE_SCALES,
     Criteria,
     Judgement,
     Trends,
@@ -151,33 +151,6 @@ def weigh(
 def thresholds_of(criteria: Criteria) -> list[float]:
     """The thresholds at which a judgement reads radii: those of the criteria, and the one of the small radius."""
     return sorted({*criteria.thresholds, THRESHOLD})
-
-
-def time_scale(target: np.ndarray) -> float | None:
-    """The time over which a memory is large, in steps: 1 / rate for an exponential one.
-
-    A power t^(-1/2) falls by a factor of sqrt(2) when the lag doubles, and is just too slow to be square-summable. The
-    time scale is the lag from which on the memory falls faster, in units in which that of e^(-t) is 1. A small part
-    that decays slowly counts, and of a memory that swings its envelope.
-
-    Args:
-        target: the memory function at lags 0, 1, ...
-
-    Returns:
-        The number of lags for a memory that never falls so fast; None for one that is not known (nan) or zero.
-    """
-    sizes = np.abs(target)
-    if not sizes.size or not np.isfinite(sizes).all() or not sizes.max() > 0:
-        return None
-    envelope = np.maximum.accumulate(sizes[::-1])[::-1]
-    doubled = envelope[::2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        falls = np.nan_to_num(np.log(envelope[: len(doubled)] / doubled), nan=np.inf, posinf=np.inf)
-    enough = math.log(2.0) / 2.0
-    last = int(np.flatnonzero(falls < enough)[-1])
-    if last == len(falls) - 1:
-        return float(len(sizes))
-    return float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough
 
 
 def decide(

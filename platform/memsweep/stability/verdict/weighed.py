@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import DRIFT
-from memsweep.stability.verdict.judgement import USABLE_SCALES, Criteria, Trends, Verdict
+from memsweep.stability.verdict.judgement import Criteria, Trends, Verdict
 from memsweep.stability.verdict.trend import Slope, Trend
 
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import horizon_field
 from memsweep.report.analysis.contents import Contents, Finding
 from memsweep.report.analysis.effort import key_of
 from memsweep.stability.verdict.cells import Cells, Radii
-from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, USABLE_SCALES, Verdict
+from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Verdict
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.rule import time_scale
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
 Cell = tuple[int, int]

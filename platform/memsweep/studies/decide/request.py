@@ -11,11 +11,13 @@ from memsweep.studies.continuation import unchanged
 from memsweep.studies.decide.choice import ROUNDS
 from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
 from memsweep.studies.decide.growing import GrowingTrials
+from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.round_log import RoundLog, Step
 from memsweep.studies.extension import not_covered
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import LIMITS, Limits
+from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
@@ -55,8 +57,13 @@ class Deciding:
         """
         if request.plan is not None:
             return self(request, store_of(results, request.sweep.name), results, frozenset()).preview()
-        cost = sum(pack.cost for pack in make_packs(request.trials))
-        own = f"its own plan, {counted(len(request.trials), 'trial')}; then at most {ROUNDS} rounds, by their results"
+        cost, most = sum(pack.cost for pack in make_packs(request.trials)), SEEDS[-1]
+        more = max(0.0, _seconds_of_seeds(request.sweep, most) - cost)
+        own = (
+            f"its own plan, {counted(len(request.trials), 'trial')}; then by the results nothing, or at most {ROUNDS} "
+            f"rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer horizons and "
+            "larger widths cost"
+        )
         return [], [Step("", request.sweep.name, own, (), cost)]
 
     def decisions(self, *, at_limit: bool) -> list[Decision]:
@@ -117,6 +124,12 @@ def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
         return given
     own = {name: getattr(study.decide, f"max_{name}") for name in LIMITS if getattr(given, name) is None}
     return replace(given, **own)
+
+
+def _seconds_of_seeds(study: SweepConfig, seeds: int) -> float:
+    """Core seconds of the study's trials with so many seeds each, by the cost model."""
+    rows = (replace(row, training=replace(row.training, seeds=max(seeds, row.training.seeds))) for row in study.rows)
+    return sum(pack.cost for pack in make_packs(identified(replace(study, rows=tuple(rows)))))
 
 
 def _refuse_search(study: SweepConfig) -> None:

@@ -1,8 +1,9 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
-with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Only estimates depend
-on them, never a result.
+with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. For a module of a user they hold
+within a factor of four where it is as small as those of docs/your_model.md. Only estimates depend on them, never a
+result.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many 
 _SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
+_MODULE_CALLS, _MODULE_STEP = 1.5e-3, 2e-4  # a user's module, of each gradient or evaluation of each replica: per step
 _MOVED = 2e-4  # per evaluation in an ascent over sequences, for the calls
 _LEAST = 0.02  # per trial, for its tables and their files
 
@@ -74,6 +76,8 @@ def shared(trial: TrialConfig) -> float:
     training, horizon = trial.training, _horizon(trial)
     if _is_deep(trial.model):
         return _gradients(trial) * _calls(trial)
+    if _one_by_one(trial):
+        return 0.0
     if not trial.has_closed_form:
         return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
@@ -115,6 +119,9 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
         entry = _entry(first)
         step, pass_ = _STATE + entry, _STATE_MOVED + _EVALUATION * entry
         return _steps(training) * step * trained, moved * (_MOVED * groups + pass_ * tested)
+    if _one_by_one(first):  # the calls of a gradient, and of an evaluation, are those of every replica and copy
+        calls = (_MODULE_CALLS + _MODULE_STEP * horizon) * sum(trial.training.seeds for trial in trials)
+        return _steps(training) * (calls + _PLAIN_STATE * trained), moved * (calls + _PLAIN_STATE * tested)
     calls = _PLAIN_CALL * horizon * groups
     return _steps(training) * _PLAIN_STATE * trained, moved * (calls + _PLAIN_STATE * tested)
 
@@ -159,6 +166,13 @@ def _is_deep(model: Any) -> bool:
     from memsweep.models.deep.unit import is_deep
 
     return is_deep(model)
+
+
+def _one_by_one(trial: TrialConfig) -> bool:
+    """Whether the model is a module of a user, whose replicas are computed one after the other."""
+    from memsweep.models.module.config import ModuleConfig
+
+    return isinstance(trial.model, ModuleConfig)
 
 
 def _compiled(trial: TrialConfig) -> bool:

@@ -1,0 +1,103 @@
+"""The first plan of a study that is to be decided: what it leaves out of horizons, widths, seeds, radii and effort."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from memsweep import registry
+from memsweep.config.core.merge import as_mapping, leaves, merge, put
+from memsweep.config.core.problems import lies_in, sentence
+from memsweep.config.core.reflect import config_of, keys
+from memsweep.config.grid.budget import BUDGET_KEY
+from memsweep.config.grid.expand import expand
+from memsweep.config.schema.axes import ROWS, root
+from memsweep.config.schema.chain import CHAIN
+from memsweep.config.schema.trial import TrialConfig
+
+HORIZON, WIDTH = "task.horizon", "model.width"
+WIDTHS = (4, 6, 8, 12)
+_SETTINGS = {
+    "training.seeds": 5,
+    "perturbation.radii.from": 0.01,
+    "perturbation.radii.to": 3,
+    "perturbation.radii.count": 8,
+    "perturbation.starts": 0,
+    "perturbation.ascent_steps": 2,
+}
+"""A short search: rounds repair it where it is too short."""
+_LONG = 4096
+"""Steps of the memory that its time scale is read off; a longer one is taken to be so long."""
+_SHORTEST, _DOUBLINGS = 3, 4
+_ANY = {"name": "diagonal_rnn"}
+"""A model of any task: the memory does not depend on it."""
+
+
+def with_first_plan(
+    base: Mapping[str, Any], axes: Mapping[str, Any], said: Collection[str], problems: list[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The trial and the axes of a study with what it leaves out.
+
+    Where it leaves out horizons and widths, every width comes at the longest horizon, and every horizon at the largest
+    width: the cells that decide.
+
+    Args:
+        base, axes: of the study, as it says them.
+        said: paths of the fields that the study or the command line sets.
+        problems: gets what is missing.
+    """
+    left = [path for path in (*_SETTINGS, HORIZON, WIDTH) if not _is_said(path, said, axes) and _has(path, base, said)]
+    base, axes = merge(TrialConfig, base), dict(axes)
+    for path in left:
+        if path in _SETTINGS:
+            put(base, path.split("."), _SETTINGS[path])
+    horizons = _horizons(base, axes, problems) if HORIZON in left else []
+    if horizons and WIDTH in left and ROWS not in axes and not base.get(CHAIN):  # a chain goes along an axis of its own
+        cells = [(horizon, WIDTHS[-1]) for horizon in horizons] + [(horizons[-1], width) for width in WIDTHS[:-1]]
+        axes[ROWS] = [{"task": {"horizon": horizon}, "model": {"width": width}} for horizon, width in cells]
+        return base, axes
+    if horizons:
+        axes[HORIZON] = horizons
+    if WIDTH in left:
+        axes[WIDTH] = [*WIDTHS]
+    return base, axes
+
+
+def _is_said(path: str, said: Collection[str], axes: Mapping[str, Any]) -> bool:
+    """Whether a field, or a part of it, is set: by the study, or by an axis, which may set it among others."""
+    of_axes = (leaf for axis, values in axes.items() for value in values for leaf in _paths(axis, value))
+    return any(lies_in(leaf, path) for leaf in (*said, *of_axes))
+
+
+def _paths(axis: str, value: Any) -> list[str]:
+    return [path for path, _ in leaves(value, root(axis))]
+
+
+def _has(path: str, base: Mapping[str, Any], said: Collection[str]) -> bool:
+    """Whether task and model have such a field, or the grid chooses them; and no budget of parameters finds it."""
+    name, _, field = path.partition(".")
+    part = config_of(TrialConfig, keys(TrialConfig)[name], base.get(name, {})) if path in (HORIZON, WIDTH) else None
+    by_budget = path == WIDTH and any(lies_in(leaf, f"model.{BUDGET_KEY}") for leaf in said)
+    return not by_budget and (part is None or field in keys(part))
+
+
+def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[str]) -> list[int]:
+    """Four horizons, each twice the one before, from the least one of a limit slope."""
+    rule = "is left out, and decide finds it by the time scale of one memory"
+    if varied := [axis for axis, values in axes.items() if any(lies_in(p, "task") for p in _paths(axis, values[0]))]:
+        problems.append(sentence(HORIZON, f"{rule}. The grid has several ({', '.join(varied)}): name the horizons"))
+        return []
+    task = as_mapping(base.get("task"))
+    trials = expand({"task": {**task, "horizon": _LONG}, "model": _ANY}, {}, []) if isinstance(task, dict) else ()
+    if not trials:
+        return []  # what is wrong with the task is told with the trials
+    made = registry.get(registry.TASK, trials[0].task.name)(trials[0].task)
+    if not hasattr(made, "kernel"):
+        problems.append(sentence(HORIZON, f"{rule}. The task {made.config.name} has no memory: name the horizons"))
+        return []
+    from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
+
+    scale = time_scale(made.kernel().numpy()) or 1.0
+    first = max(_SHORTEST, math.ceil(USABLE_SCALES * scale))
+    return [first * 2**power for power in range(_DOUBLINGS)]

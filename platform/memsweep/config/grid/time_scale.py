@@ -1,0 +1,37 @@
+"""The time scale of a memory, and the horizons that are long enough for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+USABLE_SCALES = 2
+"""Smallest horizon of a limit slope, in time scales of the memory: before it, radii fall whatever the model."""
+
+
+def time_scale(target: np.ndarray) -> float | None:
+    """The time over which a memory is large, in steps: 1 / rate for an exponential one.
+
+    A power t^(-1/2) falls by a factor of sqrt(2) when the lag doubles, and is just too slow to be square-summable. The
+    time scale is the lag from which on the memory falls faster, in units in which that of e^(-t) is 1. A small part
+    that decays slowly counts, and of a memory that swings its envelope.
+
+    Args:
+        target: the memory function at lags 0, 1, ...
+
+    Returns:
+        The number of lags for a memory that never falls so fast; None for one that is not known (nan) or zero.
+    """
+    sizes = np.abs(target)
+    if not sizes.size or not np.isfinite(sizes).all() or not sizes.max() > 0:
+        return None
+    envelope = np.maximum.accumulate(sizes[::-1])[::-1]
+    doubled = envelope[::2]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        falls = np.nan_to_num(np.log(envelope[: len(doubled)] / doubled), nan=np.inf, posinf=np.inf)
+    enough = math.log(2.0) / 2.0
+    last = int(np.flatnonzero(falls < enough)[-1])
+    if last == len(falls) - 1:
+        return float(len(sizes))
+    return float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough

@@ -1,0 +1,109 @@
+"""A study that is to be decided may leave out its sizes: they are found, and what it says stays."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memsweep import registry
+from memsweep.cli import main
+from memsweep.config.grid.first_plan import WIDTHS
+from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
+from memsweep.config.load.study import load_study
+from memsweep.config.schema.study import SweepConfig
+from memsweep.errors import ConfigError
+from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS
+from memsweep.sweep.planning.plan import identified
+from paths import ROOT
+
+registry.discover(ROOT)
+LEAST = """
+# Is this memory held stably?
+name: least
+task: {name: linear_functional, kernel: polynomial, rate: 0.6}
+model: {name: diagonal_rnn}
+decide: {max_core_hours: 0.5}
+"""
+
+
+def study(folder: Path, *words: str, text: str = LEAST) -> SweepConfig:
+    (folder / "least.yaml").write_text(text)
+    return load_study(str(folder / "least.yaml"), words, folder)
+
+
+def cells(found: SweepConfig) -> list[tuple[int, int]]:
+    return sorted((row.task.horizon, row.model.width) for row in found.rows)
+
+
+def test_a_study_without_sizes_gets_the_cells_that_the_rule_needs(tmp_path: Path) -> None:
+    found = study(tmp_path)
+    horizons, widths = ({cell[place] for cell in cells(found)} for place in (0, 1))
+    assert len(cells(found)) == len(horizons) + len(widths) - 1
+    assert cells(found) == sorted(
+        {*((horizon, max(widths)) for horizon in horizons), *((max(horizons), width) for width in widths)}
+    )
+    assert widths == {*WIDTHS}
+    assert min(len(horizons), len(widths)) >= SMALLEST_GRID
+    task = registry.get(registry.TASK, "linear_functional")(found.rows[0].task)
+    longest = registry.get(registry.TASK, "linear_functional")(max(found.rows, key=lambda row: row.task.horizon).task)
+    assert task.horizon in horizons
+    assert min(horizons) >= USABLE_SCALES * (time_scale(longest.kernel().numpy()) or 0.0)
+    first = found.rows[0]
+    assert first.training.seeds >= SMALLEST_SEEDS
+    assert (first.perturbation.radii.from_, first.perturbation.radii.to, first.perturbation.radii.count) == (0.01, 3, 8)
+    assert (first.perturbation.starts, first.perturbation.ascent_steps) == (0, 2)
+    assert found.decide.max_core_hours == 0.5
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("model.width=2,3",), [(6, 2), (6, 3), (12, 2), (12, 3), (24, 2), (24, 3), (48, 2), (48, 3)]),
+        (("task.horizon=24",), [(24, width) for width in WIDTHS]),
+        (("grid.rows=[{task: {horizon: 9}, model: {width: 2}}]",), [(9, 2)]),
+        (("task.horizon=9", "model.width=2", "training.seeds=3"), [(9, 2)]),
+    ],
+)
+def test_what_is_said_stays(tmp_path: Path, words: tuple[str, ...], expected: list[tuple[int, int]]) -> None:
+    found = study(tmp_path, *words)
+    assert cells(found) == expected
+    assert {row.training.seeds for row in found.rows} == {3 if "training.seeds=3" in words else 5}
+
+
+def test_settings_of_the_file_and_of_its_protocol_stay(tmp_path: Path) -> None:
+    own = f"{LEAST}training: {{seeds: 7}}\nperturbation: {{radii: {{to: 5}}, starts: 1}}\n"
+    first = study(tmp_path, text=own).rows[0]
+    assert (first.training.seeds, first.perturbation.starts, first.perturbation.ascent_steps) == (7, 1, 2)
+    assert (first.perturbation.radii.from_, first.perturbation.radii.to) == (0.01, 5)
+    assert {row.training.seeds for row in study(tmp_path, "protocol=published", "training.steps=2").rows} == {1}
+    plain = [trial.identity for trial in identified(study(tmp_path, "~decide"))]
+    assert len(plain) == 1  # without decide, nothing is found
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("~task.rate", "task.kernel=exponential,polynomial"), r"task\.horizon: .*several \(task\.kernel\): name the"),
+        (("~task.kernel", "~task.rate", "task=mqar"), r"task\.horizon: .*mqar has no memory: name the horizons"),
+    ],
+)
+def test_what_has_no_time_scale_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        study(tmp_path, *words)
+
+
+def test_the_first_round_and_the_range_of_the_rest_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "least.yaml").write_text(LEAST)
+    assert main(["decide", "least.yaml", "--plan", "--json"]) == 0
+    (step,) = json.loads(capsys.readouterr().out)["next_round"]
+    assert step["does"].startswith("its own plan, 7 trials; then by the results nothing, or at most 10 rounds: about ")
+    assert step["does"].endswith(
+        "more for 40 seeds of all these trials, and what longer horizons and larger widths cost"
+    )
+    assert step["core_seconds"] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["least.yaml"]
