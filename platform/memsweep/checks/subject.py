@@ -28,8 +28,10 @@ NAMES: Mapping[torch.dtype, str] = {WIDE: "float64", SINGLE: "float32", HALF: "b
 SCALES = (1.0, 3.0, 10.0, 30.0)
 """Sizes of constant inputs among which the one with the longest memory is sought: 30 saturates most gates."""
 LARGE = 30.0
-_EXACT, _ROUNDING = 1e-5, 100.0
-"""The least difference that float32 explains, and how many times what rounding once does."""
+_EXACT: Mapping[torch.dtype, float] = {WIDE: 1e-7, SINGLE: 1e-5}
+"""The least difference that a precision explains."""
+_ROUNDING = 100.0
+"""How many times the difference that rounding once makes is explained by rounding."""
 PREFIX = 8
 """Steps of noise before a constant input."""
 _CANDIDATES = 48
@@ -39,6 +41,11 @@ _BYTES = 2**30
 """The memory that the tensors of one call may take, estimated."""
 _TENSORS = 8
 """Tensors of the largest size that are taken to be there at once."""
+
+
+def explained(apart: float, dtype: torch.dtype) -> float:
+    """The relative difference that rounding in a precision explains, where a computation known to be right has one."""
+    return max(_EXACT.get(dtype, 0.1), _ROUNDING * apart)
 
 
 class Subject:
@@ -117,7 +124,7 @@ class Subject:
             return allowed
         given = self.regimes(self.horizon, 1).values()
         apart = max(difference(self(inputs, SINGLE), self(inputs)) for inputs in given)
-        return min(allowed, max(_EXACT, _ROUNDING * apart))
+        return min(allowed, explained(apart, self.inside))
 
     @property
     def change(self) -> float:

@@ -9,7 +9,7 @@ import torch
 from memsweep.checks.carry import StepForm, step_form
 from memsweep.checks.finding import Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
-from memsweep.checks.subject import Subject
+from memsweep.checks.subject import Subject, explained
 from memsweep.models import contracts
 from memsweep.models.contracts import default_dtype
 
@@ -17,8 +17,7 @@ _LENGTH = 192
 """Steps, times the effort: three chunks of 64."""
 _SIZES = ((1, 7), (2, 3), (64,), (5, 1, 1), (63, 2), (100, 1))
 """Of pieces, in steps; they begin again where they end."""
-_STEPPED, _ROUNDING = 64, 100.0
-_EXACT = {torch.float64: 1e-7, torch.float32: 1e-5}
+_STEPPED = 64
 
 
 def pieces(subject: Subject, seconds: float) -> Finding:
@@ -62,7 +61,7 @@ def _allowed(subject: Subject, form: StepForm, length: int) -> float:
     A module that has float32 inside is often far more exact than float32 must be.
     """
     stepped = max(_apart(subject, form, inputs, (1,)) for inputs in subject.regimes(min(length, _STEPPED)).values())
-    return min(subject.tolerance, max(_EXACT.get(subject.inside, 0.1), _ROUNDING * stepped))
+    return min(subject.tolerance, explained(stepped, subject.inside))
 
 
 def _apart(subject: Subject, form: StepForm, inputs: torch.Tensor, sizes: tuple[int, ...]) -> float:
