@@ -65,7 +65,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill drill-long campaign golden bench check format ui site image pin-images audit dist cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-all drill test-long campaign golden bench check format ui site image pin-images audit dist cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -124,8 +124,8 @@ test-all: env ## run these, all combinations of parameters, and tests of minutes
 drill: env ## inject faults into sweeps and count the lost trials (none): more than an hour; ARGS= for pytest
 	@$(PY) -m pytest -m drill $(ARGS)
 
-drill-long: env ## the drills of minutes alone, which the gate leaves out; ARGS= for pytest
-	@$(PY) -m pytest -m "drill and long" $(ARGS)
+test-long: env ## the tests and drills of minutes alone, which the gate leaves out; ARGS= for pytest
+	@$(PY) -m pytest -m long $(ARGS)
 
 campaign: env ## break sweeps at random for HOURS=1 with SEED=7; a line for each round goes to OUT=campaign.jsonl
 	@OMP_NUM_THREADS=1 $(PY) -m tests.campaign --hours $(HOURS) --seed $(SEED) --out $(OUT) $(ARGS)

@@ -33,6 +33,7 @@ from tests.campaign.site import STUDY, Command, Site
 QUIET = Scenario("grid", "disk", "sqlite", ray=False)
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_rounds_of_a_fixed_seed_end_with_the_undisturbed_tables(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "tests.campaign", "--seed", "11", "--rounds", "1"]
@@ -142,6 +143,7 @@ def _finish(site: Site, verb: str) -> None:
     assert site.wait().code == 0, site.ended[-1].said
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_search_with_a_failed_suggestion_is_held_against_one_in_which_it_fails(tmp_path: Path) -> None:
     asha = Scenario("asha", "disk", "sqlite", ray=False)
@@ -170,6 +172,7 @@ def test_a_search_with_a_failed_suggestion_is_held_against_one_in_which_it_fails
         assert "trials are stored, and not the" in difference(site, references)
 
 
+@pytest.mark.long
 @pytest.mark.drill
 @pytest.mark.parametrize("state", [State.FAILED, State.QUEUED])  # QUEUED: their driver was killed meanwhile
 def test_trials_that_faults_made_fail_too_often_are_forced(tmp_path: Path, state: State) -> None:

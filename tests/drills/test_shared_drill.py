@@ -58,7 +58,14 @@ def drivers_with_packs(drill: Drill) -> int:
     return sum(bool(file.share and {*file.share.taken} - {"lead"}) for file in files)
 
 
-@pytest.mark.parametrize(("count", "how"), [(2, "--inline"), (3, "--inline"), (2, "--ray")])
+@pytest.mark.parametrize(
+    ("count", "how"),
+    [
+        (2, "--inline"),
+        pytest.param(3, "--inline", marks=pytest.mark.long),
+        pytest.param(2, "--ray", marks=pytest.mark.long),
+    ],
+)
 def test_drivers_divide_a_study(drill: Drill, undisturbed: Outcome, count: int, how: str) -> None:
     drill.slow()
     with ExitStack() as stack:
@@ -78,7 +85,7 @@ def test_drivers_divide_a_study(drill: Drill, undisturbed: Outcome, count: int, 
     assert [*(drill.store.folder / "lease").iterdir()] == []
 
 
-@pytest.mark.parametrize("victim", ["the leader", "another driver"])
+@pytest.mark.parametrize("victim", ["the leader", pytest.param("another driver", marks=pytest.mark.long)])
 def test_a_driver_is_killed_and_the_others_run_what_it_had_not_stored(
     drill: Drill, undisturbed: Outcome, tally: Tally, victim: str
 ) -> None:

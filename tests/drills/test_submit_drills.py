@@ -160,6 +160,7 @@ def test_ray_job_submit_runs_a_checkout(head: RayHead, drill: Drill, tmp_path: P
     assert len(list((tmp_path / "results" / STUDY / "records").iterdir())) == 1
 
 
+@pytest.mark.long
 def test_the_exit_code_is_the_sweeps(head: RayHead, drill: Drill, tmp_path: Path) -> None:
     code, log = submitted(head, drill, STUDY, "task.mood=13", "--wait", "--results", str(tmp_path / "results"))
     assert code == 1

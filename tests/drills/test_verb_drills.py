@@ -12,6 +12,7 @@ from tally import Tally
 pytestmark = pytest.mark.drill
 
 
+@pytest.mark.long
 def test_changed_code_computes_anew_and_says_so(tmp_path: Path, tally: Tally) -> None:
     drill = Drill.make(tmp_path / "drill", study_text([1000]))
     task = drill.folder / "tasks" / "watched.py"

@@ -93,8 +93,9 @@ def relative(one: Any, two: Any) -> float:
     return abs(one - two) / max(abs(one), abs(two))
 
 
+@pytest.mark.long
 @pytest.mark.drill
-@pytest.mark.parametrize("activation", ["linear", pytest.param("tanh", marks=pytest.mark.long)])
+@pytest.mark.parametrize("activation", ["linear", "tanh"])
 def test_one_class_gives_equal_bits_and_other_code_paths_agree_to_a_millionth(activation: str, tmp_path: Path) -> None:
     """Code for lesser processors, of torch, its matrix library, numpy and our kernels; and no kernels.
 

@@ -126,6 +126,7 @@ def test_a_head_to_which_nobody_starts_a_worker(tmp_path: Path) -> None:
     assert not (drill.results / STUDY / "records").exists()
 
 
+@pytest.mark.long
 def test_a_job_whose_nodes_come_one_by_one(head: RayHead, drill: Drill, tmp_path: Path) -> None:
     """Each node unpacks the job's files in a folder of its own, as on a machine of its own.
 

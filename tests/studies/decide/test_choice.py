@@ -118,6 +118,7 @@ def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -
         assert decide_rates.share(found, Verdict.INCONCLUSIVE) >= 0.8
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_the_table_of_the_page_is_what_the_simulation_gives_and_errors_are_rare() -> None:
     text = (ROOT / "docs/decide.md").read_text()

@@ -215,6 +215,7 @@ def test_the_profile_adds_up_and_says_where_the_time_went() -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_tune_copies_no_list_of_all_jobs_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On real Ray, a trial a job: the calls of the driver beside its waiting, which depends on the clock."""

@@ -200,6 +200,7 @@ def test_the_measured_hours_are_the_hours(tmp_path: Path) -> None:
     assert took / MEASURED_FACTOR < made.work < took * MEASURED_FACTOR, (made.work, took)
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     token = f"memsweep-test-{os.getpid()}-{time.time_ns()}"

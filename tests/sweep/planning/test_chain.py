@@ -341,6 +341,7 @@ def test_a_chain_that_lacked_memory_beside_others_goes_on_alone(tmp_path: Path) 
     assert "2 trials again, one at a time, after a failure" in notes
 
 
+@pytest.mark.long
 @pytest.mark.drill
 def test_under_ray_a_chain_goes_on_after_its_worker_was_killed_unless_the_trial_kills_every_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

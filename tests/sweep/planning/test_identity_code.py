@@ -136,6 +136,7 @@ NOT_OF_A_TRIAL = (
 """Rooms that a trial calls, and that its closure leaves out."""
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConfig]) -> None:
     """Measured for every registered part; so code that a condition leaves out was seen not to run."""
@@ -274,6 +275,7 @@ def test_a_changed_operator_moves_exactly_the_trials_that_run_it(
     assert check_mutants(outside[::40], 10, rewritten, some) > 1
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_every_changed_operator_moves_exactly_the_trials_that_run_it(
     rewritten: dict[Path, bytes], trials: list[TrialConfig]
