@@ -30,18 +30,21 @@ def version(root: Path) -> str:
     return str(ast.literal_eval(found[1]))
 
 
-def problems(of: str, tags: Iterable[str], changelog: str) -> list[str]:
+def problems(of: str, tags: Iterable[str], changelog: str, changed: Iterable[str] = ()) -> list[str]:
     """Why sources of this version are no release, a sentence each; a checkout without a tag of its own may be any.
 
     Args:
         of: the version.
         tags: of the commit.
         changelog: the text of CHANGELOG.md.
+        changed: files that are not as the commit has them, or not in it: an sdist is made of the folder.
     """
     releases = [tag for tag in tags if re.fullmatch(r"v\d.*", tag)]
     found = [f"the commit has the tag {tag}, and __version__ is {of}" for tag in releases if tag != f"v{of}"]
     if releases and not re.search(rf"^## \[{re.escape(of)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
         found.append(f"CHANGELOG.md has no section '## [{of}] - YYYY-MM-DD'")
+    if releases and (other := [*changed]):
+        found.append(f"the folder is not the tagged commit: {', '.join(other[:3])}")
     return found
 
 
@@ -95,8 +98,12 @@ def run(module: str, *words: str | Path, **environment: str) -> None:
 
 def main(folder: Path) -> None:
     """Fills the folder, from which all that was there goes."""
-    tags = subprocess.run(["git", "tag", "--points-at"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    wrong = problems(version(ROOT), tags.split(), (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"))
+    tags, changed = (
+        subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for words in (["tag", "--points-at"], ["status", "--porcelain"])
+    )
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    wrong = problems(version(ROOT), tags.split(), changelog, [line[3:] for line in changed.splitlines()])
     with tempfile.TemporaryDirectory() as scratch:
         made = [] if wrong else make(Path(scratch))
         if wrong := wrong or check(made):

@@ -32,8 +32,8 @@ SHOWN = 6
 """Values of an axis that are written out."""
 HEAD = """# Gallery of finished studies
 
-Each study that was run, with what came out, in the words of the page that has the whole. That page has the limits, \
-too. `memsweep sweep STUDY` runs it again, and `memsweep plan STUDY` says what that takes. \
+Each study that was run, whole or in part, with what came out, in the words of the page that has the whole. That \
+page has the limits, too. `memsweep sweep STUDY` runs it again, and `memsweep plan STUDY` says what that takes. \
 `python -m benchmarks.published.gallery` writes this page, and `--add results/STUDY` adds a study of yours."""
 
 
@@ -52,15 +52,18 @@ def _study(name: str, entry: Mapping[str, str]) -> str:
         parts.append(f"![figure of {name}](pictures/{entry['picture']})")
     target = entry.get("page", "")
     where = f"The whole: [{target.partition('#')[0]}]({target})." if target else "The headline of its report."
-    return "\n\n".join([*parts, f"{grid(study)} {where}", f"```bash\nmemsweep sweep {name}\n```"])
+    ran = " ".join([grid(study), *([entry["ran"]] if "ran" in entry else []), where])
+    return "\n\n".join([*parts, ran, f"```bash\nmemsweep sweep {name}\n```"])
 
 
 def grid(study: SweepConfig) -> str:
     """The axes of a study and the number of its trials, in a sentence or two."""
     axes = [f"`{path}` = {_values(values)}" for path, values in study.grid.items()]
     searched = [f"`{path}` searched" for path in study.search.space] if study.search else []
-    size = f"{len(study.rows)} {'cells' if study.search else 'trials'} of {study.rows[0].training.seeds} seeds."
-    return f"{size} Grid: {'; '.join([*axes, *searched]) or 'one trial'}."
+    size = f"{len(study.rows)} {'cells' if study.search else 'trials'} of {study.rows[0].training.seeds} seeds"
+    if study.search:
+        size += f", winners confirmed with {study.confirm.seeds} others"
+    return f"{size}. Grid: {'; '.join([*axes, *searched]) or 'one trial'}."
 
 
 def _values(values: tuple[Any, ...]) -> str:
@@ -79,6 +82,12 @@ def add(folder: Path) -> None:
     found = results(folder)
     if len(found.missing):
         raise MemsweepError(f"{folder}: {len(found.missing)} planned trials have no result. Run memsweep resume first.")
+    study = load_study(folder.name, [], ROOT)  # refuses a name without a file before anything is written
+    if not study.search and len(found.trials) != len(study.rows):
+        raise MemsweepError(
+            f"{folder} has {len(found.trials)} trials, and the study's file {len(study.rows)}: the page shows the "
+            "grid of the file. Sweep it without overrides."
+        )
     told = yaml.safe_load(TOLD.read_text(encoding="utf-8"))
     entry = {"found": found.answers[0]}
     for figure in sorted((folder / "report" / "figures").glob("*.png"))[:1]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from test_wheel import copied
 
 from memsweep import __version__
 from paths import ROOT, docker_program
@@ -69,7 +70,33 @@ def test_a_tag_of_another_version_is_no_release() -> None:
     assert dist.problems("1.2.0", ["v1.2.0", "vetted"], changelog) == []
     assert dist.problems("1.2.0", [], "") == []  # no release, but files to try
     assert dist.problems("1.2.0", ["v1.3.0"], changelog) == ["the commit has the tag v1.3.0, and __version__ is 1.2.0"]
+    assert dist.problems("1.2.0", [], changelog, ["setup.py"]) == []
+    assert dist.problems("1.2.0", ["v1.2.0"], changelog, ["setup.py"]) == [
+        "the folder is not the tagged commit: setup.py"
+    ]
     assert dist.problems("1.2.1", ["v1.2.1"], changelog) == ["CHANGELOG.md has no section '## [1.2.1] - YYYY-MM-DD'"]
+
+
+@pytest.mark.more
+def test_an_sdist_has_all_that_a_wheel_is_made_of(tmp_path: Path) -> None:
+    source = copied(tmp_path)
+    for name in ("MANIFEST.in", "CHANGELOG.md", "CITATION.cff", "SECURITY.md", "constraints.txt"):
+        shutil.copy(ROOT / name, source)
+    words = [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", tmp_path / "made"]
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (made,) = (tmp_path / "made").glob("*.tar.gz")
+    shutil.unpack_archive(made, tmp_path / "there", filter="data")
+    (there,) = (tmp_path / "there").iterdir()
+
+    def files(root: Path) -> set[Path]:
+        walked = os.walk(root, followlinks=True)
+        found = {Path(folder, name).relative_to(root) for folder, _, names in walked for name in names}
+        return {path for path in found if not {"__pycache__", "memsweep.egg-info"} & {*path.parts}}
+
+    assert files(source / "platform") == files(there / "platform")
+    assert {"setup.py", "pyproject.toml", "LICENSE", "README.md"} <= {path.name for path in there.iterdir()}
+    assert not [name for name in ("tests", "docs", "plugins", "docker") if (there / name).exists()]
 
 
 def test_a_wheel_whose_tag_says_something_else_is_refused(tmp_path: Path) -> None:
@@ -106,7 +133,7 @@ def test_a_plugin_package_announces_modules_that_it_holds(path: Path) -> None:
     about = project(path)
     assert path.parent.name == about["name"]
     assert about["license"] == project(ROOT / "pyproject.toml")["license"]
-    assert "memsweep" in about["dependencies"]
+    assert [each for each in about["dependencies"] if re.match(r"memsweep>=[\d.]+,<", each)]  # its parts are not public
     for module in about["entry-points"]["memsweep.plugins"].values():
         assert (path.parent / f"{module.replace('.', '/')}.py").is_file()
 

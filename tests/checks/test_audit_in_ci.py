@@ -64,9 +64,19 @@ def test_the_page_names_the_files_and_the_hook_names_a_command() -> None:
     assert not hook()["pass_filenames"]
     steps = workflow()["jobs"]["audit"]["steps"]
     assert [step["run"] for step in steps if "run" in step] == [
-        "pip install memsweep",
+        'pip install "${MEMSWEEP:?name in this file what pip installs}"',
         "memsweep audit $AUDIT --page audit.html",
     ]
+
+
+def test_the_workflow_runs_nothing_by_a_name_that_another_may_take(tmp_path: Path) -> None:
+    steps = workflow()["jobs"]["audit"]["steps"]
+    assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]) for step in steps if "uses" in step)
+    (install,) = [step["run"] for step in steps if step.get("run", "").startswith("pip")]
+    assert workflow()["env"]["MEMSWEEP"] == ""
+    done = run(install, tmp_path, MEMSWEEP="")
+    assert done.returncode != 0
+    assert "name in this file what pip installs" in done.stderr
 
 
 @pytest.mark.more

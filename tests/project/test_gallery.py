@@ -50,8 +50,15 @@ def test_a_stored_study_is_added_with_its_headline_and_an_unfinished_one_is_not(
     shutil.copytree(STORED, study)
     (study / "report" / "figures").mkdir(parents=True)
     shutil.copyfile(ROOT / "docs" / "pictures" / "scale.png", study / "report" / "figures" / "radius.png")
+    with pytest.raises(MemsweepError, match="has 4 trials, and the study's file 120"):
+        gallery.add(study)
+    assert yaml.safe_load(told.read_text("utf-8"))["quickstart"]["found"] == "before"
+    words = ["task.kernel=polynomial", "task.horizon=8", "model.width=2,3", "model.parameterization=direct,exp"]
+    of_file = gallery.load_study
+    monkeypatch.setattr(gallery, "load_study", lambda name, _, root: of_file(name, words, root))
     gallery.add(study)
     page = gallery.page()
+    assert "4 trials of 5 seeds" in page
     assert "polynomial memory is undecided" in page
     assert "![figure of quickstart](pictures/quickstart.png)" in page
     assert "The headline of its report." in page
