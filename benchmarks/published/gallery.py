@@ -61,7 +61,7 @@ def grid(study: SweepConfig) -> str:
     axes = [f"`{path}` = {_values(values)}" for path, values in study.grid.items()]
     searched = [f"`{path}` searched" for path in study.search.space] if study.search else []
     size = f"{len(study.rows)} {'cells' if study.search else 'trials'} of {study.rows[0].training.seeds} seeds"
-    if study.search:
+    if study.confirm:
         size += f", winners confirmed with {study.confirm.seeds} others"
     return f"{size}. Grid: {'; '.join([*axes, *searched]) or 'one trial'}."
 

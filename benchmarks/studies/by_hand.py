@@ -13,6 +13,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,7 @@ grid: {model.width: [2, 4], task.horizon: [8, 16, 32]}
 """
 _MOST = 8
 """Commands that a person types at most."""
-_ADVICE = re.compile(r"^To decide: memsweep (extend .*?)(?:, or .*)?$", re.MULTILINE)
+_ADVICE = re.compile(r"^To decide(?: most| a part)?: memsweep (extend .*?)(?:, or .*)?$", re.MULTILINE)
 _FLAGS = ("--inline", "--no-page")
 
 
@@ -70,7 +71,10 @@ def main(words: Sequence[str]) -> None:
             found.append(side(place, overrides, said))
     for one in found:
         print(json.dumps(vars(one)))
-    print(f"decide takes {found[0].seconds / found[1].seconds:.2f} of the processor seconds by hand")
+    if found[1].commands:
+        print(f"decide takes {found[0].seconds / found[1].seconds:.2f} of the processor seconds by hand")
+    else:
+        print("the first study's report advises no command: there is nothing to compare")
 
 
 def _decided(place: Path, overrides: Sequence[str], said: str) -> Side:
@@ -84,7 +88,7 @@ def _by_hand(place: Path, overrides: Sequence[str], said: str) -> Side:
     seconds, typed = 0.0, list[str]()
     while (advice := _ADVICE.search(said)) and advice[1] not in typed and len(typed) < _MOST:
         typed.append(advice[1])
-        more, said = _run(place, *advice[1].split(), *_FLAGS)
+        more, said = _run(place, *shlex.split(advice[1]), *_FLAGS)
         seconds += more
     return Side("by hand", seconds, typed, *_end(place))
 

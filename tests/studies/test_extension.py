@@ -50,6 +50,17 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
     assert "2/2 done" in capsys.readouterr().out
 
 
+def test_more_seeds_reach_the_sizes_that_an_earlier_extension_added(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("sweep", study, "training.seeds=1") == 0
+    assert run("extend", study, "model.width=2,4", "training.seeds=1") == 0
+    for ended in ("6/6 done, 3 of them reused", "6/6 done, 6 of them reused"):
+        capsys.readouterr()
+        assert run("extend", study, "training.seeds=2") == 0
+        assert ended in capsys.readouterr().out
+
+
 def test_the_command_that_a_report_gives_extends_a_study_of_another_name(
     study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _FLAGS = {"no_reuse": ("sweep",), "share": ("sweep", "resume"), "force": ("retry",)}
 """Flags that only some commands have."""
+_WITHOUT_PACKS = ("sync", "report")
+"""Commands that run nothing: they take no nodes and no limits."""
 _WITH_STUDY_FILE = ("sweep", "extend", "decide")
 """Commands that read a study file; the others read the stored plan."""
 
@@ -98,6 +100,12 @@ def _words(args: argparse.Namespace) -> list[str]:
         if getattr(args, flag) and args.do not in commands:
             has = f"that is for {' and '.join(commands)}"
             raise SubmissionError(f"--do {args.do} has no --{flag.replace('_', '-')}: {has}. Leave one of the two out.")
+    asked = [
+        name for name in ("trust", "nodes", "max_nodes", *(f"max_{limit}" for limit in LIMITS)) if getattr(args, name)
+    ]
+    if args.do in _WITHOUT_PACKS and asked:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
+        raise SubmissionError(f"--do {args.do} runs no packs, and has no {flags}. Leave one of the two out.")
     if args.share and args.results and (place := Location.at(args.results)).local is None:
         raise SubmissionError(not_in_a_bucket(place))
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]

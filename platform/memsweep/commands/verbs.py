@@ -99,7 +99,8 @@ def execute(request: Request, args: argparse.Namespace, results: Location, limit
 def _request_of(args: argparse.Namespace) -> NodeRequest | None:
     if args.nodes is None:
         return None
-    return NodeRequest(args.nodes if isinstance(args.nodes, int) else None, args.node.price if args.node else 0.0)
+    count, node = args.nodes if isinstance(args.nodes, int) else None, args.node
+    return NodeRequest(count, node.price, {"CPU": node.cpus, "GPU": node.gpus}) if node else NodeRequest(count)
 
 
 def limits_of(args: argparse.Namespace) -> Limits:

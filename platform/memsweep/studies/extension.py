@@ -29,9 +29,10 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
     Raises:
         MemsweepError: nothing is added, or an added trial asks for seeds on both sides of stored ones.
     """
-    added = not_covered(stored.rows, wider.rows)
+    asked = (*wider.rows, *_with_seeds_of(wider, stored, before))
+    added = not_covered(stored.rows, asked)
     own = _covered(before)
-    again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in wider.rows)
+    again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in asked)
     if not added and not again:
         raise MemsweepError(
             f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} trials already. Name more values "
@@ -44,6 +45,22 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
             f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
         )
     return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=_wider_grid(stored, wider))
+
+
+def _with_seeds_of(wider: SweepConfig, stored: SweepConfig, before: Collection[TrialConfig]) -> list[TrialConfig]:
+    """Trials of earlier extensions with the seeds of the wider study, where it asks all others for more than they had.
+
+    The study's file does not name them: without this, more seeds would never reach a size that was added before.
+    """
+    first, ends = [row for row in stored.rows if row not in before], {_seeds(row) for row in wider.rows}
+    asked = next(iter(ends))
+    wide = {_without_seeds(row) for row in wider.rows}
+    fewer = all({*_seeds(row)} < {*asked} and _without_seeds(row) in wide for row in first)
+    if len(ends) != 1 or not fewer or any(row.chain is not None for row in before):  # a chain holds its links' configs
+        return []
+    trainings = (dataclasses.replace(row.training, first_seed=asked.start, seeds=len(asked)) for row in before)
+    rows = (dataclasses.replace(row, training=own) for row, own in zip(before, trainings, strict=True))
+    return [*dict.fromkeys(rows)]
 
 
 def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = False) -> SweepConfig:

@@ -72,6 +72,18 @@ def test_what_is_said_stays(tmp_path: Path, words: tuple[str, ...], expected: li
     assert {row.training.seeds for row in found.rows} == {3 if "training.seeds=3" in words else 5}
 
 
+@pytest.mark.parametrize("wrong", ["perturbation: 3", "perturbation: {radii: [0.1, 1]}", "training: [5]"])
+def test_what_is_wrong_is_told_and_not_replaced(tmp_path: Path, wrong: str) -> None:
+    with pytest.raises(ConfigError, match="must be a mapping"):
+        study(tmp_path, text=f"{LEAST}{wrong}\n")
+
+
+def test_what_a_word_takes_away_is_left_out(tmp_path: Path) -> None:
+    assert cells(study(tmp_path, "~task.horizon", text=LEAST.replace("0.6}", "0.6, horizon: 9}"))) == cells(
+        study(tmp_path)
+    )
+
+
 def test_settings_of_the_file_and_of_its_protocol_stay(tmp_path: Path) -> None:
     own = f"{LEAST}training: {{seeds: 7}}\nperturbation: {{radii: {{to: 5}}, starts: 1}}\n"
     first = study(tmp_path, text=own).rows[0]
@@ -86,6 +98,7 @@ def test_settings_of_the_file_and_of_its_protocol_stay(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (("~task.rate", "task.kernel=exponential,polynomial"), r"task\.horizon: .*several \(task\.kernel\): name the"),
+        (("grid.rows=[{model: {width: 4}}, {task: {kernel: exponential}}]",), r"task\.horizon: .*several \(rows\)"),
         (("~task.kernel", "~task.rate", "task=mqar"), r"task\.horizon: .*mqar has no memory: name the horizons"),
     ],
 )
@@ -103,7 +116,8 @@ def test_the_first_round_and_the_range_of_the_rest_are_shown(
     (step,) = json.loads(capsys.readouterr().out)["next_round"]
     assert step["does"].startswith("its own plan, 7 trials; then by the results nothing, or at most 10 rounds: about ")
     assert step["does"].endswith(
-        "more for 40 seeds of all these trials, and what longer horizons and larger widths cost"
+        "more for 40 seeds of all these trials, and what longer horizons, larger widths and repairs (finer radii, a "
+        "stronger search, twice the training) cost"
     )
     assert step["core_seconds"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["least.yaml"]

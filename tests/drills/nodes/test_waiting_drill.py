@@ -35,7 +35,7 @@ def test_studies_behind_another_say_what_they_wait_for(tmp_path: Path) -> None:
         holder = "memsweep sweep drill training.steps=2000"
         for name, sentence in (
             ("behind", "waiting behind others: the nodes have room for 1 pack, which"),
-            ("measured", "packs of 1 CPU core, kind 1 of 1, at most 120 s. Behind others:"),
+            ("measured", "packs of 1 CPU core, kind 1 of 1, at most 120 s. Others hold nodes:"),
         ):
             file = tmp_path / f"{name}.txt"
             wait_for(lambda file=file, text=f"{sentence} {holder}": text in file.read_text(), processes[name].poll)

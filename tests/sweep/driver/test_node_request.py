@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from memsweep.sweep.driver.node_request import choose
 from memsweep.sweep.estimate.nodes import NodeOffer
 from memsweep.sweep.ray.capacity import Capacity, Node
 
-SMALL, CARD = ResourcesConfig(), ResourcesConfig(gpus=0.5)
+SMALL, CARD, LIMITED = ResourcesConfig(), ResourcesConfig(gpus=0.5), ResourcesConfig(max_concurrent=2)
 CORES: Node = {"CPU": 4.0}
 CARDS: Node = {"CPU": 4.0, "GPU": 1.0}
 
@@ -40,7 +41,12 @@ def growing(most: list[Node] | None, living: int = 0) -> Capacity:
         ({SMALL: 90}, growing([CORES] * 8), 9, [], "8 nodes, not the 9 of --nodes: all that it can have"),
         ({SMALL: 4, CARD: 4}, growing([CORES, CARDS, CARDS]), None, [], "3 nodes: as many as 8 packs can use"),
         ({SMALL: 10}, growing(None, living=1), None, [], "3 nodes (1 of them there): as many as 10 packs can use"),
-        ({SMALL: 1}, growing(None), None, [], "1 node: as many as 1 pack can use"),
+        ({SMALL: 1}, growing(None), None, [],
+         "1 node, each taken to hold one pack (--node says what one has): as many as 1 pack can use"),
+        ({SMALL: 160}, replace(growing(None), offered={"CPU": 16.0}), None, [],
+         "10 nodes: as many as 160 packs can use"),
+        ({LIMITED: 10}, growing([CORES] * 8), 4, [], "1 node, not the 4 of --nodes: as many as 10 packs can use"),
+        ({SMALL: 4, CARD: 10}, growing([*[CORES] * 8, *[CARDS] * 2]), None, [], "3 nodes: as many as 14 packs can use"),
     ],
 )  # fmt: skip
 def test_how_many_nodes_are_asked_for_and_why(

@@ -218,18 +218,24 @@ def test_what_others_hold_or_have_stored_is_not_waited_for(tmp_path: Path) -> No
     with drivers(Location.at(tmp_path)) as (one, other):
         divided, _ = division(one, plan, tmp_path)
         packs = [pack.identity for pack in plan.packs]
-        assert (divided.free(packs), len(open_packs(plan.packs, one, store))) == (3, 3)
+        assert (divided.free(packs), len(open_packs(plan.packs, one, store, {}))) == (3, 3)
         assert len(other.take(packs[:2], 2)) == 2
         assert divided.free(packs) == 1
-        assert [pack.identity for pack in open_packs(plan.packs, one, store)] == packs[2:]
+        assert [pack.identity for pack in open_packs(plan.packs, one, store, {})] == packs[2:]
         other.release(packs[:1])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Store, "identities", lambda store: {trial.identity for trial in plan.packs[2].trials})
-            assert [pack.identity for pack in open_packs(plan.packs, one, store)] == packs[:1]
+            assert [pack.identity for pack in open_packs(plan.packs, one, store, {})] == packs[:1]
+        with pytest.MonkeyPatch.context() as patch:
+            failed = {trial.identity: {"time": "2"} for trial in plan.packs[2].trials}
+            patch.setattr(Store, "failures", lambda store, among=None: failed)
+            assert [pack.identity for pack in open_packs(plan.packs, one, store, {})] == packs[:1]
+            again = open_packs(plan.packs, one, store, dict.fromkeys(failed, "2"))  # it is tried again
+            assert [pack.identity for pack in again] == [packs[0], packs[2]]
         assert divided.first([packs[2]]) == packs[2]
         divided.started(packs[2])
         assert divided.free(packs) == 1  # what runs here waits no more
-    assert open_packs(plan.packs, None, store) == plan.packs
+    assert open_packs(plan.packs, None, store, {}) == plan.packs
 
 
 def test_a_pack_that_was_taken_does_not_start_before_it_is_known_what_is_stored_of_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -44,6 +45,12 @@ def test_what_is_asked_for_is_said() -> None:
     asked["2 workers of 4 CPU cores and 1 GPU each"] = {"cpus": 4.0, "workers": 2, "gpus_per_worker": 1.0}
     for words, settings in asked.items():
         assert capacity.each(ResourcesConfig(**settings)) == words  # type: ignore[arg-type]
+
+
+def test_several_workers_ask_for_nodes_that_nobody_knows() -> None:
+    group, unknown = ResourcesConfig(workers=4), capacity.Capacity([], None, grows=True)
+    assert capacity.most_packs(group, unknown, 2) == 1  # else nothing is asked for, and no node ever comes
+    assert capacity.most_packs(group, replace(unknown, living=[{"CPU": 16.0}]), 2) == 8
 
 
 def test_seconds_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

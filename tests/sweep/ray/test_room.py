@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping
 
@@ -195,6 +196,21 @@ def test_a_measurement_that_lasts_is_said_with_the_work_that_it_waits_behind(
     with caplog.at_level(logging.WARNING, "memsweep"):
         backend._fitted([small, wide], fit)
     assert caplog.messages == [
-        "measuring what a pack needs, before packs start: packs of 1 CPU core, kind 2 of 2, at most 120 s. Behind "
-        "others: memsweep sweep lengths (2 at once)."
+        "measuring what a pack needs, before packs start: packs of 1 CPU core, kind 2 of 2, at most 120 s. Others "
+        "hold nodes: memsweep sweep lengths (2 at once)."
     ]
+
+
+def test_a_kind_whose_packs_others_hold_is_not_measured(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement asks for its room, too: an autoscaler would start a node for it."""
+    monkeypatch.setattr(backend, "capacity", cluster.capacity)
+    monkeypatch.setattr(capacity, "capacity", cluster.capacity)
+    monkeypatch.setattr(backend, "ray_session", lambda address: contextlib.nullcontext())
+    mine, theirs, measured = ResourcesConfig(), ResourcesConfig(cpus=0.5), list[ResourcesConfig]()
+
+    def fit(kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
+        measured.append(kind)
+        return kind, 0
+
+    with backend.ray_backend(print, lambda: {mine: 1, theirs: 0}, fit, "auto"):  # type: ignore[arg-type]
+        assert measured == [mine]

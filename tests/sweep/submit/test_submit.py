@@ -297,6 +297,15 @@ def test_a_cost_goes_along_as_hours_and_the_smaller_limit_counts(
     assert job.command == f"python -m memsweep sweep small --nodes auto {price} --max-nodes 8"
 
 
+@pytest.mark.parametrize("verb", ["sync", "report"])
+@pytest.mark.parametrize("words", [("--nodes", "auto"), ("--max-nodes", "2"), ("--max-hours", "1"), ("--trust",)])
+def test_a_command_that_runs_no_packs_takes_no_nodes_and_no_limits(
+    workspace: Path, verb: str, words: tuple[str, ...]
+) -> None:
+    with pytest.raises(SubmissionError, match=f"--do {verb} runs no packs, and has no {words[0]}"):
+        job_of("small", "--workspace", str(workspace), "--do", verb, *words)
+
+
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
     place = ("--workspace", str(workspace))
     job = job_of("small", "training.steps=5", *place, "--max-hours", "2", "--max-trials", "1000000", "--no-reuse")

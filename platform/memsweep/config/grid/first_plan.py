@@ -47,7 +47,11 @@ def with_first_plan(
         said: paths of the fields that the study or the command line sets.
         problems: gets what is missing.
     """
-    left = [path for path in (*_SETTINGS, HORIZON, WIDTH) if not _is_said(path, said, axes) and _has(path, base, said)]
+    left = [
+        path
+        for path in (*_SETTINGS, HORIZON, WIDTH)
+        if not _is_said(path, said, axes) and _holds(path, base) and _has(path, base, said)
+    ]
     base, axes = merge(TrialConfig, base), dict(axes)
     for path in left:
         if path in _SETTINGS:
@@ -74,6 +78,16 @@ def _paths(axis: str, value: Any) -> list[str]:
     return [path for path, _ in leaves(value, root(axis))]
 
 
+def _holds(path: str, base: Mapping[str, Any]) -> bool:
+    """Whether the sections on the way are mappings: what else stands there is wrong, and is told with the trials."""
+    node: Any = base
+    for key in path.split(".")[:-1]:
+        node = as_mapping(node.get(key, {}))
+        if not isinstance(node, Mapping):
+            return False
+    return True
+
+
 def _has(path: str, base: Mapping[str, Any], said: Collection[str]) -> bool:
     """Whether task and model have such a field, or the grid chooses them; and no budget of parameters finds it."""
     name, _, field = path.partition(".")
@@ -85,7 +99,11 @@ def _has(path: str, base: Mapping[str, Any], said: Collection[str]) -> bool:
 def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[str]) -> list[int]:
     """Four horizons, each twice the one before, from the least one of a limit slope."""
     rule = "is left out, and decide finds it by the time scale of one memory"
-    if varied := [axis for axis, values in axes.items() if any(lies_in(p, "task") for p in _paths(axis, values[0]))]:
+    if varied := [
+        axis
+        for axis, values in axes.items()
+        if any(lies_in(p, "task") for value in values for p in _paths(axis, value))
+    ]:
         problems.append(sentence(HORIZON, f"{rule}. The grid has several ({', '.join(varied)}): name the horizons"))
         return []
     task = as_mapping(base.get("task"))

@@ -13,7 +13,7 @@ from memsweep.config.claims.sections import CLAIMS, study_claims
 from memsweep.config.core.build import section
 from memsweep.config.core.elsewhere import know_sections, nearest
 from memsweep.config.core.merge import leaves
-from memsweep.config.core.problems import not_one_of, sentence, show
+from memsweep.config.core.problems import lies_in, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
 from memsweep.config.grid.first_plan import with_first_plan
@@ -187,7 +187,10 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
     """The paths of the fields that the protocol, the file and the command line set, and no default."""
     typed = [(edit.path, edit.value) for edit in changes.edits if not edit.removes]
     own = [(key, value) for key, value in (*for_trials(protocol).items(), *written.items()) if key != GRID]
-    return [leaf for path, value in (*own, *typed) for leaf, _ in leaves(value, path)]
+    gone = [edit.place for edit in changes.edits if edit.removes]
+    kept = [leaf for path, value in own for leaf, _ in leaves(value, path)]
+    kept = [leaf for leaf in kept if not any(lies_in(leaf, path) for path in gone)]
+    return [*kept, *(leaf for path, value in typed for leaf, _ in leaves(value, path))]
 
 
 def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:

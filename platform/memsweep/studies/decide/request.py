@@ -61,8 +61,8 @@ class Deciding:
         more = max(0.0, _seconds_of_seeds(request.sweep, most) - cost)
         own = (
             f"its own plan, {counted(len(request.trials), 'trial')}; then by the results nothing, or at most {ROUNDS} "
-            f"rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer horizons and "
-            "larger widths cost"
+            f"rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer horizons, "
+            "larger widths and repairs (finer radii, a stronger search, twice the training) cost"
         )
         return [], [Step("", request.sweep.name, own, (), cost)]
 

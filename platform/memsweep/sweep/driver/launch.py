@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
@@ -20,10 +20,12 @@ class NodeRequest:
     Attributes:
         count: how many; None: as many as its packs can use.
         price: of an hour of one, in any currency; 0 where nobody said.
+        node: its cores and cards, for a cluster that does not tell which nodes may come; None where nobody said.
     """
 
     count: int | None = None
     price: float = 0.0
+    node: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

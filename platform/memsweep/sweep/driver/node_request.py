@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from memsweep.errors import counted
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.estimate.estimate import estimate, waves
 from memsweep.sweep.estimate.nodes import Lengths, Use, use
-from memsweep.sweep.ray.capacity import Capacity, Node, capacity, most_packs, nodes_for, room
+from memsweep.sweep.ray.capacity import NOT_KNOWN, Capacity, Node, capacity, largest, most_packs, nodes_for, room
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import ResourcesConfig, SweepConfig
@@ -35,7 +35,7 @@ def most_nodes(plan: Plan, launch: Launch, workspace: Path) -> int | None:
     """
     if (request := launch.request) is None:
         return launch.nodes
-    lengths, found = _lengths(plan.sweep, plan, workspace), capacity()
+    lengths, found = _lengths(plan.sweep, plan, workspace), replace(capacity(), offered=request.node)
     limits = [most for most in (launch.nodes, request.count) if most is not None]
     chosen = choose(lengths, found, limits, request.price)
     if chosen.nodes:
@@ -54,20 +54,24 @@ class Chosen:
 
     Attributes:
         nodes: how many.
+        wanted: how many the packs can fill, if there are so many.
         packs: that run side by side at most.
         all_at_once: whether all of them do.
         possible: nodes that the cluster can have for them; None where nobody knows.
         living: those of them that are there.
         grows: whether nodes come when they are asked for.
+        guessed: nobody knows what a node holds, and each is taken to hold one pack.
         use: the study on so many nodes.
     """
 
     nodes: int
+    wanted: int
     packs: int
     all_at_once: bool
     possible: int | None
     living: int
     grows: bool
+    guessed: bool
     use: Use
 
     def sentence(self, asked: int | None, price: float) -> str:
@@ -82,13 +86,15 @@ class Chosen:
             verb, end = "nobody starts nodes here: uses", ""
         there = f" ({self.living} of them there)" if self.living else ""
         expected = use_words(self.use, price)
+        if self.guessed:
+            there = f"{there}, each taken to hold one pack (--node says what one has)"
         return f"{verb} {counted(self.nodes, 'node')}{there}{self._why(asked)}. By the cost model: {expected}{end}"
 
     def _why(self, asked: int | None) -> str:
         if self.nodes == asked:
             return ""
         instead = "" if asked is None else f", not the {asked} of --nodes"
-        if self.all_at_once:
+        if self.all_at_once or self.nodes == self.wanted != self.possible:
             return f"{instead}: as many as {counted(self.packs, 'pack')} can use"
         if self.nodes == self.possible:
             return f"{instead}: all that it can have"
@@ -116,11 +122,12 @@ def choose(lengths: Lengths, found: Capacity, limits: Sequence[int], price: floa
     wanted = sum(nodes_for(kind, count, found) for kind, count in most.items())
     possible = None if found.most is None else _usable(most, found.most)
     nodes = min([wanted, *([] if possible is None else [possible]), *limits])
-    at_once = {kind: max(1, most_packs(kind, found, nodes)) for kind in most}
+    at_once = {kind: min(max(1, most_packs(kind, found, nodes)), kind.max_concurrent or NOT_KNOWN) for kind in most}
     all_at_once = all(at_once[kind] >= count for kind, count in most.items())
+    guessed = found.most is None and not any(largest(kind, found) for kind in most)
     living = min(nodes, _usable(most, found.living))
     use_of_them = use(lengths, [at_once[kind] for kind, _, _ in lengths], nodes, price)
-    return Chosen(nodes, sum(most.values()), all_at_once, possible, living, found.grows, use_of_them)
+    return Chosen(nodes, wanted, sum(most.values()), all_at_once, possible, living, found.grows, guessed, use_of_them)
 
 
 def _usable(kinds: dict[ResourcesConfig, int], nodes: list[Node]) -> int:

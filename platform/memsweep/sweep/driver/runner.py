@@ -86,11 +86,11 @@ class Asked:
         for kind in self.packs if self._here else ():
             slots(kind, [this_machine(kind)])
 
-    def most_nodes(self) -> int | None:
+    def most_nodes(self, left: Callable[[Sequence[Pack]], Sequence[Pack]]) -> int | None:
         """The most nodes that packs may fill at once; says what is asked for where nodes are asked for by number."""
         from memsweep.sweep.driver.node_request import most_nodes
 
-        return most_nodes(self._first, self._launch, self._workspace)
+        return most_nodes(replace(self._first, packs=tuple(left(self._first.packs))), self._launch, self._workspace)
 
     def fit(self, kind: ResourcesConfig) -> tuple[ResourcesConfig, int]:
         """The resources of packs that ask for this, and the bytes of tensors that a process may hold on a GPU."""
@@ -225,6 +225,8 @@ def run(
         return RunSummary()
     launch = launch or Launch()
     asked = Asked(plan, workspace, launch)
+    before = {} if claims is None else {name: failure.get("time") for name, failure in store.failures().items()}
+    left = partial(open_packs, claims=claims, store=store, before=before)
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage = False, False, "", ""
     active = ActiveLimits(limits or Limits())
@@ -234,7 +236,7 @@ def run(
             # Twice: Ray's native code takes SIGTERM for itself while it starts.
             with (
                 terminate_like_ctrl_c(),
-                _backend(asked, work, launch, partial(open_packs, claims=claims, store=store)) as backend,
+                _backend(asked, work, launch, left) as backend,
                 terminate_like_ctrl_c(),
             ):
                 journal = _journal(plan, store, written=leads)
@@ -313,5 +315,5 @@ def _backend(
     def packs() -> dict[ResourcesConfig, int]:
         return {kind: len(left(some)) for kind, some in asked.packs.items()}
 
-    with ray_backend(work, packs, asked.fit, launch.address, asked.most_nodes) as backend:
+    with ray_backend(work, packs, asked.fit, launch.address, partial(asked.most_nodes, left)) as backend:
         yield backend

@@ -24,21 +24,26 @@ OnFound = Callable[[Mapping[str, str], Mapping[str, StoredFailure]], None]
 """Told of trials that other drivers have ended: identity -> outcome, identity -> failure."""
 
 
-def open_packs(packs: Sequence[Pack], claims: Claims | None, store: Store) -> Sequence[Pack]:
-    """Those of these packs that this driver may still get: no other one holds them or has stored their trials.
+def open_packs(
+    packs: Sequence[Pack], claims: Claims | None, store: Store, before: Mapping[str, str | None]
+) -> Sequence[Pack]:
+    """Those of these packs that this driver may still get: no other one holds them or has ended their trials.
 
     Args:
         packs: of a plan.
         claims: what this driver holds of a study that several drivers share; None: it has all.
         store: the study's results.
+        before: times of the failures that there were when this driver began, whose trials are tried again.
     """
     if claims is None:
         return packs
-    theirs, stored = through_outages(claims.elsewhere), through_outages(store.identities)
+    theirs, ended = through_outages(claims.elsewhere), {*through_outages(store.identities)}
+    failures = through_outages(store.failures)
+    ended |= {name for name, failure in failures.items() if failure.get("time") != before.get(name)}
     return [
         pack
         for pack in packs
-        if pack.whole not in theirs and not stored.issuperset(trial.identity for trial in pack.trials)
+        if pack.whole not in theirs and not ended.issuperset(trial.identity for trial in pack.trials)
     ]
 
 

@@ -75,8 +75,7 @@ def ray_backend(
         refuse_impossible(packs(), capacity())
         hours, nodes = NodeHours(), most()
         wait_for_room(packs, nodes, hours.look)
-        left = packs()
-        fitted = _fitted(left, fit) if any(left.values()) else {}
+        fitted = _fitted([kind for kind, count in packs().items() if count], fit)  # others come with their jobs
         wait_for_room(lambda: _as_fitted(packs(), fitted), nodes, hours.look)
         kinds = {got for got, _ in fitted.values()}
         follows = address is not None
@@ -101,7 +100,8 @@ def _fitted(kinds: Collection[ResourcesConfig], fit: Fit) -> dict[ResourcesConfi
     refuse_impossible(kinds, found)
     fitted = dict[ResourcesConfig, Fitted]()
     for number, asked in enumerate(sorted(kinds, key=lambda kind: not room(kind, found.living)), 1):
-        with _said(f"packs of {each(asked)}, kind {number} of {len(kinds)}"):
+        most = PATIENCE * (1 + (asked.card not in (0.0, 1.0)))  # of a share of a card, its memory first
+        with _said(f"packs of {each(asked)}, kind {number} of {len(kinds)}, at most {most:.0f} s"):
             fitted[asked] = fit(asked)
     return fitted
 
@@ -114,10 +114,8 @@ def _said(what: str) -> Iterator[None]:
     def say() -> None:
         with contextlib.suppress(RayError):
             others = Requests().look().others
-            behind = f" Behind others: {work_of(others)}." if others else ""
-            _log.warning(
-                "measuring what a pack needs, before packs start: %s, at most %.0f s.%s", what, PATIENCE, behind
-            )
+            behind = f" Others hold nodes: {work_of(others)}." if others else ""
+            _log.warning("measuring what a pack needs, before packs start: %s.%s", what, behind)
 
     timer = threading.Timer(_SOON, say)
     timer.daemon = True

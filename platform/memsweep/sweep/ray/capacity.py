@@ -71,12 +71,14 @@ class Capacity:
         most: those that it can have; None where nobody knows.
         grows: whether nodes may come when they are asked for.
         leaving: addresses of those that are about to end.
+        offered: one of those that may come, where a person has said what it is; None: nobody has.
     """
 
     living: list[Node]
     most: list[Node] | None
     grows: bool
     leaving: frozenset[str] = frozenset()
+    offered: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,12 @@ def _alone(resources: ResourcesConfig, node: Node) -> int:
     return room(replace(resources, workers=1, gpus=resources.card, gpus_per_worker=0.0, max_concurrent=0), [node])
 
 
+def largest(resources: ResourcesConfig, found: Capacity) -> int:
+    """Processes on the largest node that lives, or that is offered; 0 where nobody knows one with room."""
+    here = max((_alone(resources, node) for node in found.living), default=0)
+    return here or (_alone(replace(resources, labels=(), accelerator=""), found.offered) if found.offered else 0)
+
+
 def most_packs(resources: ResourcesConfig, found: Capacity, nodes: int | None) -> int:
     """Packs that the cluster can hold at once in the end.
 
@@ -177,14 +185,17 @@ def most_packs(resources: ResourcesConfig, found: Capacity, nodes: int | None) -
         return room(resources, found.most, nodes)
     if nodes is None:
         return NOT_KNOWN
-    return nodes * max([1, *(_alone(resources, node) for node in found.living)]) // resources.workers
+    alone = largest(resources, found)
+    # where none lives that says more, one pack is asked for: without a request no node would ever come
+    return nodes * alone // resources.workers if alone else max(1, nodes // resources.workers)
 
 
 def nodes_for(resources: ResourcesConfig, packs: int, found: Capacity) -> int:
     """The fewest nodes that hold so many packs at once; of a cluster that cannot, all on which one has room."""
     if found.most is None:
-        largest = max([1, *(_alone(resources, node) for node in found.living)])
-        return math.ceil(packs * resources.workers / largest)
+        return math.ceil(
+            min(packs, resources.max_concurrent or packs) * resources.workers / (largest(resources, found) or 1)
+        )
     wanted = min(packs, room(resources, found.most))
     return bisect.bisect_left(range(len(found.most)), wanted, key=partial(room, resources, found.most))
 
