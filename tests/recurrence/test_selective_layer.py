@@ -17,6 +17,7 @@ MODELS = 3
 SIZES = {
     "narrow": (5, 3, 4, CHUNK + 5),
     "one step": (8, 8, 7, 1),
+    "one of each": (1, 1, 1, CHUNK + 1),
     "chunks of several sequences": (33, 20, 17, 37),
     "more features than units": (16, 70, 2, CHUNK),
     "several panels": (64, 64, 3, 2 * CHUNK + 9),
@@ -97,6 +98,25 @@ def test_decays_of_any_size(unit_class: Any, decay: float) -> None:
     given[[*unit.roles()].index(DECAY)].fill_(decay)
     for one, other in zip(found(unit_class.run, unit, given), found(SelectiveUnit.run, unit, given), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_what_does_not_fit_is_refused_before_it_is_read(unit_class: Any) -> None:
+    unit, given = drawn(unit_class, SIZES["narrow"], torch.float64)
+    weights, x_NBTF = dict(zip(unit.roles(), given[:-2], strict=True)), given[-2]
+    for odd in ({name: each[:1] for name, each in weights.items()}, {**weights, "skip": weights["skip"].float()}):
+        with pytest.raises(ValueError, match="must have"):
+            unit.run(odd, x_NBTF)
+    with pytest.raises(ValueError, match="must have the shape"):
+        unit.run(weights, torch.cat([x_NBTF, x_NBTF], -1))
+
+
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_no_sequences_have_zero_gradients(unit_class: Any) -> None:
+    unit, given = drawn(unit_class, (5, 3, 1, 4), torch.float64)
+    answers, *gradients = found(unit_class.run, unit, [*given[:-2], *(each[:, :0] for each in given[-2:])])
+    assert not answers.numel()
+    assert not any(each.any() for each in gradients)
 
 
 def test_a_class_derived_from_a_unit_computes_what_it_says() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from memsweep.models.deep.unit import OnlineUnit
-from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SelectiveSSDUnit, SSDUnit, _MeanDecay
+from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SelectiveSSDUnit, SSDUnit, StateSpaceUnit, _MeanDecay
 from memsweep.models.parameterizations.maps import Direct, Exp, HeavyTail, Sigmoid, Softplus
 from memsweep.testing import OnlineUnitSuite
 
@@ -137,3 +137,20 @@ def test_they_start_as_published() -> None:
     torch.testing.assert_close(
         softplus(torch.from_numpy(selective.initial(9, rng)["bias_rate"])), torch.ones(2).double()
     )
+
+
+@pytest.mark.parametrize("base", [S6Unit, SSDUnit])
+def test_a_derived_class_whose_layer_would_not_be_its_own_is_refused(base: Any) -> None:
+    class Slower(base):
+        def coefficients(self, drives: Any) -> Any:
+            decay, added = super().coefficients(drives)
+            return decay.sqrt(), added
+
+    class Whole(Slower):
+        run = StateSpaceUnit.run
+
+    (problem,) = Slower.problems(None)  # type: ignore[arg-type]
+    assert "coefficients of its own" in problem
+    assert "run = StateSpaceUnit.run" in problem
+    assert not [*Whole.problems(None)]  # type: ignore[arg-type]
+    assert not [*base.problems(None)]

@@ -79,6 +79,86 @@ class LRU(nn.Module):
             h = torch.exp(-rate) * h + self.gamma_log.exp() * (x[:, t] @ self.B.T)
             answers.append(h @ self.C.T + x[:, t] @ self.D.T)
         return torch.stack(answers, 1)
+
+
+class RawCell(nn.Module):
+    '''A cell without parts: its matrices are its own, and it reads a state, too.'''
+
+    def __init__(self, inputs, width):
+        super().__init__()
+        self.W, self.U = nn.Parameter(torch.randn(width, inputs)), nn.Parameter(torch.eye(width) / 2)
+
+    def forward(self, x, h):
+        return torch.tanh(x @ self.W.T + h @ self.U.T)
+
+
+class RawLayer(RawCell):
+    def forward(self, x):
+        h, answers = x.new_zeros(len(x), len(self.U)), []
+        for each in x.unbind(1):
+            h = super().forward(each, h)
+            answers.append(h)
+        return torch.stack(answers, 1)
+
+
+class Custom(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.cell, self.layer = RawCell(inputs, width), RawLayer(inputs, width)
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x):
+        h, answers = x.new_zeros(len(x), len(self.cell.U)), []
+        for each in x.unbind(1):
+            h = self.cell(each, h)
+            answers.append(h)
+        return self.head(torch.stack(answers, 1) + self.layer(x))
+
+
+class TimeFirst(nn.Module):
+    '''[time, batch, features], which is the default of torch, and a head without an axis of time.'''
+
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.down, self.up = nn.Linear(inputs, width), nn.Linear(width, outputs)
+        self.rnn = nn.GRU(width, width, bias=False)
+
+    def forward(self, x):
+        states = self.rnn(self.down(x.transpose(0, 1)))[0].transpose(0, 1)
+        return self.up(states.flatten(0, 1)).view(*x.shape[:2], -1)
+
+
+class Zero(nn.Module):
+    '''Branches that start at zero: each reads the very numbers of the inputs (ReZero), and answers as the last.'''
+
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.one, self.two = nn.Linear(inputs, inputs), nn.Linear(inputs, inputs)
+        self.scale = nn.Parameter(torch.zeros(2))
+        self.up, self.beside = nn.Linear(inputs, outputs), nn.Linear(inputs, outputs)
+        for each in (self.up, self.beside):
+            nn.init.zeros_(each.weight), nn.init.zeros_(each.bias)
+
+    def forward(self, x):
+        for scale, part in zip(self.scale, (self.one, self.two)):
+            x = x + scale * torch.tanh(part(x)).cumsum(1)
+        return self.up(x) * (1 + self.beside(x))
+
+
+class Tables(nn.Module):
+    '''Time scales as S5 has them, and a D for each feature.'''
+
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.down, self.up = nn.Linear(inputs, width), nn.Linear(width, outputs)
+        self.log_step, self.D = nn.Parameter(torch.zeros(width, 1)), nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        u, h, answers = self.down(x), 0, []
+        for each in u.unbind(1):
+            h = torch.exp(-self.log_step.exp()[:, 0]) * h + each
+            answers.append(h + self.D * each)
+        return self.up(torch.stack(answers, 1))
 """
 RECURRENT = dict.fromkeys(("nu_log", "log_dt", "log_step", "a_param", "recurrent_param"), "recurrent")
 
@@ -90,6 +170,18 @@ RECURRENT = dict.fromkeys(("nu_log", "log_dt", "log_step", "a_param", "recurrent
         ("FedBack", {"cell.weight": "recurrent"}),
         ("Turned", {"down.weight": "encoder", "time.weight": "recurrent", "up.weight": "readout"}),
         ("LRU", {**RECURRENT, "gamma_log": "gain", "B": "encoder", "C": "readout", "D": "readout"}),
+        ("Custom", dict.fromkeys(("cell.W", "cell.U", "layer.W", "layer.U"), "recurrent") | {"head.weight": "readout"}),
+        (
+            "TimeFirst",
+            {"down.weight": "encoder", "up.weight": "readout"}
+            | {"rnn.weight_ih_l0": "encoder", "rnn.weight_hh_l0": "recurrent"},
+        ),
+        (
+            "Zero",
+            {"one.weight": "encoder", "scale": "bias"}
+            | dict.fromkeys(("two.weight", "up.weight", "beside.weight"), "recurrent"),
+        ),
+        ("Tables", {"down.weight": "encoder", "up.weight": "readout", "log_step": "recurrent", "D": "gain"}),
     ],
 )
 def test_a_guess_says_what_a_parameter_does(
@@ -101,3 +193,4 @@ def test_a_guess_says_what_a_parameter_does(
     for horizon in (2, 32):  # roles of one study are the same at every horizon of it
         roles = anatomy(ModuleConfig(factory=f"guessed:{name}", width=4), Signature(3, 2, horizon)).roles
         assert {own: str(role.part) for own, role in roles.items() if not own.endswith("bias")} == wanted
+        assert all(role.diagonal for own, role in roles.items() if own == "log_step")

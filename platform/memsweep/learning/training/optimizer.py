@@ -346,7 +346,7 @@ def _with_asked(own: list[GroupConfig], column: Tensor, ensemble: Ensemble) -> t
     """Settings and column with those that single weights ask for, where their group has none."""
     column = column.clone()
     for segment in ensemble.layout.segments:
-        if (asked := segment.role.optimizer_settings) is not None and not column[segment.start]:
+        if (asked := segment.role.optimizer_settings) is not None and not column[segment.start : segment.stop].any():
             own = own if asked in own else [*own, asked]
             column[segment.start : segment.stop] = 1 + own.index(asked)
     return own, column

@@ -30,9 +30,9 @@ Letters: see memsweep.models.deep.unit; S states of a channel, D channels, H hea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -50,6 +50,9 @@ from memsweep.recurrence.matrix.states import matrix_states
 from memsweep.recurrence.selective.state_space import CompiledStateSpace
 from memsweep.recurrence.varying import selective_scan
 from memsweep.registry import register_unit
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 ELEMENTWISE, HEADWISE = "elementwise", "headwise"
 STEP, RATE, INPUT, OUTPUT = "step", "rate", "input", "output"
@@ -108,6 +111,19 @@ class StateSpaceUnit(SelectiveUnit):
             f"width is a multiple of {head}, but width is {width}: give it {head * (width // head + 1)}, or the unit "
             "other states or another head_dim"
         )
+
+    @classmethod
+    def problems(cls, trial: TrialConfig) -> Iterator[str]:
+        yield from super().problems(trial)
+        place = next(place for place, each in enumerate(cls.__mro__) if "run" in vars(each))
+        if (runs := cls.__mro__[place]) is StateSpaceUnit:
+            return
+        for name in ("coefficients", "answers"):
+            if any(name in vars(each) for each in cls.__mro__[:place]):
+                yield (
+                    f"{cls.__name__} has {name} of its own, which the run of {runs.__name__} does not call: write "
+                    "'run = StateSpaceUnit.run' in it, or a run of its own"
+                )
 
     def roles(self) -> Mapping[str, Role]:
         recurrent, into = Group.RECURRENT, Group.INPUT

@@ -209,7 +209,9 @@ def _asked_of_optimizer(about: Anatomy, module: nn.Module) -> list[str]:
     trained = [each for each in about.tensors if not each.frozen]
     taken = [f"{each.name} {_words(asked)}" for each in trained if (asked := each.role.optimizer_settings) is not None]
     if taken:
-        return [f"parameters have settings of the optimizer by their attribute _optim: {listed(taken, 5)}"]
+        return [
+            f"parameters have settings of the optimizer by their attribute _optim: {listed(taken, 5)}. Where training.groups has their group, it decides alone"
+        ]
     passed = list(asked_settings(module))
     return [f"the attribute _optim of {listed(passed, 5)} is passed over: all are trained alike"] if passed else []
 

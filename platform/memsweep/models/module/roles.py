@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from memsweep.config.schema.training import GroupConfig
 from memsweep.errors import ModuleError
@@ -66,6 +67,7 @@ def describe(
     """
     first, last = _ends(module, inputs)
     owners = dict(module.named_modules())
+    ends = [{name for name in names if _is_one_map(owners[name])} for names in (first, last)]
     result = []
     parameters: dict[str, Tensor] = dict(module.named_parameters())
     for name, tensor in parameters.items():
@@ -74,7 +76,7 @@ def describe(
         if given is not None:
             part, reason, guessed = Part(given), "pattern of the study", False
         else:
-            part, reason, guessed = _part(own, above, tensor, owners[above], above in first, above in last)
+            part, reason, guessed = _part(own, above, tensor, owners[above], *(above in names for names in ends))
         result.append(
             Described(name, tuple(tensor.shape), _role(part, own, tensor), reason, guessed, not tensor.requires_grad)
         )
@@ -162,6 +164,8 @@ def _part(
         return Part.RECURRENT, "name of a time scale", True
     if _SCALE.search(own):
         return Part.GAIN, "name of a scale", True
+    if own == "D" and tensor.ndim < 2:
+        return Part.GAIN, "D of a linear state space, number by number", True
     if own in _LETTERS:
         return _LETTERS[own], f"{own} of a linear state space", True
     if isinstance(owner, nn.Embedding | nn.EmbeddingBag):
@@ -177,6 +181,11 @@ def _part(
     return Part.RECURRENT, "between encoder and readout", True
 
 
+def _is_one_map(part: nn.Module) -> bool:
+    """Whether what a part reads and gives says what its matrices do: it has one, or is torch's (``weight_norm``)."""
+    return type(part).__module__.startswith("torch.nn.") or sum(each.ndim > 1 for each in part.parameters()) == 1
+
+
 def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
     """Names of the parts that read the module's inputs themselves, and of those whose output is the module's: at once,
     with time and features in turn, or step by step.
@@ -187,12 +196,14 @@ def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
 
     def watch(name: str) -> None:
         def hook(_: nn.Module, args: tuple[object, ...], output: object) -> None:
-            read.setdefault(name, []).extend(arg for arg in args[:1] if isinstance(arg, Tensor))
+            found = [each for each in tree_leaves(args) if isinstance(each, Tensor)]
+            read.setdefault(name, []).extend(found if len(found) == 1 else ())  # a cell reads a state, too
             given.setdefault(name, []).extend([output] if isinstance(output, Tensor) else [])
 
         hooks.append(owners[name].register_forward_hook(hook))
 
-    owners = {name: part for name, part in module.named_modules() if name and not list(part.children())}
+    leaves = {name: part for name, part in module.named_modules() if name and not list(part.children())}
+    owners = {name: part for name, part in leaves.items() if list(part.parameters())}
     for name in owners:
         watch(name)
     try:
@@ -201,15 +212,28 @@ def _ends(module: nn.Module, inputs: Tensor) -> tuple[set[str], set[str]]:
     finally:
         for hook in hooks:
             hook.remove()
-    first = {name for name, calls in read.items() if _is_whole(calls, inputs)}
-    last = {name for name, calls in given.items() if _is_whole(calls, result)}
+    first, last = _with_whole(read, inputs), _with_whole(given, result)
     return first, {name for name in last if len(given[name]) == 1 or not _is_fed_back(module, owners[name], inputs)}
 
 
+def _with_whole(calls: Mapping[str, list[Tensor]], sequence: Tensor) -> set[str]:
+    """Names of the parts whose calls have a sequence: in its own memory, else numbers that are equal to it.
+
+    A branch that starts at zero leaves what it is added to as it is, and zeros are like any others.
+    """
+    own = sequence.untyped_storage().data_ptr()
+    found = {name for name, each in calls.items() if _is_whole(each, sequence)}
+    here = {name for name in found if any(call.untyped_storage().data_ptr() == own for call in calls[name])}
+    return here or (found if sequence.unique().numel() > 1 else set())
+
+
 def _is_whole(calls: list[Tensor], sequence: Tensor) -> bool:
-    """Whether the tensors of some calls are a sequence ``[B, T, ...]``: one of them, or one step after another."""
-    turned = sequence.transpose(1, 2) if sequence.ndim == 3 else sequence
-    whole = any(_is_same(call, each) for call in calls for each in (sequence, turned))
+    """Whether the tensors of some calls are a sequence ``[B, T, ...]``: one of them, also with time first or last or
+    without an axis of its own, or one step after another.
+    """
+    forms = [sequence, sequence.transpose(0, 1), sequence.flatten(0, 1)]
+    forms += [sequence.transpose(1, 2)] if sequence.ndim == 3 else []
+    whole = any(_is_same(call, each) for call in calls for each in forms)
     return whole or (len(calls) == sequence.shape[1] and all(map(_is_same, calls, sequence.unbind(1))))
 
 
@@ -240,7 +264,7 @@ def _is_fed_back(module: nn.Module, part: nn.Module, inputs: Tensor) -> bool:
 
 def _role(part: Part, own: str, tensor: Tensor) -> Role:
     """A vector, or a table of independent decays, acts entry by entry: its norm is that of a diagonal matrix."""
-    by_entry = part is Part.RECURRENT and (tensor.ndim < 2 or bool(_DECAY.search(own)))
+    by_entry = part is Part.RECURRENT and (tensor.ndim < 2 or bool(_DECAY.search(own) or _TIME.search(own)))
     return Role(part, _axes(tensor), diagonal=by_entry)
 
 

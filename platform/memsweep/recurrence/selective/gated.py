@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
+from memsweep.recurrence.layer import require_fit
 
 CHUNK = 64
 """Steps, of one sequence or of several, between two states that are kept for the way back."""
@@ -56,6 +57,9 @@ class CompiledGated(Kernel):
             x_NBTF: the inputs.
             weights: ``encoder_*`` ``[N, M, F]`` and ``bias_*`` ``[N, M]`` of the gates and of the candidate; ``decay``
                 Lambda ``[N, M]`` where the unit has one; ``readout`` R ``[N, F, M]``, ``skip`` d ``[N, F]``.
+
+        Raises:
+            ValueError: shapes or dtypes that do not fit.
         """
         names = (*GATES[unit], CANDIDATE)
         own = {
@@ -64,6 +68,10 @@ class CompiledGated(Kernel):
             for place, name in enumerate(names)
         }
         own |= {name: weights[name] for name in (DECAY, "readout", "skip") if name in weights}
+        models, features, width = len(x_NBTF), x_NBTF.shape[-1], own["readout"].shape[-1]
+        shapes = {"encoder": [models, width, features], "bias": [models, width], DECAY: [models, width]}
+        shapes |= {"readout": [models, features, width], "skip": [models, features]}
+        require_fit(x_NBTF.dtype, **{name: (each, [shapes[name.partition("_")[0]]]) for name, each in own.items()})
         found: Tensor = _Run.apply(self, [*GATES].index(unit), tuple(own), x_NBTF, *own.values())
         return found
 
