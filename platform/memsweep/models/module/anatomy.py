@@ -210,7 +210,8 @@ def _asked_of_optimizer(about: Anatomy, module: nn.Module) -> list[str]:
     taken = [f"{each.name} {_words(asked)}" for each in trained if (asked := each.role.optimizer_settings) is not None]
     if taken:
         return [
-            f"parameters have settings of the optimizer by their attribute _optim: {listed(taken, 5)}. Where training.groups has their group, it decides alone"
+            f"parameters have settings of the optimizer by their attribute _optim: {listed(taken, 5)}. Where "
+            "training.groups has their group, it decides alone"
         ]
     passed = list(asked_settings(module))
     return [f"the attribute _optim of {listed(passed, 5)} is passed over: all are trained alike"] if passed else []
