@@ -210,6 +210,7 @@ def test_every_target_has_its_row():
     assert [name for name, _ in pairwise(step.PACKS)] == [1, 8]
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_benchmarks_run_and_write(tmp_path):
     names = [

@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 from sweeping import memsweep
 
-pytestmark = pytest.mark.more
+pytestmark = [pytest.mark.more, pytest.mark.long]  # the gate sweeps the quickstart as a newcomer does
 
 EXPECTED = {
     ("exponential", "direct"): "stable",

@@ -148,6 +148,7 @@ def test_what_is_set_and_not_asked_for_measures_nothing(site: Path, tmp_path: Pa
     assert not (tmp_path / "results" / "sizes" / "gradient_size").exists()
 
 
+@pytest.mark.long
 def test_its_own_tests_run_the_suite(site: Path, tmp_path: Path) -> None:
     (tmp_path / "test_measure.py").write_text(SUITES)
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]

@@ -173,6 +173,7 @@ def test_horizons_that_fill_no_vector_are_left_to_torch() -> None:
     assert modal_loss(modes, gram, rand(MODELS, 13)) is None
 
 
+@pytest.mark.long
 @pytest.mark.more
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="this machine has one level of instructions")
 def test_narrower_vectors_give_the_same_numbers(tmp_path: Path) -> None:

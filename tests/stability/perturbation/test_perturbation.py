@@ -69,6 +69,7 @@ def measure(ensemble, task_loss: TaskLoss, weights, ball: str, data=None, **conf
 TARGET_AREA = DT / -math.expm1(-DT)
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_recurrent_ball_of_one_mode():
     """With the rate alone moving, the error is 1/(a-b) - 1/a, or to the other side when that is larger."""
@@ -79,6 +80,7 @@ def test_recurrent_ball_of_one_mode():
     torch.testing.assert_close(found[0, 1:], expected, rtol=1e-4, atol=0)
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_exp_parameterization_dilates_time():
     """A shift of a raw exp weight by b stretches the kernel in time by e^b: the L1 distance is e^b - 1, never inf."""

@@ -57,6 +57,7 @@ def test_a_fit_on_some_of_the_late_lags_is_that_on_all_of_them() -> None:
     assert found.error == pytest.approx(error, rel=0.05)
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_the_tables_of_the_page_are_what_the_simulation_gives() -> None:
     """With the marks: coverage at every noise, and what is called by its name where noise is small."""

@@ -60,6 +60,7 @@ def test_the_simulation_judges_as_a_study_is_judged() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_the_table_of_the_page_is_what_the_simulation_gives_and_errors_are_rare() -> None:
     text = (ROOT / "docs/verdict.md").read_text()

@@ -23,6 +23,7 @@ def test_a_fit_of_few_modes_has_nearly_the_slope_of_a_good_one_by_drift() -> Non
     assert few.slopes[ERROR][0] < good.slopes[ERROR][0] - 0.1  # the error of the fit, counted as instability
 
 
+@pytest.mark.long
 @pytest.mark.more
 def test_excess_is_no_nearer_to_the_slopes_of_nearly_exact_fits_than_drift() -> None:
     """Over all memories, maps and numbers of modes; nearly exact fits have one slope by all readings."""
