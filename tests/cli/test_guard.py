@@ -128,7 +128,9 @@ OUTPUTS = {
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("words", ["list tasks", "schema", "plan quickstart --no-probe", "plan quickstart --no-probe --json"])
+@pytest.mark.parametrize(
+    "words", ["list tasks", "schema", "plan quickstart --no-probe", "plan quickstart --no-probe --json"]
+)
 @pytest.mark.parametrize("how", OUTPUTS)
 def test_an_output_that_takes_nothing(how: str, words: str) -> None:
     redirected, code, told = OUTPUTS[how]
