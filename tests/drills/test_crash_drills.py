@@ -71,8 +71,13 @@ def all_continued(asked: list[Asked]) -> bool:
 
 
 def in_the_middle(batches: int) -> When:
-    """A command has asked for so many batches."""
-    return lambda drill, before: len(drill.asked()) - before.asked >= batches
+    """A command has asked for so many batches, or is a second before the end of a trial: fewer may have been left."""
+
+    def reached(drill: Drill, before: Moment) -> bool:
+        asked = drill.asked()[before.asked :]
+        return len(asked) >= batches or any(batch.step >= STEPS - 10 for batch in asked)
+
+    return reached
 
 
 def between_trials(drill: Drill, before: Moment) -> bool:
