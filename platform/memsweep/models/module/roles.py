@@ -98,7 +98,7 @@ def _group_of(name: str, groups: Mapping[Group, tuple[str, ...]]) -> Group:
 
 def carries_settings(config: ModuleConfig, module: nn.Module) -> bool:
     """Whether a parameter asks for settings of the optimizer by its attribute ``_optim``, and the study takes them."""
-    return config.optim_attribute and bool(asked_settings(module))
+    return config.optim_attribute and any(getattr(weight, "_optim", None) for weight in module.parameters())
 
 
 def asked_settings(module: nn.Module) -> dict[str, Any]:
