@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_STUDY = """
+STUDY = """
 # Does a small model hold an exponential memory?
 name: small
 task: {name: linear_functional, kernel: exponential}
@@ -62,7 +62,7 @@ def main(words: Sequence[str]) -> None:
         first = Path(folder) / "first"
         first.mkdir()
         overrides = list(words)
-        text = Path(overrides.pop(0)).read_text("utf-8") if overrides and overrides[0].endswith(".yaml") else _STUDY
+        text = Path(overrides.pop(0)).read_text("utf-8") if overrides and overrides[0].endswith(".yaml") else STUDY
         (first / "study.yaml").write_text(text, "utf-8")
         _, said = _run(first, "sweep", "study.yaml", *overrides, *_FLAGS)
         found = []

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from drawn_layers import MODELS, drawn_layer, found
 from memsweep.models.deep.unit_selective import DECAY, HGRNUnit, MinGRUUnit, MinLSTMUnit, RGLRUUnit, SelectiveUnit
 from memsweep.recurrence.selective.gated import CHUNK, CompiledGated
 
 UNITS = (MinGRUUnit, MinLSTMUnit, HGRNUnit, RGLRUUnit)
-MODELS = 3
 SIZES = {
     "narrow": (5, 3, 4, CHUNK + 5),
     "one step": (8, 8, 7, 1),
@@ -26,23 +25,10 @@ SIZES = {
 
 
 def drawn(unit_class: Any, sizes: tuple[int, int, int, int], dtype: torch.dtype) -> tuple[SelectiveUnit, list[Tensor]]:
-    """A unit; its weights in the order of its roles, and inputs and gradients of the answers."""
+    """A unit, and what ``drawn_layer`` draws for it."""
     width, features, batch, horizon = sizes
-    unit, rng = unit_class(unit_class.Config(), width, features), np.random.default_rng(1)
-    starts = [unit.initial(horizon, rng) for _ in range(MODELS)]
-    weights = [
-        np.stack([start[name] + 0.3 * rng.standard_normal(start[name].shape) for start in starts])
-        for name in unit.roles()
-    ]
-    series = [rng.standard_normal((MODELS, batch, horizon, features)) for _ in range(2)]
-    return unit, [torch.from_numpy(each).to(dtype) for each in (*weights, *series)]
-
-
-def found(way: Any, unit: SelectiveUnit, given: list[Tensor]) -> list[Tensor]:
-    """Answers, and their gradients by weights and inputs."""
-    *live, outer = [each.clone().requires_grad_() for each in given]
-    answers = way(unit, dict(zip(unit.roles(), live[:-1], strict=True)), live[-1])
-    return [answers.detach(), *torch.autograd.grad(answers, live, outer)]
+    unit = unit_class(unit_class.Config(), width, features)
+    return unit, drawn_layer(unit, batch, horizon, dtype)
 
 
 @pytest.mark.parametrize("unit_class", UNITS)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from drawn_layers import MODELS, drawn_layer, found
 from memsweep.models.deep.unit_ssm import HEADWISE, S6Unit, SSDUnit, StateSpaceUnit
 from memsweep.models.parameterizations.maps import Direct
 from memsweep.recurrence.selective.state_space import CHUNK, CompiledStateSpace
 
-MODELS, HORIZON = 3, 2 * CHUNK + 5
+HORIZON = 2 * CHUNK + 5
 SIZES: dict[str, tuple[Any, int, int, int]] = {
     "one state": (S6Unit.Config(states=1), 5, 3, 4),
     "three states, heads": (S6Unit.Config(states=3, head_dim=2), 12, 5, 19),
@@ -24,22 +24,9 @@ SIZES: dict[str, tuple[Any, int, int, int]] = {
 
 
 def drawn(config: Any, width: int, features: int, batch: int, dtype: torch.dtype) -> tuple[S6Unit, list[Tensor]]:
-    """A unit; its weights in the order of its roles, and inputs and gradients of the answers."""
-    unit, rng = S6Unit(config, width, features), np.random.default_rng(1)
-    starts = [unit.initial(HORIZON, rng) for _ in range(MODELS)]
-    weights = [
-        np.stack([start[name] + 0.3 * rng.standard_normal(start[name].shape) for start in starts])
-        for name in unit.roles()
-    ]
-    series = [rng.standard_normal((MODELS, batch, HORIZON, features)) for _ in range(2)]
-    return unit, [torch.from_numpy(each).to(dtype) for each in (*weights, *series)]
-
-
-def found(way: Any, unit: S6Unit, given: list[Tensor]) -> list[Tensor]:
-    """Answers, and their gradients by weights and inputs."""
-    *live, outer = [each.clone().requires_grad_() for each in given]
-    answers = way(unit, dict(zip(unit.roles(), live[:-1], strict=True)), live[-1])
-    return [answers.detach(), *torch.autograd.grad(answers, live, outer)]
+    """A unit, and what ``drawn_layer`` draws for it."""
+    unit = S6Unit(config, width, features)
+    return unit, drawn_layer(unit, batch, HORIZON, dtype)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 import memsweep as ms
+from benchmarks.studies.by_hand import STUDY
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.core.reflect import keys
@@ -31,15 +32,6 @@ from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from sweeping import end, environment, memsweep, start
 
-STUDY = """
-# Does a small model hold an exponential memory?
-name: small
-task: {name: linear_functional, kernel: exponential}
-model: {name: diagonal_rnn, parameterization: direct}
-training: {seeds: 3, steps: 300, batch_size: 32, validation_size: 64}
-perturbation: {balls: [recurrent], radii: {from: 0.001, to: 3, count: 8}, starts: 0, ascent_steps: 4}
-grid: {model.width: [2, 4], task.horizon: [8, 16, 32]}
-"""
 WORDS = ("decide", "small.yaml", "--inline", "--no-page", "--json")
 
 

@@ -79,7 +79,7 @@ def _paths(axis: str, value: Any) -> list[str]:
 
 
 def _holds(path: str, base: Mapping[str, Any]) -> bool:
-    """Whether the sections on the way are mappings: what else stands there is wrong, and is told with the trials."""
+    """Whether the sections on the way are mappings. The check of the trials tells what else stands there."""
     node: Any = base
     for key in path.split(".")[:-1]:
         node = as_mapping(node.get(key, {}))
@@ -109,7 +109,7 @@ def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[s
     task = as_mapping(base.get("task"))
     trials = expand({"task": {**task, "horizon": _LONG}, "model": _ANY}, {}, []) if isinstance(task, dict) else ()
     if not trials:
-        return []  # what is wrong with the task is told with the trials
+        return []  # the check of the trials tells what is wrong with the task
     made = registry.get(registry.TASK, trials[0].task.name)(trials[0].task)
     if not hasattr(made, "kernel"):
         problems.append(sentence(HORIZON, f"{rule}. The task {made.config.name} has no memory: name the horizons"))
