@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 import warnings
 from collections.abc import Iterable
@@ -21,6 +20,7 @@ from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers
 from benchmarks.layers.page import AUDITS, stored, write
 from memsweep import registry
 from memsweep.checks.finding import Status
+from memsweep.checks.numerics.precision import worst_error
 from memsweep.checks.run import Audit, audit
 from memsweep.checks.subject import Subject
 
@@ -82,9 +82,7 @@ def _row(layer: Layer, found: Audit) -> dict[str, Any]:
         },
         "numbers": numbers,
         "errors": {
-            name: max((each["error"][-1] for each in precision[name].values()), default=math.inf)
-            for name in ("float32", "bfloat16", "float16")
-            if precision.get(name)
+            name: worst_error(precision[name]) for name in ("float32", "bfloat16", "float16") if precision.get(name)
         },
     }
 
