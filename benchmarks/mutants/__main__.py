@@ -129,11 +129,17 @@ def _worse(name: str, word: str, mutant: Any, base: Any) -> bool:
 
 
 def _row(layer: Layer, kind: str, what: str, found: str, start: float) -> dict[str, Any]:
-    return {"layer": layer.name, "kind": kind, "what": what, "found": found, "seconds": time.monotonic() - start}
+    return {
+        "layer": layer.name,
+        "kind": kind,
+        "what": what,
+        "found": found,
+        "seconds": round(time.monotonic() - start, 2),
+    }
 
 
-def write(file: Path, seed: int) -> None:
-    """Puts the table of the file between two marks of the page."""
+def write(file: Path, seed: int, to: Path = PAGE) -> None:
+    """Puts the table of the file between two marks of a page."""
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     lines = ["| kind | drawn | equivalent | found | held out: found | missed |", "|---|---|---|---|---|---|"]
     for kind in MUTATIONS:
@@ -154,9 +160,9 @@ def write(file: Path, seed: int) -> None:
         f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are ([layers.md](layers.md)): "
         f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
-    page = PAGE.read_text(encoding="utf-8")
+    page = to.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")
+    to.write_text(f"{before}{START}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
