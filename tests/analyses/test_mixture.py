@@ -40,7 +40,6 @@ def made(folder: Path, stacks: Mapping[tuple[str, ...], float], tasks: Sequence[
 def test_each_share_and_place_is_a_point(tmp_path: Path) -> None:
     (chart,) = made(tmp_path, STACKS).charts
     assert (chart["x"], chart["y"]) == ("layers of attention (%)", "accuracy (%)")
-    assert chart["ticks"] == [0, 25, 50, 100]
     lines = {name: {point[0]: point[1:4] for point in points} for name, points in chart["lines"]}
     first, behind = lines["attention in the first layer"], lines["attention behind others"]
     assert [*first] == [0, 25, 100]

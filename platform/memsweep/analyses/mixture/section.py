@@ -79,7 +79,6 @@ def _charts(contents: Contents, kinds: Mapping[str, Sequence[str]], rarer: str) 
             "" if is_share else "y",
             {name: points for name, points in lines.items() if len(points) > 1},
             limits={"y": [0.0, 105.0]} if is_share else {},
-            ticks=sorted({*shares}),
         )
 
 
