@@ -49,7 +49,7 @@ class Layer:
 
     @property
     def settings(self) -> str:
-        """What makes it, with all arguments."""
+        """The call that makes it, with all arguments."""
         made = self.make
         given = (made.args, made.keywords) if isinstance(made, partial) else ()
         return f"{getattr(made, 'func', made).__qualname__} {given}"

@@ -1,4 +1,4 @@
-"""What made a stored audit: the code of the audit and of our own layer, and the versions that its numbers depend on."""
+"""The origin of a stored audit: the code of the audit and of our own layer, and versions that its numbers depend on."""
 
 from __future__ import annotations
 

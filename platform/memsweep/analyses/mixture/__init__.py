@@ -11,9 +11,9 @@ from memsweep.report.values.analysis import Analysis
 
 @register_analysis("mixture")
 class Mixture(Analysis):
-    """What stacks of layers of two kinds reach, against the share of the rarer kind, by where its layers stand.
+    """Accuracy of stacks of layers of two kinds, against the share of the rarer kind, by where its layers stand.
 
-    Of a task's metric, else of the test loss.
+    The metric is the task's; without one it is the test loss.
     """
 
     section = "memsweep.analyses.mixture.section:section"
