@@ -1,14 +1,14 @@
 """Audits of public layers, and the page of them: ``python -m benchmarks.layers``.
 
-Each layer is audited once, with as much time as it needs, and stored as a line of ``audits.jsonl`` in this folder; one
-whose package has another version than the stored line is audited again. The page is made from these lines alone.
+Each layer is audited once, with as much time as it needs, and stored as a line of ``audits.jsonl`` in this folder. One
+whose line was made by other code of the audit or of ours, or with other versions, is audited again. The page is made
+from these lines alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import time
 import warnings
 from collections.abc import Iterable
@@ -18,9 +18,11 @@ from typing import Any
 import torch
 
 from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers
+from benchmarks.layers.made_by import made_by
 from benchmarks.layers.page import AUDITS, stored, write
 from memsweep import registry
 from memsweep.checks.finding import Status
+from memsweep.checks.numerics.precision import worst_error
 from memsweep.checks.run import Audit, audit
 from memsweep.checks.subject import Subject
 
@@ -41,9 +43,12 @@ _SHOWN = {
 def main() -> None:
     """Audit the layers that have no stored audit, and write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
-    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="audit the layers of these alone")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="a package or a layer (transformers:Zamba2): audit these alone"
+    )
     parser.add_argument("--store", type=Path, default=AUDITS, help="where audits are stored (default: %(default)s)")
     parser.add_argument("--write", action="store_true", help="write docs/layers.md from the stored audits, and end")
+    parser.add_argument("--expired", action="store_true", help="list what is to be audited again, and end")
     args = parser.parse_args()
     if not args.write:
         warnings.simplefilter("ignore")
@@ -51,21 +56,29 @@ def main() -> None:
         registry.discover(Path())
         known, away = layers()
         print(*(f"not here: {words}" for words in away), sep="\n", flush=True)
-        look((layer for layer in known if not args.packages or layer.package in args.packages), args.store)
+        wanted = [layer for layer in known if not args.names or {layer.package, layer.name} & {*args.names}]
+        if args.expired:
+            print(*(layer.name for layer in expired(wanted, args.store)), sep="\n")
+            return
+        look(expired(wanted, args.store), args.store)
     write(stored(args.store))
 
 
 def look(known: Iterable[Layer], store: Path) -> None:
     """Audits layers, and stores a line of each."""
-    there = {(row["layer"], row["version"]) for row in stored(store)}
     for layer in known:
-        if (layer.name, layer.version) not in there:
-            start = time.process_time()
-            subject = Subject(layer.build, WIDTH, HORIZON)
-            row = _row(layer, audit(subject, ENOUGH)) | {"seconds": round(time.process_time() - start, 1)}
-            with store.open("a", encoding="utf-8") as file:
-                print(json.dumps(row), file=file)
-            print(row["layer"], row["seconds"], row["said"], flush=True)
+        start = time.process_time()
+        subject = Subject(layer.build, WIDTH, HORIZON)
+        row = _row(layer, audit(subject, ENOUGH)) | {"seconds": round(time.process_time() - start, 1)}
+        with store.open("a", encoding="utf-8") as file:
+            print(json.dumps(row), file=file)
+        print(row["layer"], row["seconds"], row["said"], flush=True)
+
+
+def expired(known: Iterable[Layer], store: Path) -> list[Layer]:
+    """The layers that have no line, or one that other code or other versions made."""
+    there = {row["layer"]: (row["version"], row.get("made_by")) for row in stored(store)}
+    return [layer for layer in known if there.get(layer.name) != (layer.version, made_by(layer))]
 
 
 def _row(layer: Layer, found: Audit) -> dict[str, Any]:
@@ -74,6 +87,7 @@ def _row(layer: Layer, found: Audit) -> dict[str, Any]:
     return {
         "layer": layer.name,
         "version": layer.version,
+        "made_by": made_by(layer),
         "checks": {finding.check: finding.status.value for finding in found.findings},
         "said": {
             finding.check: finding.sentence
@@ -82,9 +96,7 @@ def _row(layer: Layer, found: Audit) -> dict[str, Any]:
         },
         "numbers": numbers,
         "errors": {
-            name: max((each["error"][-1] for each in precision[name].values()), default=math.inf)
-            for name in ("float32", "bfloat16", "float16")
-            if precision.get(name)
+            name: worst_error(precision[name]) for name in ("float32", "bfloat16", "float16") if precision.get(name)
         },
     }
 

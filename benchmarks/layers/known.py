@@ -32,10 +32,11 @@ _DISTRIBUTIONS = {"minGRU_pytorch": "minGRU-pytorch", "gateloop_transformer": "g
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: ``package:name``, and what makes it."""
+    """A layer: ``package:name``, and what makes it; ``own`` are its parts among ours, by kind and name."""
 
     name: str
     make: Callable[[], nn.Module]
+    own: tuple[tuple[str, str], ...] = ()
 
     @property
     def package(self) -> str:
@@ -45,6 +46,17 @@ class Layer:
     def version(self) -> str:
         """Of its package, without the build's mark."""
         return importlib.metadata.version(_DISTRIBUTIONS.get(self.package, self.package)).split("+")[0]
+
+    @property
+    def settings(self) -> str:
+        """The call that makes it, with all arguments."""
+        made = self.make
+        given = (made.args, made.keywords) if isinstance(made, partial) else ()
+        return f"{getattr(made, 'func', made).__qualname__} {given}"
+
+    def parts(self) -> list[type]:
+        """Its classes among ours."""
+        return [registry.get(kind, name) for kind, name in self.own]
 
     def build(self) -> nn.Module:
         with seeded(0):
@@ -215,14 +227,20 @@ def _of_memsweep() -> list[Layer]:
     maps = registry.names(registry.PARAMETERIZATION)
     units = [name for name in registry.names(registry.UNIT) if name != "module"]
     return [
-        *(Layer(f"memsweep:{name}", partial(_own, name, width=WIDTH)) for name in models),
+        *(Layer(f"memsweep:{name}", partial(_own, name, width=WIDTH), ((registry.MODEL, name),)) for name in models),
         *(
-            Layer(f"memsweep:diagonal_rnn, {name}", partial(_own, "diagonal_rnn", width=WIDTH, parameterization=name))
+            Layer(
+                f"memsweep:diagonal_rnn, {name}",
+                partial(_own, "diagonal_rnn", width=WIDTH, parameterization=name),
+                ((registry.MODEL, "diagonal_rnn"), (registry.PARAMETERIZATION, name)),
+            )
             for name in maps
         ),
         *(
             Layer(
-                f"memsweep:residual_stack of {name}", partial(_own, "residual_stack", width=WIDTH, unit={"name": name})
+                f"memsweep:residual_stack of {name}",
+                partial(_own, "residual_stack", width=WIDTH, unit={"name": name}),
+                ((registry.MODEL, "residual_stack"), (registry.UNIT, name)),
             )
             for name in units
         ),

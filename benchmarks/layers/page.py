@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,10 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     short = [row for row in rows if "not enough" in row["checks"].values()]
     lines = [
         f"{len(rows)} layers; {len(rows) - len(faulty)} of them without a fault"
-        f"{f', {len(short)} not looked at in full' if short else ''}.",
+        f"{f', {len(short)} not looked at in full' if short else ''}. {_by_code(rows)}",
         "",
-        "| layer | contract | to note | state handed on by | memory | reach | holds in | parameters | seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| layer | contract | to note | state handed on by | memory | reach | holds in | parameters | seconds | code |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [f"| {' | '.join(_cells(row))} |" for row in rows]
     lines += ["", "| layer | check | what it says |", "|---|---|---|"]
@@ -78,7 +79,22 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         ", ".join(name for name, error in row["errors"].items() if error <= HOLDS) or "none",
         f"{numbers['shapes']['parameters'] or 0:,}",
         f"{row['seconds']:.0f}",
+        _code(row),
     ]
+
+
+def _code(row: Mapping[str, Any]) -> str:
+    return row["made_by"]["audit"][:6] if "made_by" in row else "–"
+
+
+def _by_code(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How many rows each code of the audit made."""
+    made = Counter(map(_code, rows))
+    said = [
+        f"{count} {'made before codes were stored' if code == '–' else f'by {code}'}"
+        for code, count in sorted(made.items())
+    ]
+    return f"Code of the audit: {', '.join(said)}."
 
 
 def _steps(number: float | None, more: bool) -> str:

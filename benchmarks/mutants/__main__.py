@@ -28,6 +28,7 @@ from memsweep.checks.subject import Subject
 from memsweep.models.training_mode import seeded
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+MUTANTS = Path(__file__).parent / "mutants.jsonl"
 START, END = "<!-- mutants: python -m benchmarks.mutants -->", "<!-- end of mutants -->"
 LAYERS, HELD_OUT = 30, 10
 _RANK = {Status.PASS: 0, Status.SKIP: 0, Status.NOT_ENOUGH: 0, Status.NOTE: 1, Status.FAULT: 2}
@@ -36,13 +37,14 @@ _RANK = {Status.PASS: 0, Status.SKIP: 0, Status.NOT_ENOUGH: 0, Status.NOTE: 1, S
 def main() -> None:
     """Make the mutants, look at them, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mutants", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="LAYER", help="look at these of the drawn layers alone")
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--layers", type=int, default=LAYERS, help="how many are drawn (30), the held out among them")
     parser.add_argument("--per-kind", type=int, default=1, help="mutants of each kind and layer (1)")
     parser.add_argument("--held-out", action="store_true", help="look at the layers that are held out, and at no other")
     parser.add_argument("--only", help="a kind of mutants")
     parser.add_argument(
-        "--out", type=Path, default=Path("mutants.jsonl"), help="a line for each mutant; goes on where it ends"
+        "--out", type=Path, default=MUTANTS, help="a line for each mutant; goes on where it ends (%(default)s)"
     )
     parser.add_argument("--write", action="store_true", help="put the table of the file into docs/audit.md, and end")
     args = parser.parse_args()
@@ -60,7 +62,7 @@ def main() -> None:
     seen = {json.loads(line)["layer"] for line in args.out.read_text().splitlines()} if args.out.is_file() else set()
     with args.out.open("a") as file:
         for layer in (known[place] for place in chosen):
-            if layer.name not in seen:
+            if layer.name not in seen and (not args.names or layer.name in args.names):
                 for row in _looked_at(layer, args):
                     print(json.dumps(row | {"held_out": args.held_out}), file=file, flush=True)
                     print(row["layer"], row["kind"], row["what"], row["found"], f"{row['seconds']:.1f} s", flush=True)
@@ -127,11 +129,17 @@ def _worse(name: str, word: str, mutant: Any, base: Any) -> bool:
 
 
 def _row(layer: Layer, kind: str, what: str, found: str, start: float) -> dict[str, Any]:
-    return {"layer": layer.name, "kind": kind, "what": what, "found": found, "seconds": time.monotonic() - start}
+    return {
+        "layer": layer.name,
+        "kind": kind,
+        "what": what,
+        "found": found,
+        "seconds": round(time.monotonic() - start, 2),
+    }
 
 
-def write(file: Path, seed: int) -> None:
-    """Puts the table of the file between two marks of the page."""
+def write(file: Path, seed: int, to: Path = PAGE) -> None:
+    """Puts the table of the file between two marks of a page."""
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     lines = ["| kind | drawn | equivalent | found | held out: found | missed |", "|---|---|---|---|---|---|"]
     for kind in MUTATIONS:
@@ -152,9 +160,9 @@ def write(file: Path, seed: int) -> None:
         f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are ([layers.md](layers.md)): "
         f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
-    page = PAGE.read_text(encoding="utf-8")
+    page = to.read_text(encoding="utf-8")
     before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")
+    to.write_text(f"{before}{START}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import sys
 from collections.abc import Callable
 
@@ -19,7 +22,9 @@ from memsweep.checks.part import Check
 from memsweep.checks.run import audit
 from memsweep.checks.subject import Subject
 from memsweep.checks.weights.derivatives import derivatives
+from memsweep.documents import plain
 from memsweep.errors import ModuleError
+from memsweep.report.audit import About, audit_text
 
 
 class Channels(nn.Module):
@@ -157,3 +162,41 @@ def test_inputs_under_which_a_module_is_chaotic_are_named() -> None:
     assert found.status is Status.PASS
     assert found.numbers["chaotic"] == ["hold", "large"]
     assert found.sentence.endswith("Not compared where outputs are chaotic: inputs hold, large.")
+
+
+class Explodes(nn.Module):
+    """h = a h + u with an a of 1e4: not finite in float64 behind step 77."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Parameter(torch.tensor([1e4]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, answers = 0 * x[:, 0], []
+        for now in x.unbind(1):
+            state = self.a * state + now
+            answers.append(state)
+        return torch.stack(answers, 1)
+
+
+def test_no_number_is_no_pass() -> None:
+    assert finding("a", "Well: 3.", {"deep": {"list": [1.0, math.nan]}, "fine": None}).status is Status.NOTE
+    assert "No number came out for deep.list." in finding("a", "Well.", {"deep": {"list": [math.nan]}}).sentence
+    assert finding("a", "Well.", {"deep": {"list": [1.0, math.inf]}, "fine": None, "text": "nan"}).status is Status.PASS
+
+
+def test_a_precision_that_nothing_can_be_compared_with_is_no_pass() -> None:
+    found = audit(Subject(Explodes, 1, 128))
+    assert found["precision"].status is Status.NOTE
+    assert "In float64 its outputs are not finite" in found["precision"].sentence
+    told = audit_text(found, About("Explodes", {}), width=500)
+    assert not re.search(r"\bnan\b", told)
+    assert "float32 (unknown)" in told
+    for each in found.findings:
+        assert each.status is not Status.PASS or "nan" not in json.dumps(plain(each.numbers)).lower(), each
+
+
+def test_one_length_has_no_growth() -> None:
+    found = cost(Subject(OneWeight, 1, 1), 600)
+    assert found.numbers["time_exponent"] is None
+    assert found.status is Status.PASS

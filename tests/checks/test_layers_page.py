@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks.layers.known import layers
+import pytest
+
+from benchmarks.layers.__main__ import expired
+from benchmarks.layers.known import Layer, layers
+from benchmarks.layers.made_by import audit_code, made_by
 from benchmarks.layers.page import END, PAGE, START, stored, tables
+from memsweep import registry
 from memsweep.checks.part import checks
 
 
@@ -50,3 +55,49 @@ def test_a_layer_whose_package_is_away_is_named() -> None:
     assert next(layer.name for layer in found) == "torch:GRU"
     assert len(found) + len(away) == 2
     assert found[0].version
+
+
+@pytest.fixture
+def own() -> list[Layer]:
+    """Two layers of ours."""
+    registry.discover()
+    found, _ = layers([f"memsweep:residual_stack of {name}" for name in ("gru", "lstm")])
+    return found
+
+
+def test_an_audit_by_other_code_or_versions_has_expired(tmp_path: Path, own: list[Layer]) -> None:
+    store, layer = tmp_path / "audits.jsonl", own[0]
+    assert expired([layer], store) == [layer]
+    row = {"layer": layer.name, "version": layer.version, "made_by": made_by(layer)}
+    store.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert not expired([layer], store)
+    for other in (
+        row | {"version": "0.0.1"},
+        {name: value for name, value in row.items() if name != "made_by"},
+        row | {"made_by": row["made_by"] | {"torch": "1.0"}},
+        row | {"made_by": row["made_by"] | {"audit": "of another check"}},
+    ):
+        store.write_text(json.dumps(other) + "\n", encoding="utf-8")
+        assert expired([layer], store) == [layer], other
+
+
+def test_the_code_of_a_row_is_that_of_its_checks_and_of_its_own_layer(
+    monkeypatch: pytest.MonkeyPatch, own: list[Layer]
+) -> None:
+    gru, lstm = own
+    before = made_by(gru)
+    assert before["audit"] == made_by(lstm)["audit"]
+    assert before["layer"] != made_by(lstm)["layer"]
+    audit_code.cache_clear()
+    monkeypatch.setattr("benchmarks.layers.made_by.checks", lambda: checks()[1:])
+    assert made_by(gru)["audit"] != before["audit"]
+    audit_code.cache_clear()
+
+
+def test_the_page_says_which_code_made_a_row() -> None:
+    row = stored()[0]
+    old = {name: value for name, value in row.items() if name != "made_by"}
+    new = row | {"layer": "torch:New", "made_by": {"audit": "0123456789abcdef"}}
+    first, *lines = tables([old, new])
+    assert "Code of the audit: 1 by 012345, 1 made before codes were stored." in first
+    assert sum(line.endswith("| 012345 |") for line in lines) == 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-import re
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.layers.known import WIDTH, Layer, layers
+from benchmarks.mutants.__main__ import END, HELD_OUT, LAYERS, MUTANTS, START, write
 from benchmarks.mutants.mutations import MUTATIONS, Between, Changed, equivalent
 from memsweep.checks.part import checks
 from memsweep.checks.subject import Subject
@@ -52,8 +54,17 @@ def test_a_mutant_is_found_by_the_check_of_its_kind(gru: Layer, kind: str) -> No
     assert found[1].status.value in ("note", "fault"), found[1].sentence
 
 
-def test_the_page_has_a_row_for_each_kind() -> None:
-    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
-    table = page.split("<!-- mutants")[1].split("<!-- end of mutants")[0]
-    rows = dict(re.findall(r"^\| (\w+) \| (\d+) \|", table, re.M))
-    assert [*rows] == [*MUTATIONS]
+def test_the_page_is_that_of_thirty_stored_layers_ten_of_them_held_out(tmp_path: Path) -> None:
+    page = tmp_path / "audit.md"
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    head, tail = text.split(START)[0], text.split(END)[1]
+    page.write_text(f"{head}{START}\nanother table\n{END}{tail}", encoding="utf-8")
+    write(MUTANTS, 11, page)
+    assert page.read_text(encoding="utf-8") == text
+    rows = [json.loads(line) for line in MUTANTS.read_text(encoding="utf-8").splitlines()]
+    drawn = {row["layer"]: row["held_out"] for row in rows}
+    assert (len(drawn), sum(drawn.values())) == (LAYERS, HELD_OUT)
+    assert {row["kind"] for row in rows} == {*MUTATIONS}
+    for kind in MUTATIONS:
+        found = [row["found"] for row in rows if row["kind"] == kind and row["found"] in ("found", "missed")]
+        assert found.count("found") >= 0.95 * len(found)

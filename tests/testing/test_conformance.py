@@ -53,7 +53,15 @@ STUDIES = {
         "perturbation": {"balls": ["recurrent"], "starts": 1, "ascent_steps": 1, "radii": {"count": 4}},
         "grid": {"model.width": [2, 3]},
         "decide": {"max_trials": 8},
-    }
+    },
+    "mixture": {
+        "name": "mixed",
+        "task": {"name": "mqar", "horizon": 8, "pairs": 2, "vocabulary": 8},
+        "model": {"name": "residual_stack", "layers": 2, "width": 4, "features": 4},
+        "training": {"seeds": 2, "steps": 3, "batch_size": 4, "validation_size": 4, "validate_every": 3},
+        "perturbation": {"balls": []},
+        "grid": {"model.units": [["gru"], ["gru", "attention"], ["attention", "gru"], ["attention"]]},
+    },
 }
 """Of analyses to which the usual study gives nothing to say."""
 

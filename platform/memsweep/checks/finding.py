@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from memsweep.errors import listed
+
+_NAMED = 3
+"""Numbers without a value that a sentence names."""
 POINTS = 64
 """Of a curve: enough for a picture over a logarithmic axis."""
 
@@ -82,7 +86,7 @@ def finding(
     notes: Sequence[str] = (),
     curves: Sequence[Curve] = (),
 ) -> Finding:
-    """A finding whose status is the worst of what was noticed.
+    """A finding whose status is the worst of what was noticed; a number that is nan is noticed, too.
 
     Args:
         check: its name.
@@ -91,8 +95,19 @@ def finding(
         faults, notes: one sentence each; faults come first.
         curves: what the page draws.
     """
+    if not faults and not notes and (undefined := [*_undefined(numbers)]):
+        notes = [f"{well} No number came out for {listed(undefined, _NAMED)}."]
     status = Status.FAULT if faults else Status.NOTE if notes else Status.PASS
     return Finding(check, status, " ".join([*faults, *notes]) or well, numbers, tuple(curves))
+
+
+def _undefined(numbers: Mapping[str, Any], above: str = "") -> Iterator[str]:
+    """The names of the numbers that are nan, or have one in their list: ``float32.noise.error``."""
+    for name, value in numbers.items():
+        if isinstance(value, Mapping):
+            yield from _undefined(value, f"{above}{name}.")
+        elif any(each != each for each in (value if isinstance(value, list) else [value])):
+            yield f"{above}{name}"
 
 
 def not_measured(check: str, why: str, status: Status = Status.NOTE) -> Finding:
@@ -107,7 +122,9 @@ def curve(panel: str, name: str, values: np.ndarray, start: int = 0) -> Curve:
 
 
 def show(value: float) -> str:
-    """A measured number with two digits: ``3.1e-07``, ``0.25``, ``41``."""
+    """A measured number with two digits: ``3.1e-07``, ``0.25``, ``41``; nan is ``unknown``."""
+    if math.isnan(value):
+        return "unknown"
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     return (

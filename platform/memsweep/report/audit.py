@@ -17,6 +17,7 @@ from rich.text import Text
 
 from memsweep import __version__
 from memsweep.checks.finding import Curve, Finding, Status, show
+from memsweep.checks.numerics.precision import worst_error
 from memsweep.checks.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
@@ -189,9 +190,7 @@ def _while_held(found: Finding | None) -> str:
 def _holds(found: Finding | None) -> str:
     """The precisions in which the outputs at the greatest length are off by ``HOLDS`` of their size at most."""
     errors = {
-        name: max(entry["error"][-1] for entry in found.numbers[name].values())
-        for name in _PRECISIONS
-        if found is not None and found.numbers.get(name)
+        name: worst_error(found.numbers[name]) for name in _PRECISIONS if found is not None and found.numbers.get(name)
     }
     if found is None or not errors:
         return "At which precision it holds was not measured."
@@ -204,7 +203,9 @@ def _holds(found: Finding | None) -> str:
 
 
 def error_text(error: float) -> str:
-    """A relative error as a percentage, as its limit is written."""
+    """A relative error as a percentage, as its limit is written; nan is ``unknown``."""
+    if math.isnan(error):
+        return show(error)
     return f"under {_LEAST_SHOWN:g} %" if 100 * error < _LEAST_SHOWN else percent(error)
 
 

@@ -63,6 +63,27 @@ def test_describe_shows_the_number_and_advises(config: ModuleConfig, capsys: pyt
     assert "_optim: pace learning_rate 0.001 and weight_decay 0" in said
 
 
+READS = RATES.replace(
+    "self.readout = nn.Linear(width, outputs, bias=False)", "self.read = nn.Parameter(torch.randn(width, outputs))"
+)
+READS = READS.replace("self.readout(torch.stack(states, 1))", "torch.stack(states, 1) @ self.read")
+
+
+def test_describe_says_which_guess_of_a_recurrence_acts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "reads.py").write_text(textwrap.dedent(READS))
+    monkeypatch.chdir(tmp_path)
+    registry.discover(tmp_path)
+    words = ["describe", "reads:Net", "--width", "4"]
+    assert main(words) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "read is recurrent by a guess, and the effect does not grow with the lag (growth): it acts once" in said
+    assert 'write model.roles.encoder or model.roles.readout: ["read"]' in said
+    assert main([*words, 'roles.readout=["read"]']) == 0
+    assert "acts once" not in capsys.readouterr().out
+
+
 def test_patterns_put_parameters_into_groups_of_the_optimizer(config: ModuleConfig) -> None:
     asked = dataclasses.replace(config, recurrent_group=("pa*",), input_group=("encoder.*",))
     groups = {each.name: each.role.group for each in anatomy(asked, SIZES).tensors}

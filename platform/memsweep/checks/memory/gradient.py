@@ -43,7 +43,7 @@ def gradient(subject: Subject, seconds: float) -> Finding:
         "time_scale_shortest": float(np.nanmin(scales)),
         "horizon_limited": longest > CUT_OFF * length,
         "depends_on_input": bool(np.ptp(norms, axis=0).max() > 1e-6 * norms.max()),
-        "last_over_first": float(profile[-1] / profile[0]) if profile[0] else float("nan"),
+        "last_over_first": float(profile[-1] / profile[0]) if profile[0] else None,
         "sequences": len(norms),
     }
     more = " or more" if numbers["horizon_limited"] else ""

@@ -48,8 +48,9 @@ def cost(subject: Subject, seconds: float) -> Finding:
         f"{lengths[-1]} steps: {show(forward[-1])} s forward, {show(training[-1])} s with gradients, which keep "
         f"{_bytes(kept[-1])}"
     )
-    grows = f"; time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}" if any(kept) else ""
-    well += f"{grows if math.isfinite(memory_growth) else ''}."
+    if time_growth is not None and memory_growth is not None:
+        well += f"; time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}"
+    well += "."
     notes = []
     if lengths[-1] < subject.horizon:
         notes.append(f"{well} Longer sequences would take too long here: measured up to {lengths[-1]} steps.")
@@ -110,11 +111,11 @@ def _timed(call: Callable[[], object], device: str) -> float:
     return best
 
 
-def _growth(lengths: list[int], values: list[float]) -> float:
-    """The exponent of the length over the last four lengths, by least squares; nan where there is one length."""
+def _growth(lengths: list[int], values: list[float]) -> float | None:
+    """The exponent of the length over the last four lengths, by least squares; None where there is one length."""
     known = [(math.log(length), math.log(value)) for length, value in zip(lengths, values, strict=True) if value > 0]
     if len(known) < 2:
-        return math.nan
+        return None
     across, up = np.array(known[-4:]).T
     return float(np.polyfit(across, up, 1)[0])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -44,6 +46,7 @@ class _Errors:
                 error = _error(subject(inputs, dtype), exact)
             except Exception as failure:  # foreign code may raise anything
                 self.fails[name] = in_one_line(failure)[:150]
+                self.table.pop(name, None)
                 continue
             entry = self.table.setdefault(name, {}).setdefault(regime, {"error": [], "rounded_once": []})
             entry["error"].append(error)
@@ -57,11 +60,28 @@ class _Errors:
         ]
 
     def at_the_end(self) -> str:
-        """``float32 1.2e-07, bfloat16 0.01``: the largest error of each precision at the greatest length."""
-        return ", ".join(
-            f"{name} {show(max(entry['error'][-1] for entry in regimes.values()))}"
-            for name, regimes in self.table.items()
-        )
+        """``float32 1.2e-07, bfloat16 0.01``: the largest known error of each precision at the greatest length."""
+        known = {
+            name: [size for size in _last(regimes) if not math.isnan(size)] for name, regimes in self.table.items()
+        }
+        return ", ".join(f"{name} {show(max(sizes))}" for name, sizes in known.items() if sizes)
+
+    def undefined(self) -> list[str]:
+        """The regimes whose outputs in float64 are not finite at the greatest length."""
+        found = [
+            regime for regimes in self.table.values() for regime in regimes if math.isnan(regimes[regime]["error"][-1])
+        ]
+        return [*dict.fromkeys(found)]
+
+
+def worst_error(regimes: Mapping[str, Mapping[str, Sequence[float]]]) -> float:
+    """The largest error of a precision at the greatest length; nan where one of its regimes has none."""
+    errors = _last(regimes)
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
+
+
+def _last(regimes: Mapping[str, Mapping[str, Sequence[float]]]) -> list[float]:
+    return [entry["error"][-1] for entry in regimes.values()]
 
 
 def precision(subject: Subject, seconds: float) -> Finding:
@@ -85,7 +105,12 @@ def precision(subject: Subject, seconds: float) -> Finding:
     notes += [f"It does not run in {name} ({why})." for name, why in errors.fails.items()]
     numbers = {"lengths": errors.lengths, "half_inside": bool(half), "float32_inside_float64": single is not None}
     numbers |= {**errors.table, "does_not_run": errors.fails}
-    well = f"Relative error against float64 after {errors.lengths[-1]} steps: {errors.at_the_end()}."
+    undefined, known = errors.undefined(), errors.at_the_end()
+    if undefined:
+        notes.append(
+            f"In float64 its outputs are not finite (inputs: {', '.join(undefined)}): nothing to compare with."
+        )
+    well = f"Relative error against float64 after {errors.lengths[-1]} steps: {known or 'unknown'}."
     if single is not None:
         well += f" In float64 it computes in float32 inside ({single})."
     notes = [well, *notes] if notes else []

@@ -29,6 +29,8 @@ from memsweep.models.module.roles import Described
 
 CARRIED = 3.0
 """Growth, relative to what acts once, from which a parameter is said to be carried over time."""
+ACTS_ONCE = 1.5
+"""Growth up to which a parameter is said to act once: matrices of recurrences have ten and more."""
 MOST = 1000.0
 """A growth that is shown; that of an effect that begins after lag 0 has no limit."""
 SEEDS = 5
@@ -116,4 +118,13 @@ def taken_for_less(described: Sequence[Described], growth: Mapping[str, float]) 
         each.name
         for each in described
         if each.guessed and each.role.part is not Part.RECURRENT and growth.get(each.name, 0.0) >= CARRIED
+    ]
+
+
+def taken_for_more(described: Sequence[Described], growth: Mapping[str, float]) -> list[str]:
+    """The names of parameters that act once, and that a guess takes for a part of the recurrence."""
+    return [
+        each.name
+        for each in described
+        if each.guessed and each.role.part is Part.RECURRENT and growth.get(each.name, math.inf) <= ACTS_ONCE
     ]

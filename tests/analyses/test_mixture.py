@@ -1,0 +1,67 @@
+"""Stacks of layers of two kinds: the chart of their accuracy has each share and place, and nothing else has one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memsweep.analyses.mixture.section import section
+from memsweep.report.analysis.contents import judge
+from memsweep.report.values.section import Section
+from report_study import Condition, write_study
+
+STACKS: Mapping[tuple[str, ...], float] = {
+    ("gru",): 0.2,
+    ("gru", "gru", "gru", "attention"): 0.7,
+    ("attention", "gru", "gru", "gru"): 0.8,
+    ("gru", "attention"): 0.9,
+    ("attention",): 0.5,
+}
+"""Units, repeated to four layers -> accuracy of the first seed; the second has 0.02 less."""
+
+
+def made(folder: Path, stacks: Mapping[tuple[str, ...], float], tasks: Sequence[str] = ("mqar",)) -> Section:
+    """The section of a study with these stored results."""
+
+    def condition(task: str, units: tuple[str, ...], accuracy: float) -> Condition:
+        fields: dict[str, Any] = {"layers": 4, "unit": {"name": "lru"}, "units": [{"name": name} for name in units]}
+        named = {"kernel": None, "parameterization": None, "activation": None, "normalize": None}
+        how = {"task": task, "model": "residual_stack", "metric": "accuracy", "model_fields": fields}
+        return Condition(values=(accuracy, accuracy - 0.02), **named, **how)
+
+    conditions = [condition(task, *stack) for task in tasks for stack in stacks.items()]
+    write_study(folder, conditions, widths=(4,), horizons=(8,), seeds=2, balls=(), memory=False)
+    return section(judge(folder))
+
+
+def test_each_share_and_place_is_a_point(tmp_path: Path) -> None:
+    (chart,) = made(tmp_path, STACKS).charts
+    assert (chart["x"], chart["y"]) == ("layers of attention (%)", "accuracy (%)")
+    lines = {name: {point[0]: point[1:4] for point in points} for name, points in chart["lines"]}
+    first, behind = lines["attention in the first layer"], lines["attention behind others"]
+    assert [*first] == [0, 25, 100]
+    assert [*behind] == [0, 25, 50, 100]
+    assert first[25] == pytest.approx([79, 78, 80])  # median, worst and best seed
+    assert behind[25] == pytest.approx([69, 68, 70])
+    assert first[0] == behind[0] == pytest.approx([19, 18, 20])
+    words = [point[5] for _, points in chart["lines"] for point in points]
+    assert "1 of 4 layers, 79" in words
+
+
+def test_each_task_has_a_chart(tmp_path: Path) -> None:
+    assert len(made(tmp_path, STACKS, ("mqar", "parity_recall")).charts) == 2
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        [("gru",), ("attention",), ("gru", "gru")],  # no stack has both
+        [("gru",), ("gru", "attention")],  # two shares
+        [("gru",), ("gru", "attention"), ("gru", "lru"), ("attention",)],  # three kinds
+    ],
+)
+def test_what_has_no_share_has_no_chart(tmp_path: Path, units: list[tuple[str, ...]]) -> None:
+    assert not made(tmp_path, dict.fromkeys(units, 0.5)).is_shown
