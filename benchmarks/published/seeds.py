@@ -147,8 +147,8 @@ def _accuracies(folder: Path) -> list[list[object]]:
         measured = f"test accuracy after {training['steps']} steps"
         rest: list[object] = [measured, values.median(), values.min(), values.max(), len(values)]
         found.append((_model(config["model"]), training["learning_rate"], rest))
-    rates = pd.DataFrame([each[:2] for each in found]).groupby(0)[1].nunique() if found else {}
-    told = [(f"{model} · rate {rate:g}" if rates[model] > 1 else model, rest) for model, rate, rest in found]
+    several = Counter(model for model, _ in {(model, rate) for model, rate, _ in found})
+    told = [(f"{model} · rate {rate:g}" if several[model] > 1 else model, rest) for model, rate, rest in found]
     return [[folder.name, condition, *rest] for condition, rest in told]
 
 

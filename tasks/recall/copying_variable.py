@@ -1,8 +1,8 @@
 """Copying memory over delays that vary: read some symbols, and output them when a cue comes.
 
-The option ``vari`` of the code behind nnRNN and the Stair RNN: ``copying_memory`` with a delay D of each training batch,
-uniform on 1 ... T-1. Here each sequence has a delay of its own, so that a test set holds all of them. Sequences have
-one length, T + 2L - 1 steps; what follows the last answer is blank and does not count::
+The option ``vari`` of the code behind nnRNN and the Stair RNN: ``copying_memory`` with a delay D of each training
+batch, uniform on 1 ... T-1. Here each sequence has a delay of its own, so that a test set holds all of them. Sequences
+have one length, T + 2L - 1 steps; what follows the last answer is blank and does not count::
 
     inputs    L labels | D-1 blanks | the cue | L blanks            | blanks
     targets   L+D blanks                      | the L labels        | nothing
@@ -30,7 +30,7 @@ BLANK = 0
 
 @register_task("copying_variable")
 class CopyingVariable(Task):
-    """Output the first symbols again at a cue that comes after a random delay; cross entropy, averaged over all steps."""
+    """Output the first symbols again at a cue after a random delay; cross entropy, averaged over all steps."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
