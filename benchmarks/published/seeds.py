@@ -137,18 +137,27 @@ def add(folder: Path) -> None:
 
 def _accuracies(folder: Path) -> list[list[object]]:
     """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most over its seeds."""
-    rows: list[list[object]] = []
+    found: list[tuple[str, float, list[object]]] = []
     for path in sorted((folder / "replicas").glob("*.parquet")):
         seeds = pd.read_parquet(path)
         if not seeds["metric"].eq("accuracy").all():
             continue
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
-        model, values = config["model"], seeds["test_metric"]
-        gains = "" if model.get("stair", "none") == "none" else f" · {model['stair']}"
-        measured = f"test accuracy after {config['training']['steps']} steps"
-        span = [values.median(), values.min(), values.max()]
-        rows.append([folder.name, model["name"] + gains, measured, *span, len(values)])
-    return rows
+        training, values = config["training"], seeds["test_metric"]
+        measured = f"test accuracy after {training['steps']} steps"
+        rest: list[object] = [measured, values.median(), values.min(), values.max(), len(values)]
+        found.append((_model(config["model"]), training["learning_rate"], rest))
+    several = Counter(model for model, _ in {(model, rate) for model, rate, _ in found})
+    told = [(f"{model} · rate {rate:g}" if several[model] > 1 else model, rest) for model, rate, rest in found]
+    return [[folder.name, condition, *rest] for condition, rest in told]
+
+
+def _model(model: dict[str, Any]) -> str:
+    """A model's name, or its unit's, with its gains and its parameterization, as far as it has them."""
+    name = model["unit"]["name"] if model.get("unit") else model["name"]
+    gains = model.get("stair", "none")
+    of_rates = [model["parameterization"]["name"]] if model.get("parameterization") else []
+    return " · ".join([name, *([] if gains == "none" else [gains]), *of_rates])
 
 
 def _verdicts(folder: Path) -> list[list[object]]:

@@ -80,7 +80,7 @@ def test_a_pipe_gets_one_line_for_each_study_below_that_of_its_room() -> None:
     items = listing(STUDY, ROOT)
     lines = listing_text(items, None).splitlines()
     rooms = [line.rstrip(":") for line in lines if not line.startswith(" ")]
-    assert rooms == ["start", "memory", "tasks", "published", "cluster"]
+    assert rooms == ["start", "memory", "tasks", "units", "published", "cluster"]
     assert [line.split()[0] for line in lines if line.startswith(" ")] == [item["name"] for item in items]
     assert len(lines) == len(rooms) + len(items)
     narrow = listing_text(items, COLUMNS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -39,6 +40,20 @@ def test_a_part_that_was_run_says_what_was_found_and_a_part_that_was_not_run_has
     assert {part["run"] for part in PARTS if "study" not in part} == {"no"}
 
 
+def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -> None:
+    study = tmp_path / "rates"
+    shutil.copytree(STORED, study)
+    for number, path in enumerate(sorted((study / "replicas").glob("*.parquet"))):
+        pd.read_parquet(path).assign(metric="accuracy", test_metric=0.5).to_parquet(path)
+        record = study / "records" / f"{path.stem}.json"
+        told = json.loads(record.read_text("utf-8"))
+        told["config"]["training"]["learning_rate"] = 10.0**-number
+        record.write_text(json.dumps(told), "utf-8")
+    found = {str(row[1]) for row in seeds._accuracies(study)}
+    assert len(found) == 4
+    assert "diagonal_rnn · exp · rate 0.01" in found or "diagonal_rnn · direct · rate 0.01" in found
+
+
 def test_every_published_set_of_curves_has_a_study() -> None:
     published = pd.read_csv(published_curves.PUBLISHED)
     sets = {" ".join(key) for key, _ in published.groupby(published_curves.SET)}
@@ -66,6 +81,7 @@ def test_results_take_the_place_of_those_of_the_same_conditions(
     seeds.add(study)
     rows = pd.read_csv(seeds.RESULTS)
     learned = rows[rows["study"] == "learned"]
-    assert learned[["value", "low", "high"]].to_numpy()[-1].tolist() == [number + 0.5, number + 0.25, number + 0.75]
+    assert {*learned["condition"]} == {"diagonal_rnn · direct", "diagonal_rnn · exp"}
+    assert [number + 0.5, number + 0.25, number + 0.75] in learned[["value", "low", "high"]].to_numpy().tolist()
     assert len(rows) == len(verdicts) + len(learned)
     assert any("none" in section for section in seeds._results())

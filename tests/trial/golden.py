@@ -42,6 +42,7 @@ FEW = {
         ("mqar", "stacked_mqar", "selective_copying", "induction_heads", "parity_recall"), ("residual_stack",)
     ),
     **dict.fromkeys(("adding", "memory_capacity", "narma", "mackey_glass", "lag_kernel"), ("lru", "vanilla_rnn")),
+    "copying_variable": ("vanilla_rnn",),
     **dict.fromkeys(("parity", "modular_counter", "flip_flop", "word_problem"), ("residual_stack",)),
     "temporal_order": ("residual_stack",),
     **dict.fromkeys(("permuted_mnist", *ARENA), ("vanilla_rnn",)),

@@ -15,7 +15,7 @@ from memsweep.gate import gated
 FOLDER = builtin.STUDIES
 EDITOR = "yaml-language-server:"
 """The beginning of a comment that tells an editor the schema of the file."""
-_ROOMS = ("start", "memory", "tasks", "published", "cluster")
+_ROOMS = ("start", "memory", "tasks", "units", "published", "cluster")
 """The order in which built-in rooms are listed; one that is not named here comes after them."""
 _MOST_NAMED, _LONGEST = 50, 100
 _HERE = "the command line"

@@ -1,0 +1,55 @@
+"""Trained weights that come with the repository: whole, small, and those whose accuracies docs/seeds.md tells."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import safetensors.numpy
+
+from benchmarks.published import seeds
+from paths import ROOT
+
+STORES = sorted((ROOT / "docs" / "evidence" / "stores").iterdir())
+MIB = 2**20
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda store: store.name)
+def test_a_kept_store_is_whole_and_small(store: Path) -> None:
+    records = [json.loads(path.read_text("utf-8")) for path in sorted((store / "records").glob("*.json"))]
+    kept = {path.relative_to(store).as_posix() for path in files(store)}
+    expected = {f"records/{record['identity']}.json" for record in records}
+    for record in records:
+        assert (record["study"], record["outcome"]) == (store.name, "done")
+        for folder, told in record["files"].items():
+            (path,) = (store / folder).glob(f"{record['identity']}.*")
+            expected.add(path.relative_to(store).as_posix())
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == told["sha256"]
+        weights = safetensors.numpy.load_file(store / "weights" / f"{record['identity']}.safetensors")
+        assert {name.partition("/")[0] for name in weights} == {
+            str(seed) for seed in range(record["config"]["training"]["seeds"])
+        }
+    assert records
+    assert kept == expected
+    assert sum(path.stat().st_size for path in files(store)) <= 30 * MIB
+
+
+def test_all_kept_stores_are_small_together() -> None:
+    assert sum(path.stat().st_size for store in STORES for path in files(store)) <= 150 * MIB
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda store: store.name)
+def test_the_page_tells_the_accuracies_of_the_kept_weights(store: Path) -> None:
+    told = pd.read_csv(seeds.RESULTS)
+    rows = pd.DataFrame(seeds._accuracies(store), columns=seeds.COLUMNS)
+    both = rows.merge(told, on=["study", "condition", "measured"], suffixes=("", "_told"))
+    assert len(both) == len(rows) > 0
+    for name in ("value", "low", "high", "seeds"):
+        assert both[name].to_numpy() == pytest.approx(both[f"{name}_told"].to_numpy(), rel=1e-3)
