@@ -53,7 +53,7 @@ def test_a_mutant_is_found_by_the_check_of_its_kind(gru: Layer, kind: str) -> No
 
 
 def test_the_page_has_a_row_for_each_kind() -> None:
-    page = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence" / "layers.md").read_text(encoding="utf-8")
     table = page.split("<!-- mutants")[1].split("<!-- end of mutants")[0]
     rows = dict(re.findall(r"^\| (\w+) \| (\d+) \|", table, re.M))
     assert [*rows] == [*MUTATIONS]
