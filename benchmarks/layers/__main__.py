@@ -43,7 +43,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.layers", description=__doc__)
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help="audit the layers of these alone")
     parser.add_argument("--store", type=Path, default=AUDITS, help="where audits are stored (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help="write docs/evidence/layers.md from the stored audits, and end")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/evidence/layers.md from the stored audits, and end"
+    )
     args = parser.parse_args()
     if not args.write:
         warnings.simplefilter("ignore")

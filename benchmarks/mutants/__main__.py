@@ -44,7 +44,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("mutants.jsonl"), help="a line for each mutant; goes on where it ends"
     )
-    parser.add_argument("--write", action="store_true", help="put the table of the file into docs/evidence/layers.md, and end")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table of the file into docs/evidence/layers.md, and end"
+    )
     args = parser.parse_args()
     if args.write:
         write(args.out, args.seed)

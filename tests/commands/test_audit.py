@@ -100,7 +100,9 @@ def _names(value: object) -> set[str]:
 
 
 def test_the_page_of_the_documents_names_every_check() -> None:
-    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## What a module may declare")[0], re.M) == [check.name for check in checks()]
+    assert re.findall(r"^\| `(\w+)` \|", PAGE.partition("## What a module may declare")[0], re.M) == [
+        check.name for check in checks()
+    ]
 
 
 def test_the_first_line_says_how_long_it_remembers_and_in_which_precision_it_holds(

@@ -7,6 +7,7 @@ and the targets of links; a piece of code within a sentence counts as one word.
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -107,7 +108,9 @@ def test_the_users_pages_are_an_evenings_reading() -> None:
     assert helping <= {*pages}
     texts = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in pages}
     read = {name: everything_read(text) for name, text in texts.items()}
-    assert sum(read.values()) <= READING, f"{sum(read.values()):,} words; what is measured goes to docs/evidence: {read}"
+    assert sum(read.values()) <= READING, (
+        f"{sum(read.values()):,} words; what is measured goes to docs/evidence: {read}"
+    )
     found = [sentence for text in texts.values() for sentence in sentences(text)]
     long = sum(words(sentence) >= LONG for sentence in found)
     assert long <= ALLOWED * len(found), f"{long} of {len(found)} sentences have {LONG} words or more"
