@@ -1,8 +1,8 @@
 """One Markdown table of all that was measured, from the JSON files: what people meet first stands first.
 
-``python -m benchmarks`` ends with it and writes it to ``<out>/summary.md``, for docs/speed.md. A ratio is the other
-side's time by ours, and bold below 1, where ours takes longer. A file that is not there is left out, and so are the
-rows of a file that no source below names.
+``python -m benchmarks`` ends with it and writes it to ``<out>/summary.md``, for docs/evidence/speed.md. A ratio is the
+other side's time by ours, and bold below 1, where ours takes longer. A file that is not there is left out, and so are
+the rows of a file that no source below names.
 """
 
 from __future__ import annotations

@@ -47,7 +47,9 @@ def main() -> None:
         "names", nargs="*", metavar="NAME", help="a package or a layer (transformers:Zamba2): audit these alone"
     )
     parser.add_argument("--store", type=Path, default=AUDITS, help="where audits are stored (default: %(default)s)")
-    parser.add_argument("--write", action="store_true", help="write docs/layers.md from the stored audits, and end")
+    parser.add_argument(
+        "--write", action="store_true", help="write docs/evidence/layers.md from the stored audits, and end"
+    )
     parser.add_argument("--expired", action="store_true", help="list what is to be audited again, and end")
     args = parser.parse_args()
     if not args.write:

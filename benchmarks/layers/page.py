@@ -1,4 +1,4 @@
-"""docs/layers.md, from stored audits: a table of the layers of each package, and what was found in them."""
+"""docs/evidence/layers.md, from stored audits: a table of the layers of each package, and what was found in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.layers.known import HORIZON
 from memsweep.report.audit import HOLDS
 
 AUDITS = Path(__file__).parent / "audits.jsonl"
-PAGE = Path(__file__).parents[2] / "docs" / "layers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "layers.md"
 START, END = "<!-- layers: python -m benchmarks.layers -->", "<!-- end of layers -->"
 CONTRACT = (
     "shapes", "determinism", "batch", "causality", "tables", "parameters", "derivatives", "finite", "decay", "forms",

@@ -1,7 +1,7 @@
 """Mutants of public layers, and how many of them the audit finds: ``python -m benchmarks.mutants --seed 11``.
 
 Thirty layers and their faults are drawn by the seed. Ten of the layers are held out: their mutants are looked at with
-``--held-out`` alone. docs/audit.md says what was changed after that; ``--write`` puts the table there.
+``--held-out`` alone. docs/evidence/layers.md says what was changed after that; ``--write`` puts the table there.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from memsweep.checks.part import checks
 from memsweep.checks.subject import Subject
 from memsweep.models.training_mode import seeded
 
-PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "layers.md"
 MUTANTS = Path(__file__).parent / "mutants.jsonl"
 START, END = "<!-- mutants: python -m benchmarks.mutants -->", "<!-- end of mutants -->"
 LAYERS, HELD_OUT = 30, 10
@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=MUTANTS, help="a line for each mutant; goes on where it ends (%(default)s)"
     )
-    parser.add_argument("--write", action="store_true", help="put the table of the file into docs/audit.md, and end")
+    parser.add_argument(
+        "--write", action="store_true", help="put the table of the file into docs/evidence/layers.md, and end"
+    )
     args = parser.parse_args()
     if args.write:
         write(args.out, args.seed)
@@ -157,7 +159,7 @@ def write(file: Path, seed: int, to: Path = PAGE) -> None:
     same = [f"{row['layer']}: {row['kind']}, {row['what']}" for row in rows if row["found"] == "equivalent"]
     lines += [
         "",
-        f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are ([layers.md](layers.md)): "
+        f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are: "
         f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
     page = to.read_text(encoding="utf-8")

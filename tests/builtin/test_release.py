@@ -134,8 +134,13 @@ def test_a_plugin_package_announces_modules_that_it_holds(path: Path) -> None:
     assert path.parent.name == about["name"]
     assert about["license"] == project(ROOT / "pyproject.toml")["license"]
     assert [each for each in about["dependencies"] if re.match(r"memsweep>=[\d.]+,<", each)]  # its parts are not public
-    for module in about["entry-points"]["memsweep.plugins"].values():
-        assert (path.parent / f"{module.replace('.', '/')}.py").is_file()
+    announced = [
+        *about.get("entry-points", {}).get("memsweep.plugins", {}).values(),
+        *about.get("scripts", {}).values(),
+    ]
+    assert announced
+    for module in announced:
+        assert (path.parent / f"{module.partition(':')[0].replace('.', '/')}.py").is_file()
 
 
 @pytest.mark.more

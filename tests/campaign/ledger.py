@@ -158,7 +158,7 @@ def rows(entries: Iterable[Entry], documents: Iterable[Path] = ()) -> dict[str, 
 
 
 def table(entries: Iterable[Entry], documents: Iterable[Path] = ()) -> str:
-    """The Markdown table of docs/durability.md: one row for each kind, one for all, and the entries' hostile inputs."""
+    """The table of docs/evidence/durability.md: one row for each kind, one for all, and the entries' hostile inputs."""
     entries = list(entries)
     found = rows(entries, documents)
     kinds = [*sorted(found.keys() - {_ALL}), *found.keys() & {_ALL}]

@@ -75,7 +75,7 @@ def test_a_table_is_read_again_and_added_to_other_campaigns(tmp_path: Path) -> N
 
 
 def test_the_documented_table_leaves_no_round_out() -> None:
-    found = ledger.rows([], [ROOT / "docs" / "durability.md"])
+    found = ledger.rows([], [ROOT / "docs" / "evidence" / "durability.md"])
     summed = sum((row for kind, row in found.items() if kind != "all"), ledger.Row())
     assert replace(found["all"], median=None) == replace(summed, median=None)
     assert summed.unequal == found["rounds with a problem, kinds not kept"].injected

@@ -55,8 +55,8 @@ def test_a_mutant_is_found_by_the_check_of_its_kind(gru: Layer, kind: str) -> No
 
 
 def test_the_page_is_that_of_thirty_stored_layers_ten_of_them_held_out(tmp_path: Path) -> None:
-    page = tmp_path / "audit.md"
-    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
+    page = tmp_path / "layers.md"
+    text = (ROOT / "docs" / "evidence" / "layers.md").read_text(encoding="utf-8")
     head, tail = text.split(START)[0], text.split(END)[1]
     page.write_text(f"{head}{START}\nanother table\n{END}{tail}", encoding="utf-8")
     write(MUTANTS, 11, page)

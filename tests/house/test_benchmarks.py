@@ -278,7 +278,7 @@ def ratios(name, key, **wanted):
 
 
 def test_the_page_has_the_figures_of_the_gpu():
-    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8").partition("## On a GPU\n")[2]
+    page = (ROOT / "docs" / "evidence" / "speed.md").read_text(encoding="utf-8").partition("## On a GPU\n")[2]
     lines, kinds = page.partition("\n## ")[0].splitlines(), ("float64", "float32")
     for start, name, key, wanted in [
         ("a layer of `gru` or `lstm` | cuDNN", "time gated", "cudnn_by_ours", {"layer": ["gru", "lstm"]}),
@@ -311,7 +311,7 @@ def test_the_page_has_the_figures_of_the_gpu():
 
 
 def test_the_page_says_how_far_a_gpu_is_from_the_processor():
-    page = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "evidence" / "speed.md").read_text(encoding="utf-8")
 
     def worst(*names, dtype):
         rows = [row for name in names for row in on_the_card("numbers", name, dtype=dtype)]

@@ -37,6 +37,7 @@ DOCUMENTS = [
     "docs/reports.md",
     "docs/installing.md",
     "docs/json.md",
+    "docs/json_keys.md",
 ]
 HELP = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "help").glob("*.md"))
 PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md", "docs/gallery.md", *HELP]
@@ -282,8 +283,8 @@ _TAKES = {
 
 
 def test_quickstart_takes_what_was_measured() -> None:
-    """A duration that stands in several places is one: that of docs/speed.md."""
-    speed = (ROOT / "docs" / "speed.md").read_text()
+    """A duration that stands in several places is one: that of docs/evidence/speed.md."""
+    speed = (ROOT / "docs" / "evidence" / "speed.md").read_text()
     (row,) = re.findall(r"^\| `quickstart` \| (\d+) \| ([\d,]+) \|", speed, re.MULTILINE)
     trials, per_hour_and_core = (int(number.replace(",", "")) for number in row)
     measured = _MINUTES[round(60 * trials / (2 * per_hour_and_core))]

@@ -129,7 +129,7 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
 
 
 def audit_document(audit: Audit, about: About) -> AuditDocument:
-    """The audit for programs; docs/audit.md says what the numbers of each check are."""
+    """The audit for programs; docs/json_keys.md says what the numbers of each check are."""
     return {
         "module": about.name,
         "settings": dict(about.settings),

@@ -50,7 +50,7 @@ def first_processes(made: Network) -> list[int]:
 
 
 def test_the_health_settings_that_are_shipped() -> None:
-    """A host that is silent for 20 s lives, one that is silent for 30 s is dead: see docs/durability.md."""
+    """A host that is silent for 20 s lives, one that is silent for 30 s is dead: see docs/evidence/durability.md."""
     milliseconds = {name.removeprefix("RAY_health_check_"): int(value) for name, value in health_settings().items()}
     checks, period, timeout = (milliseconds[n] for n in ("failure_threshold", "period_ms", "timeout_ms"))
     silence = checks * timeout + (checks - 1) * period

@@ -47,7 +47,7 @@ def test_exponent_and_width_decide_whether_the_raw_rate_holds_a_power(
     assert limit < -0.6 if falls else abs(limit) < 0.05
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/findings.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/evidence/findings.md"])
 def test_the_pages_say_of_which_power_they_speak(page: str) -> None:
     text = (ROOT / page).read_text("utf-8").replace("\n", " ")
     assert "(1 + 0.1 t)^−1.1" in text

@@ -1,4 +1,4 @@
-"""Error rates and power of rounds that are chosen until a verdict: the simulation of docs/decide.md.
+"""Error rates and power of rounds that are chosen until a verdict: the simulation of docs/evidence/decide.md.
 
 The studies are those of docs/verdict.md (``error_rates``). While one is inconclusive, the next round is chosen as
 ``memsweep decide`` chooses it, up to its most rounds; a cell costs its width times its horizon times its seeds.
@@ -162,7 +162,7 @@ def row(case: Case, found: list[Ended]) -> str:
 
 
 def lines(studies: int = STUDIES) -> Iterator[str]:
-    """The rows of docs/decide.md's table."""
+    """The rows of docs/evidence/decide.md's table."""
     for case in CASES:
         yield row(case, rates(case, studies))
 

@@ -121,7 +121,7 @@ def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -
 @pytest.mark.long
 @pytest.mark.more
 def test_the_table_of_the_page_is_what_the_simulation_gives_and_errors_are_rare() -> None:
-    text = (ROOT / "docs/decide.md").read_text()
+    text = (ROOT / "docs/evidence/decide.md").read_text()
     for case in decide_rates.CASES:
         found = decide_rates.rates(case, decide_rates.STUDIES)
         assert decide_rates.row(case, found) in text

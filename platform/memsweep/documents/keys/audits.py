@@ -22,7 +22,7 @@ class FindingItem(TypedDict):
     sentence: Annotated[str, "what was found, in words"]
     left_out: Annotated[list[str], "what --seconds did not allow to look at"]
     seconds: Annotated[float, "how long it took"]
-    numbers: Annotated[dict[str, Any], "what was measured, by the names in docs/audit.md"]
+    numbers: Annotated[dict[str, Any], "what was measured, by the names in docs/json_keys.md"]
     curves: Annotated[list[CurveItem], "what the page draws"]
 
 

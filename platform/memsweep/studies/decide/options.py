@@ -11,7 +11,7 @@ from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
 SEEDS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
-"""Numbers of seeds of a design; the error rates of docs/decide.md are those of up to so many."""
+"""Numbers of seeds of a design; the error rates of docs/evidence/decide.md are those of up to so many."""
 DOUBLINGS = 4
 """Most doublings of a horizon in one round."""
 MIDDLES = 2

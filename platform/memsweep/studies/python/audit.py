@@ -62,7 +62,7 @@ class Audit:
         return pd.DataFrame(points, columns=["panel", "name", "x", "y"])
 
     def __getitem__(self, check: str) -> Mapping[str, Any]:
-        """The numbers that a check measured, as docs/audit.md names them."""
+        """The numbers that a check measured, as docs/json_keys.md names them."""
         known = {finding.check: finding.numbers for finding in self._found.findings}
         if check not in known:
             raise KeyError(f"there is no check {check!r}. Checks: {', '.join(known)}")

@@ -78,7 +78,7 @@ def sweep(
         max_hours, max_trials, max_failures: stop at a limit; what is finished is kept and returned, with a warning.
         no_reuse: recompute every trial.
         share: divide the study with other drivers that say so, too: each pack runs once, and all return the whole
-            study. One of them leads, and writes the report and MLflow (docs/scaling.md).
+            study. One of them leads, and writes the report and MLflow (docs/evidence/scaling.md).
         progress: write lines of progress to standard output.
         trust: what a study file from elsewhere names may be called (SECURITY.md). A dict, and overrides, need no word.
 

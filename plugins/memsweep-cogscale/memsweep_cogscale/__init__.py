@@ -1,0 +1,1 @@
+"""Tasks of CogScale for memsweep; ``task`` registers them."""

@@ -1,0 +1,1 @@
+"""Export of studies to Trackio; ``export`` does it."""
