@@ -40,6 +40,8 @@ def decide(args: argparse.Namespace) -> Answer:
         decisions, steps = questions.preview(request, results)
         _print(decisions, steps)
         return Answer(_document(request.sweep.name, decisions, questions, steps))
+    if questions.note:
+        console.say_sentence(f"begins with {counted(len(request.trials), 'trial')}: {questions.note}")
     ending = execute(request, args, results, limits)
     decisions = questions.decisions(at_limit=bool(ending.summary.limit))
     _print(decisions)

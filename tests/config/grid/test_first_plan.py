@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from memsweep.config.load.study import load_study
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import ConfigError
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS
+from memsweep.studies.decide.first_round import SHARE, first_round, first_rounds, seconds_of
+from memsweep.sweep.driver.launch import Limits
 from memsweep.sweep.planning.plan import identified
 from paths import ROOT
 
@@ -107,6 +110,44 @@ def test_what_has_no_time_scale_is_refused_in_words(tmp_path: Path, words: tuple
         study(tmp_path, *words)
 
 
+def test_smaller_plans_are_parts_of_the_whole_one_and_cost_less(tmp_path: Path) -> None:
+    plans = [*first_rounds(study(tmp_path, "model=vanilla_rnn"))]
+    sizes = [({h for h, _ in cells(plan)}, {w for _, w in cells(plan)}, plan.rows[0].training.seeds) for plan in plans]
+    assert [(len(horizons), len(widths), seeds) for horizons, widths, seeds in sizes] == [
+        (4, 4, 5),
+        (4, 4, 3),
+        (3, 3, 3),
+        (2, 3, 3),
+    ]
+    for (horizons, widths, _), (fewer, narrower, _) in pairwise(sizes):
+        assert fewer == {*sorted(horizons)[: len(fewer)]}
+        assert narrower <= widths
+        assert max(narrower) == max(widths)
+    costs = [seconds_of(plan) for plan in plans]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[-1] < 0.2 * costs[0]
+    assert [*first_rounds(study(tmp_path, "task.horizon=9", "model.width=2", "training.seeds=3"))][1:] == []
+    assert {len(plan.rows) for plan in first_rounds(study(tmp_path, "model.width=2", "training.seeds=3"))} == {4, 3, 2}
+
+
+def test_the_largest_plan_that_a_share_of_the_limit_pays_for_comes_first(tmp_path: Path) -> None:
+    plans = [*first_rounds(study(tmp_path, "model=vanilla_rnn"))]
+    hours = [seconds_of(plan) / SHARE / 3600.0 for plan in plans]
+    assert first_round(plans[0], Limits(trials=1)) == (plans[0], "")
+    assert first_round(plans[0], Limits(core_hours=1.001 * hours[0])) == (plans[0], "")
+    for place in (1, 2, 3):
+        limit = (hours[place] + hours[place - 1]) / 2
+        for limits in (Limits(core_hours=limit), Limits(hours=limit), Limits(hours=limit, core_hours=100.0)):
+            chosen, why = first_round(plans[0], limits)
+            assert chosen.rows == plans[place].rows
+            assert why.startswith("fewer sizes or seeds, because the whole first plan (7 trials, about ")
+    least, why = first_round(plans[0], Limits(core_hours=0.5 * hours[-1]))
+    assert least.rows == plans[-1].rows
+    assert why.endswith("and so do these")
+    said = study(tmp_path, "task.horizon=9", "model.width=2", "training.seeds=3")
+    assert first_round(said, Limits(core_hours=1e-9)) == (said, "")
+
+
 def test_the_first_round_and_the_range_of_the_rest_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,4 +161,10 @@ def test_the_first_round_and_the_range_of_the_rest_are_shown(
         "stronger search, twice the training) cost"
     )
     assert step["core_seconds"] > 0
+    assert main(["decide", "least.yaml", "--max-core-hours", "1e-3", "--plan", "--json"]) == 0
+    (less,) = json.loads(capsys.readouterr().out)["next_round"]
+    assert less["does"].startswith(
+        "its own plan, 4 trials (the fewest sizes and seeds, because the whole first plan (7 trials, about "
+    )
+    assert less["core_seconds"] < step["core_seconds"]
     assert [path.name for path in tmp_path.iterdir()] == ["least.yaml"]

@@ -22,7 +22,8 @@ from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
-from memsweep.errors import ConfigError, StoreError
+from memsweep.errors import ConfigError, Exit, StoreError
+from memsweep.studies.decide.first_round import SHARE, first_rounds, seconds_of
 from memsweep.studies.decide.options import ABOVE
 from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
@@ -164,6 +165,40 @@ def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_s
     assert (status.done, len(status.trials)) == (len(run["finished"]), run["trials"])
     assert memsweep("resume", "small", "--inline", "--no-page", cwd=folder).returncode == 0
     assert ms.status("small", results=folder / "results").complete
+
+
+@pytest.mark.long
+def test_a_first_plan_that_the_limit_made_small_is_kept_by_every_later_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stopped in the middle and gone on with, by the same limit and by others: trials and tables are the same."""
+    text = (
+        "name: small\ntask: {name: linear_functional, kernel: polynomial, rate: 0.6}\n"
+        "model: {name: diagonal_rnn}\ntraining: {steps: 2}\ndecide: {}\n"
+    )
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    (tmp_path / "small.yaml").write_text(text)
+    costs = [seconds_of(plan) for plan in first_rounds(load_study(str(tmp_path / "small.yaml"), (), tmp_path))]
+    hours = (costs[-1] + costs[-2]) / 2 / SHARE / 3600.0
+    for place in (whole, stopped):
+        place.mkdir()
+        (place / "small.yaml").write_text(text.replace("{}", f"{{max_core_hours: {hours}}}"))
+    for place, most in ((whole, "4"), (stopped, "2")):
+        done = memsweep(*WORDS, "--max-trials", most, cwd=place)
+        assert done.returncode in (Exit.DONE, Exit.LIMIT), done.stderr  # the limit is one of the clock
+        (*every,) = told(memsweep(*WORDS, "--max-core-hours", "100", cwd=place))["decisions"]
+        assert {one["state"] for one in every} == {"hopeless"}  # nothing is learned in two steps
+        assert "for five of 40 to do so, too few of 3 seeds learn" in every[0]["why"]
+    assert tables(whole) == tables(stopped)
+    before = [read_plan(place / "results/small") for place in (whole, stopped)]
+    assert [len(plan.rows) for plan in before if plan is not None] == [4, 4]
+    assert before[0] is not None
+    assert before[1] is not None
+    assert before[0].rows == before[1].rows
+    monkeypatch.chdir(stopped)
+    capsys.readouterr()
+    assert main([*WORDS, "--max-core-hours", f"{costs[-2] / SHARE / 3600.0}", "--plan"]) == 0  # that of the next size
+    assert json.loads(capsys.readouterr().out)["trials_left"] == 0
 
 
 @pytest.mark.drill

@@ -153,7 +153,7 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
     search = Search(SearchConfig(), {"training.learning_rate": domain})
     others["search"] = dataclasses.replace(plain, search=search, confirm=ConfirmConfig())
     words = {field.name for field in dataclasses.fields(SweepConfig)} - {"rows", "resources"}
-    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm", "keep", "decide"}
+    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm", "keep", "decide", "smaller"}
     assert words == known, "is it part of the identity?"
     (row,) = identified(plain)
     tables = []

@@ -1,9 +1,9 @@
-"""The first plan of a study that is to be decided: what it leaves out of horizons, widths, seeds, radii and effort."""
+"""First plans of a study that is to be decided: what it leaves out of horizons, widths, seeds, radii and effort."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from memsweep import registry
@@ -16,10 +16,15 @@ from memsweep.config.schema.axes import ROWS, root
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
 
-HORIZON, WIDTH = "task.horizon", "model.width"
+HORIZON, WIDTH, SEEDS = "task.horizon", "model.width", "training.seeds"
 WIDTHS = (4, 6, 8, 12)
+SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 8, 12), 3), (2, (4, 8, 12), 3))
+"""Horizons, widths and seeds: the least that the rule can judge, and what a short limit pays for.
+
+Of a smaller plan, rounds use every trial on the way to the next one but the smaller widths at its longest horizon. The
+width that it lacks lies in the middle of its widest gap, where a round adds widths first.
+"""
 _SETTINGS = {
-    "training.seeds": 5,
     "perturbation.radii.from": 0.01,
     "perturbation.radii.to": 3,
     "perturbation.radii.count": 8,
@@ -34,10 +39,10 @@ _ANY = {"name": "diagonal_rnn"}
 """A model of any task: the memory does not depend on it."""
 
 
-def with_first_plan(
+def first_plans(
     base: Mapping[str, Any], axes: Mapping[str, Any], said: Collection[str], problems: list[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The trial and the axes of a study with what it leaves out.
+) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The trial and the axes of a study with what it leaves out, then those of smaller plans, the largest first.
 
     Where it leaves out horizons and widths, every width comes at the longest horizon, and every horizon at the largest
     width: the cells that decide.
@@ -49,23 +54,30 @@ def with_first_plan(
     """
     left = [
         path
-        for path in (*_SETTINGS, HORIZON, WIDTH)
+        for path in (*_SETTINGS, SEEDS, HORIZON, WIDTH)
         if not _is_said(path, said, axes) and _holds(path, base) and _has(path, base, said)
     ]
-    base, axes = merge(TrialConfig, base), dict(axes)
-    for path in left:
-        if path in _SETTINGS:
-            put(base, path.split("."), _SETTINGS[path])
-    horizons = _horizons(base, axes, problems) if HORIZON in left else []
-    if horizons and WIDTH in left and ROWS not in axes and not base.get(CHAIN):  # a chain goes along an axis of its own
-        cells = [(horizon, WIDTHS[-1]) for horizon in horizons] + [(horizons[-1], width) for width in WIDTHS[:-1]]
-        axes[ROWS] = [{"task": {"horizon": horizon}, "model": {"width": width}} for horizon, width in cells]
-        return base, axes
-    if horizons:
-        axes[HORIZON] = horizons
-    if WIDTH in left:
-        axes[WIDTH] = [*WIDTHS]
-    return base, axes
+    horizons = _horizons(merge(TrialConfig, base), axes, problems) if HORIZON in left else []
+    plans: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for count, widths, seeds in SIZES:
+        plan = merge(TrialConfig, base)
+        for path, value in {**_SETTINGS, SEEDS: seeds}.items():
+            if path in left:
+                put(plan, path.split("."), value)
+        sizes = _sizes(plan, axes, horizons[:count], widths if WIDTH in left else ())
+        if (plan, {**axes, **sizes}) not in plans:
+            plans.append((plan, {**axes, **sizes}))
+    return plans
+
+
+def _sizes(
+    base: Mapping[str, Any], axes: Mapping[str, Any], horizons: Sequence[int], widths: Sequence[int]
+) -> dict[str, list[Any]]:
+    """The axes over what was found."""
+    if horizons and widths and ROWS not in axes and not base.get(CHAIN):  # a chain goes along an axis of its own
+        cells = [(horizon, widths[-1]) for horizon in horizons] + [(horizons[-1], width) for width in widths[:-1]]
+        return {ROWS: [{"task": {"horizon": horizon}, "model": {"width": width}} for horizon, width in cells]}
+    return {path: [*values] for path, values in ((HORIZON, horizons), (WIDTH, widths)) if values}
 
 
 def _is_said(path: str, said: Collection[str], axes: Mapping[str, Any]) -> bool:

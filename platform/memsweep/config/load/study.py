@@ -16,7 +16,7 @@ from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import lies_in, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
-from memsweep.config.grid.first_plan import with_first_plan
+from memsweep.config.grid.first_plan import first_plans
 from memsweep.config.load import study_files
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
@@ -24,7 +24,7 @@ from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, for_trials, protocol_name
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.study import KEEP, DecideConfig, ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import KEEP, DecideConfig, ResourcesConfig, SmallerPlan, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
@@ -137,8 +137,10 @@ def _checked(
     if (kept := tree.get(_KEEP, KEEP[0])) not in KEEP:
         problems.append(str(not_one_of(_KEEP, kept, KEEP)))
     base = {key: tree[key] for key in keys(TrialConfig) if key in tree}
+    plans = [(base, axes)]
     if _DECIDE in tree:
-        base, axes = with_first_plan(base, axes, _said(written, changes, protocol), problems)
+        plans = first_plans(base, axes, _said(written, changes, protocol), problems)
+    (base, axes), *smaller = plans
     trials = expand(base, axes, problems, for_models=for_models(protocol))
     problems += _problems_of_code(trials)
     # what only the sections and the trials together show
@@ -166,6 +168,11 @@ def _checked(
         confirm=confirm,
         keep=kept,
         decide=decide,
+        smaller=tuple(
+            SmallerPlan(rows, over)
+            for plan, over in smaller
+            if (rows := expand(plan, over, [], for_models=for_models(protocol)))
+        ),
     )
 
 

@@ -187,6 +187,14 @@ class DecideConfig:
     max_failures: int | None = setting(None, "stop once so many trials have failed", at_least=1)
 
 
+@dataclass(frozen=True)
+class SmallerPlan:
+    """Trials and axes that decide may begin with where the limit is short: fewer horizons, widths or seeds."""
+
+    rows: tuple[TrialConfig, ...]
+    grid: Mapping[str, tuple[Any, ...]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class SweepConfig:
     """One study: the base trial, the grid over it, and the resources of a pack.
@@ -203,6 +211,8 @@ class SweepConfig:
         confirm: how the winners are retrained; None where they are not.
         keep: one of ``KEEP``. It changes no number, and no identity.
         decide: limits of ``memsweep decide``. They belong to its runs: no plan holds them, and no identity.
+        smaller: where horizons, widths or seeds were found, with what less ``decide`` may begin, the largest first. A
+            stored plan holds what was begun with, and none of these.
     """
 
     name: str
@@ -216,6 +226,7 @@ class SweepConfig:
     confirm: ConfirmConfig | None = None
     keep: str = KEEP[0]
     decide: DecideConfig = field(default_factory=DecideConfig)
+    smaller: tuple[SmallerPlan, ...] = ()
 
     @property
     def kinds(self) -> dict[ResourcesConfig, int]:

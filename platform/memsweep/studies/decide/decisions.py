@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.choice import Chosen
+from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.question import Question
 from memsweep.studies.decide.reading import Subject
 
@@ -62,7 +64,9 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
 
 def _unfit(question: Question) -> str:
     (width, horizon), times = min(question.misfit.items(), key=lambda item: item[1])
+    seeds = question.design.seeds
+    few = "fewer than five of" if seeds >= SMALLEST_SEEDS else f"for five of {SEEDS[-1]} to do so, too few of"
     return (
-        f"fewer than five of {question.design.seeds} seeds learn the memory: at width {width} and horizon {horizon} "
-        f"the error of the others is {times:.2g} times what is allowed"
+        f"{few} {seeds} seeds learn the memory: at width {width} and horizon {horizon} the error of the others is "
+        f"{times:.2g} times what is allowed"
     )

@@ -10,6 +10,7 @@ from memsweep.errors import ConfigError, counted
 from memsweep.studies.continuation import unchanged
 from memsweep.studies.decide.choice import ROUNDS
 from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
+from memsweep.studies.decide.first_round import first_round, first_rounds, seconds_of
 from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.round_log import RoundLog, Step
@@ -18,7 +19,7 @@ from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.driver.progress import duration
-from memsweep.sweep.planning.plan import identified, make_packs
+from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
@@ -30,10 +31,11 @@ class Deciding:
 
     Args:
         limits: of the run.
+        note: why the study begins with less than its own plan; empty where it does not.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, note: str = "") -> None:
+        self._limits, self.note = limits, note
         self._trials: GrowingTrials | None = None
 
     def __call__(self, request: Request, store: Store, results: Location, failed: frozenset[str]) -> GrowingTrials:
@@ -57,12 +59,13 @@ class Deciding:
         """
         if request.plan is not None:
             return self(request, store_of(results, request.sweep.name), results, frozenset()).preview()
-        cost, most = sum(pack.cost for pack in make_packs(request.trials)), SEEDS[-1]
+        cost, most = seconds_of(request.sweep), SEEDS[-1]
         more = max(0.0, _seconds_of_seeds(request.sweep, most) - cost)
+        less = f" ({self.note})" if self.note else ""
         own = (
-            f"its own plan, {counted(len(request.trials), 'trial')}; then by the results nothing, or at most {ROUNDS} "
-            f"rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer horizons, "
-            "larger widths and repairs (finer radii, a stronger search, twice the training) cost"
+            f"its own plan, {counted(len(request.trials), 'trial')}{less}; then by the results nothing, or at most "
+            f"{ROUNDS} rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer "
+            "horizons, larger widths and repairs (finer radii, a stronger search, twice the training) cost"
         )
         return [], [Step("", request.sweep.name, own, (), cost)]
 
@@ -101,7 +104,9 @@ def deciding(
         if study is None:
             raise ConfigError([f"there is no plan in {own.location}"], "the study")
         _refuse_search(study)
-        return Request(study, identified(study), source=source, grow=grow), grow
+        begun, note = first_round(study, limits)
+        grow = Deciding(limits, note)
+        return Request(begun, identified(begun), source=source, grow=grow), grow
     plan = plan_to_run(own, trust, study.rows if study is not None else ())
     before = unchanged(plan, own.location.parent)
     _refuse_search(before)
@@ -109,8 +114,12 @@ def deciding(
     rows: tuple[TrialConfig, ...] = before.rows
     if study is not None:
         gone = {name for one in rounds for name in one.removed}
-        asked = tuple(trial.config for trial in identified(study) if trial.identity not in gone)
-        rows = (*rows, *not_covered(rows, asked))
+        asked = [
+            not_covered(rows, [trial.config for trial in identified(each) if trial.identity not in gone])
+            for each in (first_round(study, limits)[0], *first_rounds(study))
+        ]
+        if all(asked):  # no plan that an earlier command may have begun with is stored whole
+            rows = (*rows, *asked[0])
     for one in rounds:
         rows = tuple(one.applied(identified(replace(before, rows=rows))))
     whole = replace(study or before, rows=rows, grid=before.grid)
@@ -129,7 +138,7 @@ def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
 def _seconds_of_seeds(study: SweepConfig, seeds: int) -> float:
     """Core seconds of the study's trials with so many seeds each, by the cost model."""
     rows = (replace(row, training=replace(row.training, seeds=max(seeds, row.training.seeds))) for row in study.rows)
-    return sum(pack.cost for pack in make_packs(identified(replace(study, rows=tuple(rows)))))
+    return seconds_of(replace(study, rows=tuple(rows)))
 
 
 def _refuse_search(study: SweepConfig) -> None:
