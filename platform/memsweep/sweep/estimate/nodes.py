@@ -122,12 +122,13 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
     Raises:
         ConfigError: such nodes can never hold one pack.
     """
-    from memsweep.sweep.planning.resources import slots
+    from memsweep.sweep.planning.resources import marks, slots
 
     node, number = {"CPU": offer.cpus, "GPU": offer.gpus}, 1
     most, before = max((len(packs) for _, packs, _ in lengths), default=0), list[int]()
     while most:
-        at_once = [slots(kind, [_marked(node, kind)] * number) for kind, _, _ in lengths]
+        # with the marks that packs need: whoever names it knows which it has
+        at_once = [slots(kind, [node | marks(kind)] * number) for kind, _, _ in lengths]
         if at_once == before:
             return
         yield use(lengths, at_once, number, offer.price, starting)
@@ -158,12 +159,6 @@ def makespan(lengths: Iterable[float], slots: int) -> float:
     for length in lengths:
         heapq.heapreplace(free, free[0] + length)
     return max(free)
-
-
-def _marked(node: dict[str, float], kind: ResourcesConfig) -> dict[str, float]:
-    """The node with the marks that packs need: whoever names it knows which it has."""
-    marks = [*kind.labels, *([f"accelerator_type:{kind.accelerator}"] if kind.accelerator else [])]
-    return node | dict.fromkeys(marks, 1.0)
 
 
 def problem_of(lengths: Lengths, offer: NodeOffer) -> str:
