@@ -22,7 +22,7 @@ from memsweep.cli.arguments import STUDY_VERBS
 from memsweep.cli.usage import COMMANDS
 from memsweep.documents import Answer
 from memsweep.errors import StoreError
-from memsweep.sweep.estimate.nodes import NodeOffer
+from memsweep.sweep.estimate.nodes import NodeOffer, offered
 from paths import ROOT
 
 
@@ -104,6 +104,30 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"memsweep {memsweep.__version__}\n"
 
 
+@pytest.mark.parametrize("given", ["16", "cpus=many", "cpus", "cores=4", "gpus=1", "cpus=0", "cpus=4,price=-1"])
+def test_a_wrong_variable_ends_only_a_command_that_reckons_with_nodes(
+    given: str, workspace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--workspace", str(workspace), "--results", str(workspace / "results")]
+    monkeypatch.setenv("MEMSWEEP_NODE", given)
+
+    def said() -> str:
+        return " ".join(capsys.readouterr().err.split())
+
+    wrong = f"(gpus and price may be left out), in finite numbers, got '{given}'"
+    for words in (["plan", "small"], ["sweep", "small", "--nodes", "2"], ["submit", "small", "--nodes", "auto"]):
+        assert main([*words, *place]) == 2
+        assert re.search(rf"MEMSWEEP_NODE: a node is written cpus=16.* {re.escape(wrong)}", said())
+    with pytest.raises(SystemExit):
+        main(["sweep", "small", "--max-cost", "3", *place])
+    assert wrong in said()
+    assert main(["plan", "small", "--node", "cpus=4", "--no-probe", *place]) == 0
+    assert main(["resume", "small", *place]) == 2
+    told = said()
+    assert "MEMSWEEP_NODE" not in told
+    assert "small" in told  # of which nothing is stored
+
+
 def test_nodes_and_their_price_arrive(
     asked: list[argparse.Namespace], workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,14 +138,14 @@ def test_nodes_and_their_price_arrive(
     assert main(["sweep", "small", "--max-cost", "3", "--max-nodes", "4", *place]) == 0
     assert main(["submit", "small", "--max-node-hours", "2.5", *place]) == 0
     plan, other, sweep, submit = asked
-    assert (plan.node, other.node) == (NodeOffer(16, 1, 0.5), NodeOffer(4))
+    assert (offered(plan.node), offered(other.node)) == (NodeOffer(16, 1, 0.5), NodeOffer(4))
     assert (sweep.max_cost, sweep.max_nodes, submit.max_node_hours) == (6.0, 4, 2.5)
     assert main(["sweep", "small", "--max-node-hours", "2", "--max-cost", "3", *place]) == 0
     assert (asked[-1].max_node_hours, asked[-1].max_cost) == (2.0, 6.0)
     for word, nodes in (("auto", "auto"), ("3", 3)):
         for verb in ("sweep", "submit"):
             assert main([verb, "small", "--nodes", word, *place]) == 0
-            assert (asked[-1].nodes, asked[-1].node) == (nodes, NodeOffer(16, 1, 0.5))
+            assert (asked[-1].nodes, offered(asked[-1].node)) == (nodes, NodeOffer(16, 1, 0.5))
 
 
 def test_every_flag_arrives(asked: list[argparse.Namespace], workspace: Path) -> None:

@@ -2,7 +2,8 @@
 
 Its workers are killed and cut off, its servers restarted, all of it taken down and brought up again; the final tables
 are, bit for bit, those of an undisturbed sweep on this machine, and MLflow has every run once. On the way: what
-strangers are answered, which ports are open to whom, and whether a secret is to be found anywhere.
+strangers are answered, which ports are open to whom, and whether a secret is to be found anywhere. A second drill
+begins without workers; they come one after the other, and one goes for good.
 """
 
 from __future__ import annotations
@@ -136,14 +137,82 @@ def servers_restarted(cluster: Cluster, watch: Watch) -> Fault:
     return Fault("compose: MLflow and PostgreSQL restarted", whole, None, time.monotonic() - begun)
 
 
+def workspace_below(folder: Path) -> Path:
+    """A workspace with the study, and the tasks of this checkout."""
+    workspace = folder / "workspace"
+    shutil.copytree(ROOT / "tasks", workspace / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
+    (workspace / "search_spaces").mkdir()
+    (workspace / "search_spaces" / f"{STUDY}.yaml").write_text(TEXT)
+    return workspace
+
+
+def with_workers(cluster: Cluster, watch: Watch, workers: int) -> float:
+    """Starts workers until there are so many; the seconds until Ray has them all."""
+    begun = time.monotonic()
+    cluster.compose("up", "--detach", "--no-build", "--no-recreate", "--scale", f"ray-worker={workers}", "ray-worker")
+    watch.until(f"worker {workers}", lambda: len(watch.alive) == 1 + workers, PATIENCE)
+    return time.monotonic() - begun
+
+
+@pytest.mark.long
+def test_a_cluster_without_workers_waits_grows_and_loses_one(
+    tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = workspace_below(tmp_path)
+    with undisturbed(workspace, tmp_path / "here") as local:
+        out, err = local.communicate(timeout=900)
+    assert local.returncode == 0, out + err
+    with running(tmp_path / "settings") as cluster:
+        show(capsys, cluster.make("cluster", WORKERS="0"))
+        job = submit_by_ray(cluster, workspace)
+        with watching(cluster, STUDY) as watch:
+            watch.until("it waits", lambda: "waiting for nodes: " in cluster.ray_job("logs", job), PATIENCE)
+            assert (len(watch.alive), watch.results) == (1, {})
+            came = [with_workers(cluster, watch, 1)]
+            watch.until("the first results", lambda: len(watch.results) >= 4, PATIENCE)
+            came.append(with_workers(cluster, watch, 2))
+            watch.until("room on both", lambda: "(1 before)" in cluster.ray_job("logs", job), PATIENCE)
+            whole = dict(watch.results)
+            watch.until("results of both", lambda: len(watch.results) >= len(whole) + 4, PATIENCE)
+            victim, whole, begun = cluster.containers("ray-worker")[-1], dict(watch.results), time.monotonic()
+            node = watch.at(cluster.address(victim))
+            cluster.docker("rm", "--force", victim)  # it does not come back
+            detected = watch.until("the lost worker is given up", lambda: node not in watch.alive, PATIENCE)
+            watch.until("more results", lambda: watch.results.keys() > whole.keys(), PATIENCE)
+            lost = Fault("compose: from no worker to two, one lost", whole, detected, time.monotonic() - begun)
+            assert cluster.status(job) == "RUNNING", cluster.ray_job("logs", job)
+            watch.until("the end", lambda: cluster.status(job) not in ("PENDING", "RUNNING"), 2 * PATIENCE)
+            written = dict(watch.results)
+        log = cluster.ray_job("logs", job)
+        assert cluster.status(job) == "SUCCEEDED", log
+        assert "the nodes have room for 2 packs at once now (1 before)" in log
+        assert "the nodes have room for 1 pack at once now (2 before)" in log
+        show(capsys, f"workers came within {came[0]:.0f} and {came[1]:.0f} s; {len(lost.whole)} results at the loss")
+        there = compared(cluster, tmp_path, tally, [lost], written)
+        runs = json.loads(cluster.inside(sys.executable, "-c", RUNS, cluster.mlflow, STUDY, env=cluster.client()))
+        assert runs["runs"] == dict.fromkeys(there.summaries, 1), log
+
+
+def compared(cluster: Cluster, folder: Path, tally: Tally, faults: list[Fault], written: dict[str, int]) -> Outcome:
+    """What the cluster stored: equal to what was computed here, and nothing of it lost or computed again."""
+    cluster.fetch(STUDY, folder / "there")
+    here, there = outcome(folder / "here"), outcome(folder / "there")
+    equal = there.equals(here)
+    for fault in faults:
+        lost = len(fault.whole.keys() - written.keys())
+        again = sum(written.get(name, time_) != time_ for name, time_ in fault.whole.items())
+        tally.record(fault.kind, 1, lost, again, equal, detected=fault.detected, recovered=fault.recovered)
+    assert len(there.summaries) == ROWS
+    assert equal
+    assert all(written.get(name) == time_ for fault in faults for name, time_ in fault.whole.items())
+    return there
+
+
 @pytest.mark.long
 def test_a_cluster_that_is_broken_in_every_way_gives_the_undisturbed_table(
     tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    workspace = tmp_path / "workspace"
-    shutil.copytree(ROOT / "tasks", workspace / "tasks", ignore=shutil.ignore_patterns("__pycache__"))
-    (workspace / "search_spaces").mkdir()
-    (workspace / "search_spaces" / f"{STUDY}.yaml").write_text(TEXT)
+    workspace = workspace_below(tmp_path)
     told: list[str] = []
     with running(tmp_path / "settings") as cluster:
         with undisturbed(workspace, tmp_path / "here") as local:
@@ -179,17 +248,7 @@ def test_a_cluster_that_is_broken_in_every_way_gives_the_undisturbed_table(
         log = cluster.ray_job("logs", jobs[1])
         assert cluster.status(jobs[1]) == "SUCCEEDED", log
 
-        cluster.fetch(STUDY, tmp_path / "there")
-        here, there = outcome(tmp_path / "here"), outcome(tmp_path / "there")
-        equal = there.equals(here)
-        for fault in faults:
-            lost = len(fault.whole.keys() - written.keys())
-            again = sum(written.get(name, time_) != time_ for name, time_ in fault.whole.items())
-            tally.record(fault.kind, 1, lost, again, equal, detected=fault.detected, recovered=fault.recovered)
-        assert len(there.summaries) == ROWS
-        assert equal
-        assert not [fault for fault in faults if not fault.whole.keys() <= written.keys()]
-
+        there = compared(cluster, tmp_path, tally, faults, written)
         runs = json.loads(cluster.inside(sys.executable, "-c", RUNS, cluster.mlflow, STUDY, env=cluster.client()))
         assert runs["runs"] == dict.fromkeys(there.summaries, 1), log
         assert runs["parents"] == 1

@@ -10,8 +10,9 @@ from typing import Any
 
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
+from memsweep.errors import ConfigError
 from memsweep.report.formats import FIGURES, TABLES, TRIALS
-from memsweep.sweep.estimate.nodes import VARIABLE, NodeOffer
+from memsweep.sweep.estimate.nodes import VARIABLE, NodeOffer, hours_for
 from memsweep.sweep.store.layout import default_results
 
 JOBS = ("sweep", "decide", "resume", "extend", "retry", "sync", "report", "measure")
@@ -43,17 +44,17 @@ def _above_zero(word: str, allowed: str) -> float:
 def _node(word: str) -> NodeOffer:
     try:
         return NodeOffer.of(word)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _cost(word: str) -> float:
     """The hours of nodes that a sum pays for."""
     amount = _above_zero(word, "a cost is a number above 0")
-    offer = _node(given) if (given := os.environ.get(VARIABLE)) else None
-    if offer is None or not offer.price:
-        raise argparse.ArgumentTypeError(f"say first what an hour of a node costs: {VARIABLE}=cpus=16,price=0.68")
-    return amount / offer.price
+    try:
+        return hours_for(amount)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(" ".join(error.problems)) from None
 
 
 def _numbers(word: str) -> tuple[float, ...]:
@@ -158,7 +159,6 @@ _NODE: Option = (
     {
         "metavar": "CPUS",
         "type": _node,
-        "default": lambda: os.environ.get(VARIABLE) or None,
         "help": f"of --nodes: what an hour costs: cpus=16,price=1.2 (${VARIABLE})",
     },
 )

@@ -16,6 +16,7 @@ from memsweep.documents import Answer
 from memsweep.errors import MemsweepError, filled
 from memsweep.gate import display
 from memsweep.studies.locations import find_study, store_of, stored_plan
+from memsweep.sweep.estimate.nodes import offered
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.typed import workspace_of
 
@@ -33,7 +34,7 @@ def plan(args: argparse.Namespace) -> Answer:
     from memsweep.config.load.study import load_study
 
     study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
-    results = Location.at(args.results)
+    results, node = Location.at(args.results), offered(args.node)
 
     # behind the refusals of a study, which do not wait for them
     from memsweep.commands.answers.plan import expected_item, plan_document
@@ -54,10 +55,10 @@ def plan(args: argparse.Namespace) -> Answer:
         if document is None:
             inline = made.placement is not None and made.placement.inline
             console.print_estimate(guess, stored, probed=seconds > 0, inline=inline)
-            if args.node is not None:
-                console.print_nodes(guess, args.node)
+            if node is not None:
+                console.print_nodes(guess, node)
         else:
-            document["expected"] = expected_item(study, guess, stored, args.node, probed=seconds > 0)
+            document["expected"] = expected_item(study, guess, stored, node, probed=seconds > 0)
     return Answer(document or {})
 
 

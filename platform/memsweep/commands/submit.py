@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from memsweep import builtin
 from memsweep.commands import console
 from memsweep.documents import Answer
-from memsweep.errors import Exit, MemsweepError, TrustError
+from memsweep.errors import Exit, MemsweepError, TrustError, listed
 from memsweep.extras import need
 from memsweep.studies.locations import not_in_a_bucket
 from memsweep.sweep.driver.launch import LIMITS, Limits
+from memsweep.sweep.estimate.nodes import offered
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
@@ -34,8 +35,11 @@ _FLAGS = {"no_reuse": ("sweep",), "share": ("sweep", "resume"), "force": ("retry
 """Flags that only some commands have."""
 _WITHOUT_PACKS = ("sync", "report")
 """Commands that run nothing: they take no nodes and no limits."""
+_AS_STORED = ("resume", "retry", "sync")
+"""Commands that take a stored plan as it is: nothing but the study stands behind them."""
 _WITH_STUDY_FILE = ("sweep", "extend", "decide")
 """Commands that read a study file; the others read the stored plan."""
+_MOST_NAMED = 5
 
 
 def submit(args: argparse.Namespace) -> Answer:
@@ -96,22 +100,32 @@ def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:
 
 def _words(args: argparse.Namespace) -> list[str]:
     """The words of the job's command behind its study."""
-    for flag, commands in _FLAGS.items():
-        if getattr(args, flag) and args.do not in commands:
-            has = f"that is for {' and '.join(commands)}"
-            raise SubmissionError(f"--do {args.do} has no --{flag.replace('_', '-')}: {has}. Leave one of the two out.")
+    problems = [
+        f"has no --{flag.replace('_', '-')}: that is for {' and '.join(commands)}. Leave one of the two out"
+        for flag, commands in _FLAGS.items()
+        if getattr(args, flag) and args.do not in commands
+    ]
     asked = [
         name for name in ("trust", "nodes", "max_nodes", *(f"max_{limit}" for limit in LIMITS)) if getattr(args, name)
     ]
     if args.do in _WITHOUT_PACKS and asked:
         flags = ", ".join(f"--{name.replace('_', '-')}" for name in asked)
-        raise SubmissionError(f"--do {args.do} runs no packs, and has no {flags}. Leave one of the two out.")
+        problems.append(f"runs no packs, and has no {flags}. Leave one of the two out")
+    if args.do in _AS_STORED and args.overrides:
+        problems.append(
+            f"goes on with the stored plan as it is, and takes no word behind the study, got "
+            f"{listed(list(map(repr, args.overrides)), _MOST_NAMED)}. Leave them out, or change the study with "
+            f"--do {', '.join(_WITH_STUDY_FILE[:-1])} or {_WITH_STUDY_FILE[-1]}, which take them"
+        )
+    if problems:
+        raise SubmissionError(" ".join(f"--do {args.do} {problem}." for problem in problems))
     if args.share and args.results and (place := Location.at(args.results)).local is None:
         raise SubmissionError(not_in_a_bucket(place))
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     words += [f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, "trust") if getattr(args, flag)]
     if args.nodes is not None:
-        words += ["--nodes", str(args.nodes), *(["--node", str(args.node)] if args.node else [])]
+        node = offered(args.node)
+        words += ["--nodes", str(args.nodes), *(["--node", str(node)] if node else [])]
     limits = {name: getattr(args, f"max_{name}") for name in ("nodes", *LIMITS)}
     # as hours: the price of a node may not be known there
     limits["node_hours"], limits["cost"] = (

@@ -19,6 +19,7 @@ from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.trials import Request
 from memsweep.sweep.driver.launch import LIMITS, Launch, Limits, NodeRequest
 from memsweep.sweep.driver.progress import phase
+from memsweep.sweep.estimate.nodes import offered
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def execute(request: Request, args: argparse.Namespace, results: Location, limit
 def _request_of(args: argparse.Namespace) -> NodeRequest | None:
     if args.nodes is None:
         return None
-    count, node = args.nodes if isinstance(args.nodes, int) else None, args.node
+    count, node = args.nodes if isinstance(args.nodes, int) else None, offered(args.node)
     return NodeRequest(count, node.price, {"CPU": node.cpus, "GPU": node.gpus}) if node else NodeRequest(count)
 
 

@@ -120,13 +120,21 @@ def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
         assert told_of in capsys.readouterr().err
 
 
-def test_a_study_file_has_every_limit_of_the_command_line_which_wins(folder: Path) -> None:
+def test_a_study_file_has_every_limit_of_the_command_line_which_wins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert {*keys(DecideConfig)} == {f"max_{name}" for name in LIMITS}
     (folder / "small.yaml").write_text(f"{STUDY}decide: {{max_trials: 2, max_core_hours: 0.5}}\n")
     study, plain = (load_study(str(folder / "small.yaml"), words, folder) for words in ((), ("~decide",)))
     assert limits_of_study(Limits(trials=7), study) == Limits(trials=7, core_hours=0.5)
     assert limits_of_study(Limits(), None) == limits_of_study(Limits(), plain) == Limits()
     assert [one.identity for one in identified(study)] == [one.identity for one in identified(plain)]
+    dear = load_study(str(folder / "small.yaml"), ("decide.max_cost=3",), folder)
+    with pytest.raises(ConfigError, match="say first what an hour of a node costs"):
+        limits_of_study(Limits(), dear)
+    monkeypatch.setenv("MEMSWEEP_NODE", "cpus=16,price=0.5")
+    assert limits_of_study(Limits(), dear) == Limits(trials=2, core_hours=0.5, cost=6.0)
+    assert limits_of_study(Limits(cost=1.0), dear).cost == 1.0
     with pytest.raises(ConfigError, match=r"decide.max_hours: must be above 0.0, got -1") as caught:
         load_study(str(folder / "small.yaml"), ("decide.max_hours=-1", "decide.max_trial=3"), folder)
     assert len(caught.value.problems) == 2

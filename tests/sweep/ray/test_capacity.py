@@ -49,8 +49,40 @@ def test_what_is_asked_for_is_said() -> None:
 
 def test_several_workers_ask_for_nodes_that_nobody_knows() -> None:
     group, unknown = ResourcesConfig(workers=4), capacity.Capacity([], None, grows=True)
-    assert capacity.most_packs(group, unknown, 2) == 1  # else nothing is asked for, and no node ever comes
-    assert capacity.most_packs(group, replace(unknown, living=[{"CPU": 16.0}]), 2) == 8
+    assert capacity.most_packs({group: 9}, unknown, 2) == {group: 1}  # else nothing is asked for, no node ever comes
+    assert capacity.most_packs({group: 9}, replace(unknown, living=[{"CPU": 16.0}]), 2) == {group: 8}
+
+
+CORES, CARDS = {"CPU": 4.0}, {"CPU": 4.0, "GPU": 1.0}
+SMALL, CARD = ResourcesConfig(), ResourcesConfig(gpus=0.5)
+
+
+@pytest.mark.parametrize(
+    ("left", "nodes", "most", "small", "card"),
+    [
+        ((9, 9), [CORES, CORES, CARDS, CARDS], 2, 8, 4),  # nodes with cards hold both kinds
+        ((9, 0), [CORES, CORES, CARDS, CARDS], 2, 8, 0),
+        ((9, 9), [CORES, CORES, {"GPU": 1.0, "CPU": 0.5}, CARDS], 1, 4, 2),
+        ((9, 9), [CORES, CORES], 1, 4, 0),
+        ((9, 9), [CORES] * 9, None, 36, 0),
+        ((0, 9), [CORES, CORES, CARDS], 1, 4, 2),
+        ((0, 0), [CORES, CORES], 1, 4, 0),  # a kind may come back: a worker dies
+    ],
+)
+def test_kinds_of_packs_share_the_nodes_of_a_run(
+    left: tuple[int, int], nodes: list[capacity.Node], most: int | None, small: int, card: int
+) -> None:
+    assert capacity.rooms({SMALL: left[0], CARD: left[1]}, nodes, most) == {SMALL: small, CARD: card}
+
+
+def test_each_kind_gets_nodes_by_what_it_has_left() -> None:
+    left, right = ResourcesConfig(labels=("side=left",)), ResourcesConfig(labels=("side=right",))
+    nodes: list[capacity.Node] = [{"CPU": 2.0, label: 1.0} for label in ("side=left", "side=right") for _ in range(9)]
+    for packs, most, found in (((30, 10), 4, (6, 2)), ((10, 30), 4, (2, 6)), ((5, 5), 1, (2, 0)), ((0, 5), 1, (0, 2))):
+        kinds = dict(zip((left, right), packs, strict=True))
+        assert (*capacity.rooms(kinds, nodes, most).values(),) == found
+        unknown = capacity.Capacity([nodes[0], nodes[-1]], None, grows=True)
+        assert (*capacity.most_packs(kinds, unknown, most).values(),) == found
 
 
 def test_seconds_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

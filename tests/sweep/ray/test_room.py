@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from ray.exceptions import RaySystemError
@@ -122,6 +123,21 @@ def test_no_more_nodes_are_filled_or_asked_for_than_a_run_may_have(cluster: Clus
         cluster.now += 2.0
         found.look(lambda: {ResourcesConfig(): 10})
         assert (found.now, cluster.asked[-1]) == (now, asked)
+
+
+def test_one_node_goes_from_kind_to_kind(cluster: Cluster) -> None:
+    left, right = ResourcesConfig(labels=("side=left",)), ResourcesConfig(labels=("side=right",))
+    one, other = (dict.fromkeys(("CPU", label), 1.0) for label in ("side=left", "side=right"))
+    cluster.found = Capacity([one], [one, other], grows=True)
+    found = room.Room([left, right], follows=True, nodes=1, clock=lambda: cluster.now)
+    for packs, living, of, asked in (
+        ({left: 2, right: 2}, [one], {left: 1, right: 0}, 0),  # it is the run's only node
+        ({right: 2}, [one], {left: 1, right: 0}, 1),
+        ({right: 2}, [one, other], {left: 0, right: 1}, 0),
+    ):
+        cluster.found, cluster.now = replace(cluster.found, living=[*living]), cluster.now + 2.0
+        found.look(lambda packs=packs: packs)  # type: ignore[misc]
+        assert (found.of, cluster.asked[-1]) == (of, asked)
 
 
 def test_a_cluster_is_looked_at_every_two_seconds_whether_it_answers_or_not(cluster: Cluster) -> None:

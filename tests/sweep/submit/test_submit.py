@@ -21,7 +21,7 @@ import yaml
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.cli.arguments import parse
-from memsweep.cli.options import OPTIONS
+from memsweep.cli.options import JOBS, OPTIONS
 from memsweep.commands.submit import checked_job, report_end
 from memsweep.errors import ConfigError
 from memsweep.redaction import is_secret_name
@@ -201,9 +201,13 @@ def test_weights_outside_of_the_workspace_are_refused(
         (("small", "--do", "extend", "--share"), "--do extend has no --share: that is for sweep and resume"),
         (("small", "--do", "resume", "--no-reuse"), "--do resume has no --no-reuse: that is for sweep"),
         (("small", "--force"), "--do sweep has no --force: that is for retry"),
+        (("small", "a=1", "~grid.b", "--do", "resume", "--force", "--no-reuse"),
+         "--do resume has no --no-reuse: that is for sweep. Leave one of the two out. --do resume has no --force"),
+        (("small", "a=1", "~grid.b", "--do", "resume", "--force"),
+         "takes no word behind the study, got 'a=1', '~grid.b'. Leave them out, or change the study with --do sweep"),
         (("small", "--share", "--results", "s3://some/where"), "s3://some/where is a bucket, in which two drivers may"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_command_is_refused_before_anybody_is_asked(
     words: tuple[str, ...],
     said: str,
@@ -304,6 +308,15 @@ def test_a_command_that_runs_no_packs_takes_no_nodes_and_no_limits(
 ) -> None:
     with pytest.raises(SubmissionError, match=f"--do {verb} runs no packs, and has no {words[0]}"):
         job_of("small", "--workspace", str(workspace), "--do", verb, *words)
+
+
+@pytest.mark.parametrize("verb", JOBS)
+def test_words_behind_the_study_go_along_where_the_command_takes_them(workspace: Path, verb: str) -> None:
+    takes = {"overrides", "others"} & {name for name, _ in OPTIONS[verb]}
+    word = "perturbation.norm=entrywise" if "overrides" in takes else "other"
+    refused = pytest.raises(SubmissionError, match=f"--do {verb} goes on with the stored plan as it is")
+    with contextlib.nullcontext() if takes else refused:
+        assert f" small {word}" in job_of("small", word, "--do", verb, "--workspace", str(workspace)).command
 
 
 def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:

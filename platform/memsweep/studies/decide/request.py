@@ -19,6 +19,7 @@ from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.driver.progress import duration
+from memsweep.sweep.estimate.nodes import hours_for
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
@@ -128,10 +129,16 @@ def deciding(
 
 
 def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
-    """The limits of a run, and those of the study's file where none were given."""
+    """The limits of a run, and those of the study's file where none were given.
+
+    Raises:
+        ConfigError: the file limits the cost, and nobody says what a node costs.
+    """
     if study is None:
         return given
     own = {name: getattr(study.decide, f"max_{name}") for name in LIMITS if getattr(given, name) is None}
+    if own.get("cost") is not None:
+        own["cost"] = hours_for(own["cost"])
     return replace(given, **own)
 
 

@@ -122,8 +122,11 @@ def choose(lengths: Lengths, found: Capacity, limits: Sequence[int], price: floa
     wanted = sum(nodes_for(kind, count, found) for kind, count in most.items())
     possible = None if found.most is None else _usable(most, found.most)
     nodes = min([wanted, *([] if possible is None else [possible]), *limits])
-    at_once = {kind: min(max(1, most_packs(kind, found, nodes)), kind.max_concurrent or NOT_KNOWN) for kind in most}
-    all_at_once = all(at_once[kind] >= count for kind, count in most.items())
+    # one kind after the other, each has all of them
+    alone = {kind: most_packs({kind: count}, found, nodes)[kind] for kind, count in most.items()}
+    at_once = {kind: min(max(1, count), kind.max_concurrent or NOT_KNOWN) for kind, count in alone.items()}
+    together = most_packs(most, found, nodes)
+    all_at_once = all(together[kind] >= count for kind, count in most.items())
     guessed = found.most is None and not any(largest(kind, found) for kind in most)
     living = min(nodes, _usable(most, found.living))
     use_of_them = use(lengths, [at_once[kind] for kind, _, _ in lengths], nodes, price)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -39,8 +40,11 @@ class NodeOffer:
             ValueError: it names none.
         """
         words = dict(word.strip().partition("=")[::2] for word in text.split(","))
-        offer = cls(**{name: float(value) for name, value in words.items()}) if set(words) <= _FIELDS else None
-        if "cpus" not in words or offer is None or not (0 < offer.cpus < math.inf and offer._is_finite):
+        try:
+            offer = cls(**{name: float(value) for name, value in words.items()})
+        except (ValueError, TypeError):  # no number; a field that there is not, or no cpus
+            offer = cls(0.0)
+        if not (0 < offer.cpus < math.inf and offer._is_finite):
             raise ValueError(
                 f"a node is written cpus=16,gpus=1,price=1.2 (gpus and price may be left out), in finite numbers, "
                 f"got {text!r}"
@@ -56,7 +60,32 @@ class NodeOffer:
         return f"cpus={self.cpus!r},gpus={self.gpus!r},price={self.price!r}"
 
 
-_FIELDS = {"cpus", "gpus", "price"}
+def offered(given: NodeOffer | None = None) -> NodeOffer | None:
+    """The type of node that was given, else the one that the environment names; None where neither names one.
+
+    It is read where a node counts: a wrong variable ends no command that has no use for it.
+
+    Raises:
+        ConfigError: the variable names none.
+    """
+    if given is not None or not (text := os.environ.get(VARIABLE)):
+        return given
+    try:
+        return NodeOffer.of(text)
+    except ValueError as error:
+        raise ConfigError([f"{VARIABLE}: {error}. Correct it, or unset it"], "the environment") from None
+
+
+def hours_for(cost: float) -> float:
+    """The hours of nodes that a sum pays for, by the price that the environment names.
+
+    Raises:
+        ConfigError: it names none.
+    """
+    offer = offered()
+    if offer is None or not offer.price:
+        raise ConfigError([f"say first what an hour of a node costs: {VARIABLE}=cpus=16,price=0.68"], "the environment")
+    return cost / offer.price
 
 
 @dataclass(frozen=True)
@@ -93,12 +122,13 @@ def uses(lengths: Lengths, offer: NodeOffer, starting: float) -> Iterator[Use]:
     Raises:
         ConfigError: such nodes can never hold one pack.
     """
-    from memsweep.sweep.planning.resources import slots
+    from memsweep.sweep.planning.resources import marks, slots
 
     node, number = {"CPU": offer.cpus, "GPU": offer.gpus}, 1
     most, before = max((len(packs) for _, packs, _ in lengths), default=0), list[int]()
     while most:
-        at_once = [slots(kind, [_marked(node, kind)] * number) for kind, _, _ in lengths]
+        # with the marks that packs need: whoever names it knows which it has
+        at_once = [slots(kind, [node | marks(kind)] * number) for kind, _, _ in lengths]
         if at_once == before:
             return
         yield use(lengths, at_once, number, offer.price, starting)
@@ -129,12 +159,6 @@ def makespan(lengths: Iterable[float], slots: int) -> float:
     for length in lengths:
         heapq.heapreplace(free, free[0] + length)
     return max(free)
-
-
-def _marked(node: dict[str, float], kind: ResourcesConfig) -> dict[str, float]:
-    """The node with the marks that packs need: whoever names it knows which it has."""
-    marks = [*kind.labels, *([f"accelerator_type:{kind.accelerator}"] if kind.accelerator else [])]
-    return node | dict.fromkeys(marks, 1.0)
 
 
 def problem_of(lengths: Lengths, offer: NodeOffer) -> str:

@@ -64,9 +64,14 @@ def suits(resources: ResourcesConfig, node: Mapping[str, float]) -> bool:
     return _on_node(replace(resources, node_memory=None), node) > 0
 
 
+def marks(resources: ResourcesConfig) -> dict[str, float]:
+    """What a node needs beside cores, cards and memory: 1 for each label, and for the type of its cards."""
+    kind = [f"accelerator_type:{resources.accelerator}"] if resources.accelerator else []
+    return dict.fromkeys([*resources.labels, *kind], 1.0)
+
+
 def _on_node(resources: ResourcesConfig, node: Mapping[str, float]) -> int:
-    marks = [*resources.labels, *([f"accelerator_type:{resources.accelerator}"] if resources.accelerator else [])]
-    if any(not node.get(mark) for mark in marks):
+    if any(not node.get(mark) for mark in marks(resources)):
         return 0
     by_cpu = math.floor(node.get("CPU", 0.0) / resources.cpus + _STEP)
     if resources.node_memory:

@@ -26,7 +26,7 @@ import yaml  # type: ignore[import-untyped]
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import BlockedError, ConfigError, listed
 from memsweep.gate import gated
-from memsweep.sweep.planning.resources import slots
+from memsweep.sweep.planning.resources import marks, slots
 from memsweep.sweep.ray.private import (
     announced_node_types,
     commands_of_jobs,
@@ -152,18 +152,51 @@ def wait_for_room(packs: Callable[[], Kinds], nodes: int | None = None, look: Lo
     look(found)
     left = packs()
     refuse_impossible(left, found)
-    may_come = {kind: most_packs(kind, found, nodes) for kind in left}
+
+    def wanted() -> Kinds:
+        may_come = most_packs(left := packs(), found, nodes)
+        return {kind: min(count, may_come[kind], REQUESTS) for kind, count in left.items()}
+
     if not any(room(kind, found.living) for kind in left):
-        _wait(lambda: {kind: min(count, may_come[kind], REQUESTS) for kind, count in packs().items()}, look)
+        _wait(wanted, look)
 
 
-def room(resources: ResourcesConfig, nodes: list[Node], most: int | None = None) -> int:
-    """Packs that these nodes hold at once, at most so many of them; those that hold the most count."""
-    if most is not None:
-        nodes = sorted(nodes, key=partial(_alone, resources), reverse=True)[:most]
+def room(resources: ResourcesConfig, nodes: list[Node]) -> int:
+    """Packs that these nodes hold at once."""
     with contextlib.suppress(ConfigError):
         return slots(resources, nodes)
     return 0
+
+
+def rooms(packs: Kinds, nodes: list[Node], most: int | None = None) -> dict[ResourcesConfig, int]:
+    """Packs of each kind that these nodes hold at once, as if there were no others.
+
+    Args:
+        packs: how many of each kind are left.
+        nodes: of which the packs may fill some.
+        most: the most that packs of all kinds together may fill; None: all.
+    """
+    if most is not None and most < len(nodes):
+        nodes = _divided(packs, nodes, most)
+    return {kind: room(kind, nodes) for kind in packs}
+
+
+def _divided(packs: Kinds, nodes: list[Node], most: int) -> list[Node]:
+    """So many of the nodes: one after the other for the kind with the least room for what it has left, the best one."""
+    left = {kind: count * kind.workers for kind, count in packs.items() if count} or dict.fromkeys(packs, 1)
+    alone = {kind: [_alone(kind, node) for node in nodes] for kind in left}
+    kinds = [sum(map(bool, held)) for held in zip(*alone.values(), strict=True)]
+    best = {kind: sorted(range(len(nodes)), key=lambda at: (held[at], kinds[at], -at)) for kind, held in alone.items()}
+    chosen, has = dict[int, None](), Counter[ResourcesConfig]()
+    while len(chosen) < most:
+        for ascending in best.values():
+            while ascending[-1] in chosen:
+                ascending.pop()
+        able = [kind for kind in left if alone[kind][best[kind][-1]]] or [*left]
+        place = best[min(able, key=lambda kind: has[kind] / left[kind])][-1]
+        chosen[place] = None
+        has.update({kind: alone[kind][place] for kind in left})
+    return [nodes[place] for place in chosen]
 
 
 def _alone(resources: ResourcesConfig, node: Node) -> int:
@@ -176,28 +209,40 @@ def largest(resources: ResourcesConfig, found: Capacity) -> int:
     return here or (_alone(replace(resources, labels=(), accelerator=""), found.offered) if found.offered else 0)
 
 
-def most_packs(resources: ResourcesConfig, found: Capacity, nodes: int | None) -> int:
-    """Packs that the cluster can hold at once in the end.
+def most_packs(packs: Kinds, found: Capacity, nodes: int | None) -> dict[ResourcesConfig, int]:
+    """Packs of each kind that the cluster can hold at once in the end.
 
     Where nobody knows its nodes to come, they are taken to be as large as its largest one, or to hold one pack.
+
+    Args:
+        packs: how many of each kind are left.
+        found: the cluster.
+        nodes: the most that packs of all kinds together may fill; None: all.
     """
     if found.most is not None:
-        return room(resources, found.most, nodes)
+        return rooms(packs, found.most, nodes)
     if nodes is None:
-        return NOT_KNOWN
-    alone = largest(resources, found)
+        return dict.fromkeys(packs, NOT_KNOWN)
+    return rooms(packs, [_likely(kind, found, nodes) for kind in packs for _ in range(nodes)], nodes)
+
+
+def _likely(resources: ResourcesConfig, found: Capacity, nodes: int) -> Node:
+    """A node of those that nobody knows: the largest known one, or one of so many that hold one pack together."""
+    best = max(found.living, key=partial(_alone, resources), default={})
+    if _alone(resources, best):
+        return best
     # where none lives that says more, one pack is asked for: without a request no node would ever come
-    return nodes * alone // resources.workers if alone else max(1, nodes // resources.workers)
+    held = largest(resources, found) or math.ceil(resources.workers / nodes)
+    return {"CPU": held * resources.cpus, "GPU": math.ceil(held * resources.card)} | marks(resources)
 
 
 def nodes_for(resources: ResourcesConfig, packs: int, found: Capacity) -> int:
     """The fewest nodes that hold so many packs at once; of a cluster that cannot, all on which one has room."""
-    if found.most is None:
-        return math.ceil(
-            min(packs, resources.max_concurrent or packs) * resources.workers / (largest(resources, found) or 1)
-        )
-    wanted = min(packs, room(resources, found.most))
-    return bisect.bisect_left(range(len(found.most)), wanted, key=partial(room, resources, found.most))
+    if (nodes := found.most) is None:
+        processes = min(packs, resources.max_concurrent or packs) * resources.workers
+        return math.ceil(processes / (largest(resources, found) or 1))
+    wanted = min(packs, room(resources, nodes))
+    return bisect.bisect_left(range(len(nodes)), wanted, key=lambda most: rooms({resources: 1}, nodes, most)[resources])
 
 
 class Requests:

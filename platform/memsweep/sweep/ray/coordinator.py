@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.sweep.store.record import Failure
 
 if TYPE_CHECKING:
+    from memsweep.sweep.worker.execute import PackJob
     from memsweep.trial import ReplicaMeasurement
 
 
@@ -22,11 +23,13 @@ class Assignment:
     """Trials of one program that a group computes together.
 
     Attributes:
+        job: their pack.
         names: their identities.
         configs: canonical configs; those of chained trials hold the value of the trial before.
         padded: whether they run at the fixed shapes of all packs, see ``memsweep.trial.RunOptions``.
     """
 
+    job: PackJob
     names: tuple[str, ...]
     configs: tuple[dict[str, Any], ...]
     padded: bool
@@ -41,12 +44,14 @@ class WorkerResult:
         origin: the provenance of its process, ``phases`` included.
         failure: why there are none; else None.
         can_resume: whether its checkpoint may help another attempt.
+        node: identity of its node.
     """
 
     measurements: list[ReplicaMeasurement] = field(default_factory=list)
     origin: dict[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
     can_resume: bool = False
+    node: str = ""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def run_assignments(config: dict[str, Any]) -> None:
     """Ray Train's function: runs in every worker process, until the coordinator has no more assignments.
 
     Args:
-        config: ``coordinator``, the actor; ``job``, the pack.
+        config: ``coordinator``, the actor; ``job``, the first pack, whose request those that follow share.
     """
     import ray
     import ray.train
@@ -40,12 +40,12 @@ def run_assignments(config: dict[str, Any]) -> None:
     rank, workers = context.get_world_rank(), context.get_world_size()
     threading.Thread(target=_exit_on_abort, args=(coordinator,), name="memsweep abort", daemon=True).start()
     registry.discover(Path(job.workspace))
-    put_all(job.code)
     number = 0
     with memory_limit(job.memory), storage_retries():
         while (assignment := ray.get(coordinator.assignment.remote(number))) is not None:
             number += 1
-            result = _result(job, assignment, rank, workers, coordinator)
+            put_all(assignment.job.code)
+            result = _result(assignment, rank, workers, coordinator)
             ray.get(coordinator.report_result.remote(rank, result))
             if result.failure is not None:
                 raise GroupFailedError(result.failure, result.can_resume)  # ends the whole group
@@ -61,7 +61,7 @@ def _exit_on_abort(coordinator: Any) -> None:
         os._exit(1)
 
 
-def _result(job: PackJob, assignment: Assignment, rank: int, workers: int, coordinator: Any) -> WorkerResult:
+def _result(assignment: Assignment, rank: int, workers: int, coordinator: Any) -> WorkerResult:
     import ray
 
     from memsweep.learning.parallel import WorkerLostError
@@ -77,6 +77,7 @@ def _result(job: PackJob, assignment: Assignment, rank: int, workers: int, coord
     def report(fraction: float) -> None:
         coordinator.report_progress.remote(rank, float(fraction), peak_memory())
 
+    job = assignment.job
     phases, slots = Phases(), job.slots(assignment.names)
     try:
         with guarded(job, len(assignment.names), on_hang) as undisturbed:
@@ -98,7 +99,8 @@ def _result(job: PackJob, assignment: Assignment, rank: int, workers: int, coord
     origin = provenance.collect(
         job.revision, seconds=phases.seconds, pack=list(assignment.names), device=job.arithmetic.device
     )
-    return WorkerResult(measurements, origin | {"threads": job.threads})
+    node = ray.get_runtime_context().get_node_id()
+    return WorkerResult(measurements, origin | {"threads": job.threads}, node=node)
 
 
 def _worker_rank(job: PackJob, rank: int, workers: int) -> WorkerRank:

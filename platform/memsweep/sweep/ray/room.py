@@ -28,7 +28,7 @@ from memsweep.sweep.ray.capacity import (
     asked_for,
     capacity,
     most_packs,
-    room,
+    rooms,
     work_of,
 )
 
@@ -67,7 +67,7 @@ class Room:
     Args:
         kinds: what packs ask for.
         follows: whether nodes may come and go; a Ray that was started here has one.
-        nodes: the most that packs may fill at once; None: as many as there are.
+        nodes: the most that packs of all kinds together may fill at once; None: as many as there are.
         hours: of its nodes; None: counted from now on.
         clock: monotonic seconds.
 
@@ -95,20 +95,22 @@ class Room:
         self._behind_since: float | None = None
         self._behind_told: float | None = None
         self.of, self.most, self.expected = dict[ResourcesConfig, int](), 1, 1
+        self._left: Kinds = {}
         self.add(kinds)
 
     def add(self, kinds: Collection[ResourcesConfig]) -> None:
         """Packs ask for these kinds, too, from now on."""
         found = capacity()
-        self._see(found, [*self.of, *kinds])
+        self._left = dict.fromkeys((*self.of, *kinds), 1) | {**self._left}
+        self._see(found)
         unknown = found.most is None and self._nodes is None
         self.expected = self.now + REQUESTS if unknown else max(self._possible(found).values(), default=1)
 
-    def _see(self, found: Capacity, kinds: Collection[ResourcesConfig]) -> None:
+    def _see(self, found: Capacity) -> None:
         now = self._clock()
         self._area += self.now * (now - self._looked)
         self._hours.look(found)
-        self.of = {kind: room(kind, found.living, self._nodes) for kind in kinds}
+        self.of = rooms(self._left, found.living, self._nodes)
         self._looked, self.leaving, self.most = now, found.leaving, max(self.most, self.now)
 
     @property
@@ -142,8 +144,8 @@ class Room:
             self._follow(capacity(), left())
 
     def _follow(self, found: Capacity, left: Kinds) -> None:
-        before = self.now
-        self._see(found, self.of)
+        before, self._left = self.now, {kind: left.get(kind, 0) for kind in self.of}
+        self._see(found)
         wanted, seen = dict[ResourcesConfig, int](), self._requests.look()
         if found.grows:
             possible = self._possible(found)
@@ -153,7 +155,7 @@ class Room:
         self._say_behind(seen, asked_for(wanted))
 
     def _possible(self, found: Capacity) -> dict[ResourcesConfig, int]:
-        return {kind: most_packs(kind, found, self._nodes) for kind in self.of}
+        return most_packs(self._left, found, self._nodes)
 
     @contextmanager
     def followed(self) -> Iterator[None]:

@@ -1,4 +1,8 @@
-"""The workers of one pack: Ray Train starts them with the first assignment and ends them with the pack."""
+"""The workers of a pack: Ray Train starts them with the first assignment, and they wait a moment for the next pack.
+
+A group that waits keeps its resources. It ends after a few seconds whatever others do, and no process asks for a group
+before its last one has ended. So nothing waits for ever for what a group without a pack holds.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,6 +19,7 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.coordinator import Assignment, Coordinator, GroupState, WorkerResult
 from memsweep.sweep.ray.group_worker import run_assignments
+from memsweep.sweep.ray.private import draining_nodes, placement_groups
 from memsweep.sweep.worker.execute import PackJob
 from memsweep.sweep.worker.failure import GroupFailedError, StoppedError
 
@@ -30,6 +36,7 @@ _ENVIRONMENT = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "1",
 }
 """Ray Train's settings, unless they are set already."""
+_KEPT_SECONDS = 5.0  # for which a group without a pack keeps its resources; it takes half a minute to start another
 _IN_STEP_TIMEOUT = 1800  # seconds that a worker waits for the others in the middle of a step
 
 
@@ -46,7 +53,7 @@ class WorkerGroupLostError(StoppedError):
 
 
 class WorkerGroup:
-    """The workers of a pack; a context manager at whose end they end, too.
+    """The workers of a pack; a context manager at whose end they wait for the next pack of this process.
 
     Args:
         job: the pack.
@@ -62,7 +69,10 @@ class WorkerGroup:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._end(done=error is None)
+        if error is None and self._run is not None:
+            _KEPT.put(self._run)
+        else:
+            self._end()
 
     def __call__(
         self, names: Collection[str], configs: list[TrialConfig], progress: Callable[[float], None], *, padded: bool
@@ -75,18 +85,18 @@ class WorkerGroup:
         """
         from memsweep.trial import results_of
 
-        assignment = Assignment(tuple(names), tuple(to_dict(config) for config in configs), padded)
+        assignment = Assignment(self._job, tuple(names), tuple(to_dict(config) for config in configs), padded)
         try:
             results = self._results(assignment, progress)
         except BaseException:
-            self._end(done=False)
+            self._end()
             raise
         measurements = [measurement for result in results for measurement in result.measurements]
         return results_of(configs, measurements), _joined_origin([result.origin for result in results])
 
     def _results(self, assignment: Assignment, progress: Callable[[float], None]) -> list[WorkerResult]:
         if self._run is None:
-            self._run = _TrainRun(self._job, self._resources)
+            self._run = _KEPT.take(self._job) or _TrainRun(self._job, self._resources)
         run = self._run
         run.assign(assignment)
         while True:
@@ -97,19 +107,24 @@ class WorkerGroup:
                 if result.failure is not None:
                     raise GroupFailedError(result.failure, result.can_resume)
             if len(state.results) == self._job.workers:
+                run.nodes = {result.node for result in state.results.values()}
                 return [state.results[rank] for rank in sorted(state.results)]
             if ended:
                 raise WorkerGroupLostError(run.why())
             progress(state.fraction)
 
-    def _end(self, done: bool) -> None:
+    def _end(self) -> None:
         run, self._run = self._run, None
         if run is not None:
-            run.end(done)
+            run.end(done=False)
 
 
 class _TrainRun:
-    """One run of Ray Train, in a thread of its own, and the coordinator of its workers."""
+    """One run of Ray Train, in a thread of its own, and the coordinator of its workers.
+
+    Attributes:
+        nodes: identities of the nodes of its workers, once they have reported.
+    """
 
     def __init__(self, job: PackJob, resources: ResourcesConfig) -> None:
         import ray
@@ -117,6 +132,8 @@ class _TrainRun:
 
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._coordinator = ray.remote(num_cpus=0, scheduling_strategy=here)(Coordinator).remote(job.workers)
+        self.nodes = set[str]()
+        self._alike = _alike(job)
         self._error: BaseException | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="memsweep-train-")
         self._thread = threading.Thread(target=self._fit, args=(job, resources), name="Ray Train", daemon=True)
@@ -132,6 +149,17 @@ class _TrainRun:
     def ended(self) -> bool:
         """Whether all workers have ended."""
         return not self._thread.is_alive()
+
+    def serves(self, job: PackJob) -> bool:
+        """Whether it may compute this pack: one of the same request, and nobody waits for what it holds."""
+        from ray.exceptions import RayError
+
+        with contextlib.suppress(RayError):  # without an answer nobody knows
+            if self.ended or _alike(job) != self._alike or self.nodes & draining_nodes():
+                return False
+            groups = placement_groups().values()
+            return not any(group.cores and group.state not in ("CREATED", "REMOVED") for group in groups)
+        return False
 
     def assign(self, assignment: Assignment | None) -> None:
         import ray
@@ -164,6 +192,46 @@ class _TrainRun:
         self._thread.join()
         ray.kill(self._coordinator)
         self._folder.cleanup()
+
+
+class _Kept:
+    """The group of this process that has no pack: for a few seconds, or until the next pack comes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._run: _TrainRun | None = None
+        self._timer = threading.Timer(0.0, lambda: None)
+
+    def put(self, run: _TrainRun) -> None:
+        """Keeps a group whose pack is done."""
+        with self._lock:
+            self._run, self._timer = run, threading.Timer(_KEPT_SECONDS, self._release, [run])
+            self._timer.daemon = True
+            self._timer.start()
+
+    def take(self, job: PackJob) -> _TrainRun | None:
+        """The kept group, if it serves this pack; one that does not has ended, and its resources are free."""
+        with self._lock:
+            self._timer.cancel()
+            run, self._run = self._run, None
+            if run is None or run.serves(job):
+                return run
+            run.end(done=True)
+        return None
+
+    def _release(self, run: _TrainRun) -> None:
+        with self._lock:  # until its resources are free: whoever takes a group waits so long
+            if self._run is run:
+                self._run = None
+                run.end(done=True)
+
+
+_KEPT = _Kept()
+
+
+def _alike(job: PackJob) -> PackJob:
+    """What packs of one request have in common."""
+    return replace(job, pack="", members=(), after=(), trained={}, whole="")
 
 
 def _trainer(job: PackJob, resources: ResourcesConfig, coordinator: Any, folder: str) -> Any:
