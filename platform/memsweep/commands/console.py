@@ -58,19 +58,20 @@ def _trusts(question: str) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False) -> None:
+def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False, estimated: bool = False) -> None:
     """Prints the trials, then the work that is left and why it is left.
 
     Args:
         preview: the plan.
         verbose: also the exact difference for a few trials that are not reused.
         whole: every trial with its varied fields and its state, where they are many.
+        estimated: an estimate follows.
     """
     from rich.console import Console
 
     if (table := preview.table(whole=whole)) is not None:
         Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
-    for line in preview.lines(verbose=verbose):
+    for line in preview.lines(verbose=verbose, estimated=estimated):
         say_sentence(line)
     if preview.is_long and not whole:
         say_sentence("each trial and its state: --all")
@@ -92,27 +93,21 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
     if made.seconds is None:
         say_sentence(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
-        at_once = f"{counted(made.slots, 'pack')} at once"
+        at_once = f"{counted(made.at_once, 'pack')} at once"
         starting = f"some {10 + made.starting:.0f} s for Ray and its workers to start"
         if inline:
             say_sentence(f"expected in this process: {alone}")
-            say_sentence(
-                f"  on Ray, {at_once}: {duration(made.seconds)}, {starting}, and 30 s of the processor or more"
-            )
+            parts = [at_once, *([duration(made.seconds)] if made.at_once > 1 else []), starting]
+            say_sentence(f"  on Ray, {', '.join(parts)}, and 30 s of the processor or more")
         else:
-            say_sentence(f"expected on this machine, {at_once}: {duration(made.seconds)} ({alone}), and {starting}")
-    kinds, measured = made.kinds
-    if measured:
-        others = "" if measured == kinds else f", {made.measured:.0%} of the work; the others by the cost model"
-        say_sentence(f"  measured on {measured} of {counted(kinds, 'kind')} of programs{others}")
+            one_by_one = f" ({alone})" if made.at_once > 1 else ""
+            said = f"{at_once}: {duration(made.seconds)}{one_by_one}"
+            say_sentence(f"expected on this machine, {said}, and {starting}")
+            if made.idle and (advice := _advice(made)):
+                say_sentence(f"  {counted(made.idle, 'core')} of this machine idle meanwhile: {advice}")
+    say_sentence(f"  {_measured(made, probed=probed)}")
+    if made.kinds[1]:
         say_sentence(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
-    else:
-        why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
-        near = (
-            f"within a factor of {made.factor:g} for models of one recurrent layer and residual_stack, ten times too "
-            "short for other deep ones"
-        )
-        say_sentence(f"  by the cost model alone, which is right {near}: {why}")
     for sentence in made.why_not:
         say_sentence(f"  {sentence}")
     if made.memory:
@@ -130,6 +125,38 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
     lacks = [f"{what}: not measured" for what, size in (("memory", made.memory), ("disk", disk)) if not size]
     if lacks:
         say_sentence(", ".join(lacks))
+
+
+def _measured(made: Estimate, *, probed: bool) -> str:
+    """What the expected hours rest on."""
+    kinds, trained = made.kinds
+    if not trained:
+        why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
+        return (
+            f"by the cost model alone, which is right within a factor of {made.factor:g} for models of one recurrent "
+            f"layer and residual_stack, ten times too short for other deep ones: {why}"
+        )
+    others = "" if trained == kinds else f", {made.measured:.0%} of the work"
+    if made.whole == trained:
+        said = f"measured on {trained} of {counted(kinds, 'kind')} of programs{others}"
+    else:
+        after = f"what follows it on {made.whole}" if made.whole else "what follows it on none"
+        said = f"training was measured on {trained} of {counted(kinds, 'kind')} of programs{others}, {after}"
+    model = "; the rest by the cost model" if made.whole < kinds else ""
+    kept = f"; {'all' if made.kept == trained else made.kept} by earlier plans" if made.kept else ""
+    return f"{said}{kept}{model}"
+
+
+def _advice(made: Estimate) -> str:
+    """The settings by which packs would use the idle cores; empty where there are none."""
+    kind = next((kind for kind, *_ in made.lengths if kind.device == "cpu"), None)
+    if kind is None or made.at_once == 0:
+        return ""
+    times = 1 + made.idle // max(1, round(made.at_once * kind.cpus * kind.workers))
+    if times == 1:
+        return "more packs than there are would use them"
+    said = f"resources.cpus={kind.cpus * times:g} gives a pack more threads"
+    return f"resources.workers={kind.workers * times} shares its seeds out, and {said}; the numbers stay"
 
 
 def print_nodes(made: Estimate, offer: NodeOffer) -> None:

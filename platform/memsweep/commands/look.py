@@ -30,7 +30,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def plan(args: argparse.Namespace) -> Answer:
-    """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours. Writes nothing."""
+    """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours; writes only what it measured."""
     from memsweep.config.load.study import load_study
 
     study = load_study(args.study, args.overrides, Path(args.workspace), args.discover, console.trust_of(args))
@@ -43,9 +43,10 @@ def plan(args: argparse.Namespace) -> Answer:
 
     made = preview(study, results, no_reuse=args.no_reuse)
     document = plan_document(made) if args.json else None  # of a large grid it takes a while
+    left = any(wave.packs for wave in made.waves)
     if document is None:
-        console.print_plan(made, verbose=args.verbose, whole=args.all)
-    if any(wave.packs for wave in made.waves):
+        console.print_plan(made, verbose=args.verbose, whole=args.all, estimated=left)
+    if left:
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
         if seconds and sys.stderr.isatty():
             told = f"measuring, at most {seconds:.0f} s of the processor (--no-probe leaves it out) ..."

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.filesystem import Location
 
 _MOST_NOTES = 6
+_MOST_SHARES = 8  # of packs in the work
 _MOST_SIZES = 6  # that a budget of parameters gave one model
 _MOST_ROWS, _MOST_FIELDS, _MOST_VALUES = 20, 6, 12  # of the text
 _WIDTH = 160  # letters of a table where no terminal is
@@ -57,16 +58,16 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
 
     store = store_of(results, study.name)
     if study.search is not None:
-        return Preview(study, stored=len(store.identities()))
+        return Preview(study, stored=len(store.identities()), results=results)
     trials = identified(study)
     if no_reuse:
-        return Preview(study, make_plan(study, trials, frozenset()))
+        return Preview(study, make_plan(study, trials, frozenset()), results=results)
     reuse = find_reusable(trials, store, results)
     why = reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
     trials = with_stored_training(trials, reuse.all, results)
     plan = make_plan(study, trials, reuse.all)
     measured = [trial for pack in plan.packs for trial in pack.trials]
-    return Preview(study, plan, reuse, why, interpolated=interpolated(measured))
+    return Preview(study, plan, reuse, why, interpolated=interpolated(measured), results=results)
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,6 +81,7 @@ class Preview:
         reasons: identity -> why a trial is not reused.
         stored: of a search, how many results its folder holds.
         interpolated: how many of the trials that are only measured have stored radii that were read between two points.
+        results: the folder of all studies, where measurements are kept; None: nowhere.
     """
 
     study: SweepConfig
@@ -88,6 +90,7 @@ class Preview:
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     stored: int = 0
     interpolated: int = 0
+    results: Location | None = None
 
     @property
     def trials(self) -> pd.DataFrame:
@@ -122,16 +125,18 @@ class Preview:
 
         return placement(self.study, self.waves) if self.to_run else None
 
-    def estimate(self, seconds: float = 20.0, workspace: Path | str = ".") -> Estimate:
-        """Estimates hours, memory and disk.
+    def estimate(self, seconds: float = 8.0, workspace: Path | str = ".") -> Estimate:
+        """Estimates hours, memory and disk. What it measures is kept in the results folder for the next estimate.
 
         Args:
             seconds: the longest measurement of its programs on this machine; 0 measures nothing.
             workspace: folder that holds tasks/ and search_spaces/.
         """
         from memsweep.sweep.estimate.estimate import estimate
+        from memsweep.sweep.estimate.kept import KeptMeasurements
 
-        return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep)
+        kept = None if self.results is None else KeptMeasurements.of_folder(self.results)
+        return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep, kept)
 
     @cached_property
     def configs(self) -> list[dict[str, Any]]:
@@ -205,16 +210,19 @@ class Preview:
         if more := fields[len(shown) :]:
             yield "...", f"{len(more)} more fields: {', '.join(more)}"
 
-    def lines(self, *, verbose: bool = False) -> Iterator[str]:
-        """The lines below the table: the work that is left and why it is left.
+    def lines(self, *, verbose: bool = False, estimated: bool = False) -> Iterator[str]:
+        """The lines below the table, each once: the work that is left and why it is left.
 
         Args:
             verbose: also the exact difference for a few trials that are not reused.
+            estimated: an estimate follows, so that the place of the work is told without seconds.
         """
-        if self.plan is None:
-            yield from self._of_a_search()
-            return
-        plan, study = self.plan, self.study
+        lines = self._of_a_search() if self.plan is None else self._of_a_grid(self.plan, verbose=verbose)
+        where = self.placement
+        yield from dict.fromkeys([*lines, *([where.reason if estimated else where.text] if where else [])])
+
+    def _of_a_grid(self, plan: Plan, *, verbose: bool) -> Iterator[str]:
+        study = self.study
         yield f"study {study.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {self.to_run} to run"
         if self.reasons:
             yield f"not reused: {by_reason(self.reasons)}"
@@ -222,8 +230,11 @@ class Preview:
         yield from self._objectives()
         yield from _budgets(study)
         whole = sum(pack.cost for pack in plan.packs) or 1.0
-        shares = ", ".join(f"{pack.cost / whole:.0%} ({counted(len(pack.trials), 'trial')})" for pack in plan.packs[:8])
-        more = f" and {len(plan.packs) - 8} more" if len(plan.packs) > 8 else ""
+        alike = Counter(f"{pack.cost / whole:.0%} ({counted(len(pack.trials), 'trial')})" for pack in plan.packs)
+        told = [*alike.items()][:_MOST_SHARES]
+        shares = ", ".join(text if count == 1 else f"{count} of {text}" for text, count in told)
+        rest = len(plan.packs) - sum(count for _, count in told)
+        more = f" and {rest} more" if rest else ""
         seeds = sum(trial.config.training.seeds for pack in plan.packs for trial in pack.trials)
         if measured := only_measured(plan):
             yield f"to measure only: {counted(measured, 'trial')}, whose trained weights are stored"
@@ -232,7 +243,6 @@ class Preview:
         packs = f"{counted(seeds, 'seed')} in {counted(len(plan.packs), 'pack')}"
         yield f"to run: {packs}" + (f"; work shares {shares}{more}" if shares else "")
         yield from _resources(study)
-        yield from self._where()
 
     def _of_a_search(self) -> Iterator[str]:
         from memsweep.config.schema.search import NONE
@@ -256,11 +266,6 @@ class Preview:
             results = counted(self.stored, "result")
             yield f"{results} stored already: the search reuses them where it asks for the same trial"
         yield from _resources(study)
-        yield from self._where()
-
-    def _where(self) -> Iterator[str]:
-        if self.placement is not None:
-            yield self.placement.text
 
     def _objectives(self) -> Iterator[str]:
         """The losses that the trials are trained on: nothing that is added to the loss is left out."""

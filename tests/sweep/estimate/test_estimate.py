@@ -29,7 +29,7 @@ from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run
-from memsweep.sweep.estimate.benchmark import Measured, benchmark
+from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
 from memsweep.sweep.estimate.estimate import (
     MEASURED_FACTOR,
     Wave,
@@ -38,10 +38,14 @@ from memsweep.sweep.estimate.estimate import (
     suggestion,
     waves,
 )
+from memsweep.sweep.estimate.kept import KeptMeasurements
 from memsweep.sweep.estimate.nodes import NodeOffer, makespan, uses
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import ON_CPU, identity
 from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.resources import local_cpus
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import MEASUREMENTS
 from paths import ROOT
 from processes import carriers_of, no_hang
 from runner_work import planned, tiny
@@ -79,7 +83,37 @@ def test_links_of_a_chain_are_of_one_kind() -> None:
 def test_a_program_costs_the_sum_of_its_parts() -> None:
     measured = Measured(fixed=8.0, step=0.5, evaluation=0.25, disk=100.0, weights=40.0, memory=7)
     config = small(steps=100)
-    assert measured.seconds(config) == pytest.approx(8.0 + 100 * 0.5 + 0.25 * cost.evaluations(config))
+    assert measured.seconds([config]) == pytest.approx(8.0 + 100 * 0.5 + 0.25 * cost.evaluations(config))
+    only_trained = dataclasses.replace(measured, evaluation=None)
+    after = cost.seconds([config]) * (1.0 - cost.training_share([config]))
+    assert only_trained.seconds([config]) == pytest.approx(8.0 + 100 * 0.5 + after)
+
+
+def test_what_a_plan_measured_is_kept_for_the_same_code_and_machine(tmp_path: Path) -> None:
+    results, programs = Location.at(tmp_path), {"small": [small()], "other": [small(batch_size=8)]}
+    cost_of_small = Measured(fixed=8.0, step=0.5, evaluation=None, disk=0.0, weights=0.0, memory=0, levels=0)
+    made = Benchmark({"small": cost_of_small}, starting=3.0)
+    KeptMeasurements.of_folder(results).add(programs, made, ON_CPU, 1, "weights")
+    kept = KeptMeasurements.of_folder(results)
+    assert kept.starting == 3.0
+    assert kept.of(programs, ON_CPU, 1, "weights") == {"small": cost_of_small}
+    assert kept.of(programs, ON_CPU, 2, "weights") == {}
+    assert kept.of({"small": [small(steps=41)]}, ON_CPU, 1, "weights") == {}
+    (tmp_path / MEASUREMENTS).write_text("{}")
+    assert KeptMeasurements.of_folder(results).of(programs, ON_CPU, 1, "weights") == {}
+
+
+def test_a_program_whose_shortest_run_is_too_long_is_not_begun_again() -> None:
+    long = Measured(fixed=600.0, step=0.5, evaluation=None, disk=0.0, weights=0.0, memory=0, levels=0)
+    assert benchmark({"long": [small()]}, ON_CPU, 1, ROOT, 8.0, trained={"long": long}) == Benchmark()
+
+
+def test_cores_that_a_plan_leaves_idle_are_told() -> None:
+    plan = planned([[tiny(0)]])
+    cores = local_cpus()
+    made = estimate([Wave(plan.packs)], ResourcesConfig(), ROOT, seconds=0.0)
+    assert (made.at_once, made.idle) == (1, cores - 1)
+    assert estimate([Wave(plan.packs)], ResourcesConfig(cpus=float(cores)), ROOT, seconds=0.0).idle == 0
 
 
 def test_packs_begin_as_slots_are_free() -> None:
@@ -220,7 +254,9 @@ def test_a_probe_ends_in_time_and_leaves_nothing(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.drill
-def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_plan_says_what_a_study_will_take_and_writes_only_what_it_measured(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "small.yaml").write_text(STUDY)
     place = ("--results", str(tmp_path / "results"), "--workspace", str(ROOT))
     assert main(["plan", str(tmp_path / "small.yaml"), *place]) == 0
@@ -233,8 +269,14 @@ def test_plan_says_what_a_study_will_take_and_writes_nothing(tmp_path: Path, cap
         "KiB of them weights (measured",
     ):
         assert words in told
-    assert not (tmp_path / "results").exists()
+    assert "of work" not in told  # one estimate in one output
+    assert [path.name for path in (tmp_path / "results").rglob("*") if path.is_file()] == [MEASUREMENTS]
     assert main(["plan", str(tmp_path / "small.yaml"), *place, "--no-probe"]) == 0
+    told = capfd.readouterr().out
+    assert "measured on 3 of 3 kinds of programs; all by earlier plans" in told
+    assert (
+        main(["plan", str(tmp_path / "small.yaml"), *place[:1], str(tmp_path / "new"), *place[2:], "--no-probe"]) == 0
+    )
     told = capfd.readouterr().out
     assert "nothing was measured (--no-probe)" in told
     assert "memory: not measured" in told

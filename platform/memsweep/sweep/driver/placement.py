@@ -36,10 +36,12 @@ class Placement:
     Attributes:
         inline: in the process of its command, without Ray.
         text: where, and why, in words.
+        reason: the same without the cost model's seconds, for who has a better estimate.
     """
 
     inline: bool
     text: str
+    reason: str
 
 
 def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
@@ -51,13 +53,18 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
     """
     seconds = modelled_work(waves)
     work = f"about {duration(seconds)} of work by the cost model"
+    bound = duration(SHORT_SECONDS)
     if not is_there("ray"):
-        return Placement(True, f"runs in this process: {work}; for Ray, {line_for('ray')}")
+        told, known = f"runs in this process: {work}", "runs in this process"
+        return Placement(True, *(f"{text}; for Ray, {line_for('ray')}" for text in (told, known)))
     if seconds >= SHORT_SECONDS:
-        return Placement(False, f"runs on Ray: {work}")
+        return Placement(False, f"runs on Ray: {work}", f"runs on Ray: {bound} or more by the cost model")
     if why := next(_reasons(sweep), "") or next(_doubts(waves), ""):
-        return Placement(False, f"runs on Ray: {why}; --inline runs it in this process, with the same numbers")
-    return Placement(True, f"runs in this process: {work}; --ray runs it on Ray, with the same numbers")
+        text = f"runs on Ray: {why}; --inline runs it in this process, with the same numbers"
+        return Placement(False, text, text)
+    known = f"runs in this process: less than {bound} by the cost model"
+    told = f"runs in this process: {work}"
+    return Placement(True, *(f"{text}; --ray runs it on Ray, with the same numbers" for text in (told, known)))
 
 
 def _reasons(sweep: SweepConfig) -> Iterator[str]:

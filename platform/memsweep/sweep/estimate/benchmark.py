@@ -1,12 +1,15 @@
 """Measures a few training and perturbation steps of programs, as a worker would run them, in a process of its own.
 
-Each program runs several times with more and more steps (``_LEVELS``), as far as the time reaches. The difference
-between the last two runs gives the seconds of one step and of one evaluation of the perturbation error.
+First a few steps of training of every program, without merging modes: training is most of what a study takes, and one
+merge or one perturbation may take longer than the whole measurement. Then each program runs several times with more and
+more steps (``_LEVELS``), as far as the time reaches. The difference between the last two runs gives the seconds of one
+step and of one evaluation of the perturbation error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import multiprocessing
 import os
@@ -22,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
 from memsweep.sweep.store.layout import WEIGHTS
@@ -34,6 +38,10 @@ if TYPE_CHECKING:
 
 _LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
 """Training steps, radii and ascent steps of each run."""
+_TRAINED = (1, 2, 8)
+"""Training steps of the runs that only train; the first one is not counted where others follow: it imports."""
+_AT_LEAST = 4  # the costliest program takes at most such a part of that time
+_TRAINING_SHARE = 0.5  # of the time, at most, for them
 _PATIENCE = 10  # on CPUs, times the seconds of the processor that may pass: other programs use it, too
 _GROWTH = 5.0  # a run of the next level takes at most about so many times the seconds of this one
 
@@ -45,9 +53,11 @@ class Measured:
     """Cost of the trials of one program together, in seconds of one process and in bytes.
 
     Attributes:
-        fixed: what depends neither on steps nor on evaluations: data, memory functions, tables, storage.
+        fixed: what depends neither on steps nor on evaluations: data, memory functions, tables, storage. Of a program
+            that only trained, a bound on the merging of modes is in it.
         step: of all models, with their share of the validations.
-        evaluation: one evaluation of the perturbation error, see ``cost.evaluations``.
+        evaluation: one evaluation of the perturbation error, see ``cost.evaluations``; None of a program that only
+            trained.
         disk: bytes of one trial's files; of fewer radii than the study's if the last levels were too long.
         weights: those of its trained weights among them.
         memory: the most bytes that the process held beyond its bare self; on a GPU if it computes there.
@@ -56,15 +66,20 @@ class Measured:
 
     fixed: float
     step: float
-    evaluation: float
+    evaluation: float | None
     disk: float
     weights: float
     memory: int
     levels: int = len(_LEVELS)
 
-    def seconds(self, config: TrialConfig) -> float:
-        """Seconds of the whole program of this trial."""
-        return self.fixed + config.training.end * self.step + evaluations(config) * self.evaluation
+    def seconds(self, trials: Sequence[TrialConfig]) -> float:
+        """Seconds of the whole program of these trials; what was not measured, by the cost model."""
+        first = trials[0]
+        if self.evaluation is None:
+            after = cost.seconds(trials) * (1.0 - cost.training_share(trials))
+        else:
+            after = evaluations(first) * self.evaluation
+        return self.fixed + first.training.end * self.step + after
 
 
 @dataclass
@@ -89,6 +104,7 @@ def benchmark(
     workspace: Path,
     seconds: float,
     keep: str = WEIGHTS,
+    trained: Mapping[str, Measured] | None = None,
 ) -> Benchmark:
     """Measure programs in their order, as far as the time reaches.
 
@@ -100,14 +116,21 @@ def benchmark(
         seconds: of the processor for each thread, or of the clock where a GPU computes; for all of it, the start of
             the process included. A busy machine so gives the same measurements, later.
         keep: what of a trained trial is kept beside its tables.
+        trained: programs whose training was measured before.
     """
-    result = Benchmark()
+    result, trained = Benchmark(), trained or {}
+    late = {
+        name for name, cost in trained.items() if name in programs and cost.seconds(_least(programs[name])) > seconds
+    }
+    programs = {name: configs for name, configs in programs.items() if name not in late}
+    if not programs:
+        return result
     end = time.monotonic() + seconds * (_PATIENCE if arithmetic.device == "cpu" else 1)
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
         plain = {name: [to_dict(config) for config in configs] for name, configs in programs.items()}
-        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), seconds, keep)
+        work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), seconds, keep, dict(trained))
         process = context.Process(target=_measure_all, args=work, daemon=True)
         began = time.monotonic()
         process.start()
@@ -140,6 +163,7 @@ def _measure_all(
     workspace: str,
     seconds: float,
     keep: str,
+    trained: dict[str, Measured],
 ) -> None:
     """The measuring process; its messages are a program's name with its cost or with an error."""
     os.setsid()
@@ -155,15 +179,93 @@ def _measure_all(
 
     registry.discover(Path(workspace))
     sender.send((None, time.monotonic()))
+    configs: dict[str, list[TrialConfig]] = {}
+    half = clock() + _TRAINING_SHARE * (end - clock())
     for position, (name, plain) in enumerate(programs.items()):
-        last = clock() + (end - clock()) / (len(programs) - position)
+        if clock() > half:
+            break
+        last = clock() + (half - clock()) / min(_AT_LEAST, len(programs) - position)
         try:
-            configs = [trial_from_dict(config) for config in plain]
-            place = folder / str(position)
-            for measured in measure(configs, arithmetic, threads, workspace, place, last, keep, clock):
+            configs[name] = [trial_from_dict(config) for config in plain]
+            if name in trained:
+                continue
+            for measured in measure_training(configs[name], arithmetic, threads, last, clock):
+                trained[name] = measured
                 sender.send((name, measured))
         except Exception as error:  # raised by a task or a model: the other programs are measured all the same
             sender.send((name, in_one_line(error)[:300]))
+    reached = [name for name in configs if name in trained]
+    for position, name in enumerate(reached):
+        last = clock() + (end - clock()) / (len(reached) - position)
+        if (
+            clock() + trained[name].seconds(_least(configs[name])) > end
+        ):  # it would take the time of the others, and give no number
+            continue
+        try:
+            place = folder / str(position)
+            for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock):
+                sender.send((name, measured))
+        except Exception as error:
+            sender.send((name, in_one_line(error)[:300]))
+
+
+def _least(configs: Sequence[TrialConfig]) -> list[TrialConfig]:
+    """The shortest run of a whole program."""
+    return [shortened(config, *_LEVELS[0]) for config in configs]
+
+
+def measure_training(
+    configs: Sequence[TrialConfig],
+    arithmetic: Arithmetic,
+    threads: int,
+    end: float,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Measured]:
+    """Measure the training of one program in this process; gives its cost again after every run.
+
+    Args:
+        configs, arithmetic, threads, end, clock: see ``measure``.
+    """
+    import torch
+
+    from memsweep.trial import RunOptions, packs, train_replicas
+
+    if not configs[0].training.end:  # its weights are stored
+        yield Measured(0.0, 0.0, None, 0.0, 0.0, 0, 0)
+        return
+    torch.set_num_threads(threads)
+    first, options = configs[0], RunOptions(device=arithmetic.device, padded=packs(configs[0]))
+    validation = 1.0  # of the study, over that of these runs
+    if not first.trains_in_closed_form:
+        validation = first.training.validation_size / _brief(first, 1).training.validation_size
+    validations = first.training.end // first.training.validate_every
+    merges = max(config.model.width - 1 if _merges(config) else 0 for config in configs)
+    timed = []
+    for steps in _TRAINED:
+        began, cut = clock(), [_brief(config, steps) for config in configs]
+        train_replicas(cut, options)
+        took = clock() - began
+        timed.append((cut[0].training.end, took))
+        if len(timed) == 1:
+            continue
+        begin, step = _line(*timed[-2:]) if len(timed) > 2 else _line((0.0, 0.0), timed[-1])
+        each = validation * begin / 2  # one is before the first step, one after the last
+        fixed = each * (2 + validations + merges) if validation > 1.0 else begin * (1 + (validations + merges) / 2)
+        yield Measured(fixed, step, None, 0.0, 0.0, 0, 0)
+        if clock() + _GROWTH * took > end:
+            return
+
+
+def _brief(config: TrialConfig, steps: int) -> TrialConfig:
+    """So many steps of training, without merging modes, and with validations of one batch at their ends alone."""
+    cut = shortened(config, steps, 1, 1).training
+    size = min(cut.validation_size, cut.batch_size)
+    training = dataclasses.replace(cut, merge_redundant=False, validate_every=steps, validation_size=size)
+    return dataclasses.replace(config, training=training)
+
+
+def _merges(config: TrialConfig) -> bool:
+    return config.training.merge_redundant and hasattr(config.model, "width")
 
 
 def measure(

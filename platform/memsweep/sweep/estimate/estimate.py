@@ -20,12 +20,13 @@ from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM
 from memsweep.config.schema.study import KEEP
 from memsweep.errors import ConfigError
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
+from memsweep.sweep.estimate.kept import KeptMeasurements
 from memsweep.sweep.estimate.nodes import Lengths, makespan
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
 from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
 from memsweep.sweep.planning.plan import programs as by_program
-from memsweep.sweep.planning.resources import slots, this_machine, threads
+from memsweep.sweep.planning.resources import local_cpus, slots, this_machine, threads
 
 if TYPE_CHECKING:
     from memsweep.config.schema.search import Domain, Search
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
     from memsweep.sweep.planning.plan import PlannedTrial
 
-BENCHMARK_SECONDS = 20.0
-"""The longest measurement, the start of its process included, see ``benchmark``."""
+BENCHMARK_SECONDS = 8.0
+"""The longest measurement, the start of its process included, see ``benchmark``. The next plan goes on with it."""
 MEASURED_FACTOR, MODEL_FACTOR = 2.0, 3.0
 """The hours hold within these factors: if nine tenths of the work were measured well, and otherwise."""
 
@@ -119,7 +120,11 @@ class Estimate:
         slots: packs that this machine runs at once; 0 if it cannot hold one.
         work: seconds of one pack after the other.
         measured: part of the work whose programs were measured, in [0, 1].
-        kinds: how many programs of different cost there are, and how many of them were measured.
+        kinds: how many programs of different cost there are, and of how many the training was measured.
+        whole: of how many, what follows the training was measured, too.
+        kept: how many of the measured ones an earlier plan has measured.
+        at_once: packs that run at once on this machine: its slots, or fewer where there are fewer packs.
+        idle: cores of this machine that no pack uses then.
         memory: bytes that the largest pack holds beyond its bare process; 0 if nothing was measured.
         disk: bytes of one stored trial; 0 if nothing was measured.
         weights: those of its trained weights among them.
@@ -143,6 +148,10 @@ class Estimate:
     factor: float = MODEL_FACTOR
     starting: float = 0.0
     lengths: Lengths = ()
+    whole: int = 0
+    kept: int = 0
+    at_once: int = 0
+    idle: int = 0
 
 
 def modelled_work(waves: Iterable[Wave]) -> float:
@@ -158,6 +167,7 @@ def estimate(
     workspace: Path,
     seconds: float = BENCHMARK_SECONDS,
     keep: str = KEEP[0],
+    kept: KeptMeasurements | None = None,
 ) -> Estimate:
     """Estimate waves of packs.
 
@@ -166,8 +176,10 @@ def estimate(
         resources: what one pack asks for.
         workspace: folder whose ``tasks/`` the programs need.
         seconds: of the measurement; 0 for none.
+        kept: what earlier plans have measured, and where this one's measurements go.
     """
     programs, result, why_not = _programs_by_kind(waves), Benchmark(), list[str]()
+    before = 0
     kinds: dict[ResourcesConfig, dict[str, list[TrialConfig]]] = {}
     for name, program in programs.items():
         kinds.setdefault(resources.of(program.trials[0]), {})[name] = program.trials
@@ -175,18 +187,27 @@ def estimate(
     for kind, groups in kinds.items():
         if seconds and (problem := _slots(kind)[1]):
             why_not.append(f"not measured here: {problem}")
-        elif seconds > 0:
-            arithmetic = replace(Arithmetic.of(kind), shards=1)  # one process measures alone
-            part = benchmark(groups, arithmetic, threads(kind), workspace, seconds / len(kinds), keep)
-            result = replace(
-                part,
-                measured=result.measured | part.measured,
-                failed=result.failed | part.failed,
-                starting=max(result.starting, part.starting),
-            )
+            continue
+        arithmetic = replace(Arithmetic.of(kind), shards=1)  # one process measures alone
+        known = {} if kept is None else kept.of(groups, arithmetic, threads(kind), keep)
+        before += len(known)
+        left = {name: trials for name, trials in groups.items() if name not in known or known[name].evaluation is None}
+        part = Benchmark()
+        if seconds and left:
+            part = benchmark(left, arithmetic, threads(kind), workspace, seconds / len(kinds), keep, known)
+            if kept is not None:
+                kept.add(left, part, arithmetic, threads(kind), keep)
+        result = replace(
+            part,
+            measured=result.measured | known | part.measured,
+            failed=result.failed | part.failed,
+            starting=max(result.starting, part.starting, kept.starting if kept is not None else 0.0),
+        )
     why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
     lengths = [(prices.packs(wave), wave.times) for wave in waves]
+    at_once = min(slots_here, max((len(wave.packs) for wave in waves), default=0))
+    cores = max((kind.cpus * kind.workers for kind in kinds), default=0.0)
     return Estimate(
         seconds=sum(makespan(packs, slots_here) * times for packs, times in lengths) if slots_here else None,
         slots=slots_here,
@@ -201,6 +222,10 @@ def estimate(
         starting=result.starting,
         factor=prices.factor,
         lengths=_lengths(waves, prices, resources),
+        whole=sum(measured.evaluation is not None for measured in result.measured.values()),
+        kept=before,
+        at_once=at_once,
+        idle=max(0, math.floor(local_cpus() - at_once * cores)) if at_once else 0,
     )
 
 
@@ -282,8 +307,8 @@ class _Prices:
 
     def bytes_of_a_trial(self, kind_of_files: str) -> float:
         """Bytes of one stored trial, ``disk`` or ``weights``: the mean over the measured programs."""
-        trials = {kind: len(self.programs[kind].trials) for kind in self.measured}
-        whole = sum(getattr(measured, kind_of_files) * trials[kind] for kind, measured in self.measured.items())
+        trials = {kind: len(self.programs[kind].trials) for kind, each in self.measured.items() if each.levels}
+        whole = sum(getattr(self.measured[kind], kind_of_files) * count for kind, count in trials.items())
         return whole / max(1, sum(trials.values()))
 
     @property
@@ -299,7 +324,7 @@ class _Prices:
 
     def _program(self, group: list[TrialConfig]) -> float:
         if (measured := self.measured.get(kind_of(group))) is not None:
-            return measured.seconds(group[0])
+            return measured.seconds(group)
         return cost.seconds(group) * self._ratio(group[0].model.name)
 
     def _ratio(self, model: str) -> float:
@@ -308,6 +333,6 @@ class _Prices:
             alike = {kind for kind in self.measured if self.programs[kind].trials[0].model.name == model}
             groups = {kind: self.programs[kind].trials for kind in alike or self.measured}
             modelled = sum(cost.seconds(group) for group in groups.values())
-            measured = sum(self.measured[kind].seconds(group[0]) for kind, group in groups.items())
+            measured = sum(self.measured[kind].seconds(group) for kind, group in groups.items())
             self._ratios[model] = measured / modelled if modelled else 1.0
         return self._ratios[model]

@@ -1,0 +1,82 @@
+"""Measurements of programs that a plan leaves in the results folder for the plans after it.
+
+A measurement holds for the same code, versions and data, on the same class of processor with as many threads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from memsweep.sweep.estimate.benchmark import Benchmark, Measured
+from memsweep.sweep.planning.identity import Arithmetic, identity
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import MEASUREMENTS
+from memsweep.sweep.worker.provenance import processor
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
+
+_MOST = 1000  # the newest ones stay
+
+
+@dataclass
+class KeptMeasurements:
+    """The measurements of a results folder. A file that cannot be read holds none, and one that cannot be written is
+    left: a plan needs neither.
+
+    Attributes:
+        results: the folder.
+        starting: seconds until a measuring process was ready, when one was last started; 0 where none was.
+    """
+
+    results: Location
+    starting: float = 0.0
+    _all: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of_folder(cls, results: Location) -> KeptMeasurements:
+        """What is stored there."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            stored = json.loads(results.read(MEASUREMENTS))
+            return cls(results, float(stored["starting"]), dict(stored["programs"].items()))
+        return cls(results)
+
+    def of(
+        self, programs: Mapping[str, Sequence[TrialConfig]], arithmetic: Arithmetic, threads: int, keep: str
+    ) -> dict[str, Measured]:
+        """Those of these programs: name -> cost."""
+        found = {}
+        for name, trials in programs.items() if self._all else ():
+            if (stored := self._all.get(_key(trials, arithmetic, threads, keep))) is not None:
+                with contextlib.suppress(TypeError):  # of another version
+                    found[name] = Measured(**stored)
+        return found
+
+    def add(
+        self,
+        programs: Mapping[str, Sequence[TrialConfig]],
+        made: Benchmark,
+        arithmetic: Arithmetic,
+        threads: int,
+        keep: str,
+    ) -> None:
+        """Stores new measurements beside the others."""
+        for name, measured in made.measured.items():
+            key = _key(programs[name], arithmetic, threads, keep)
+            self._all.pop(key, None)
+            self._all[key] = asdict(measured)
+        self.starting = made.starting or self.starting
+        newest = dict([*self._all.items()][-_MOST:])
+        text = json.dumps({"starting": self.starting, "programs": newest}, indent=1)
+        with contextlib.suppress(OSError):
+            self.results.write(MEASUREMENTS, text.encode(), wait=False)
+
+
+def _key(trials: Sequence[TrialConfig], arithmetic: Arithmetic, threads: int, keep: str) -> str:
+    about = [[identity(trial, arithmetic) for trial in trials], threads, keep, processor()]
+    return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:32]
