@@ -128,7 +128,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
 
 
 def _measured(made: Estimate, *, probed: bool) -> str:
-    """What the expected hours rest on."""
+    """A sentence of what the expected hours rest on."""
     kinds, trained = made.kinds
     if not trained:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"

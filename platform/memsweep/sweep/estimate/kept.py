@@ -40,7 +40,7 @@ class KeptMeasurements:
 
     @classmethod
     def of_folder(cls, results: Location) -> KeptMeasurements:
-        """What is stored there."""
+        """Reads the measurements that are stored there."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             stored = json.loads(results.read(MEASUREMENTS))
             return cls(results, float(stored["starting"]), dict(stored["programs"].items()))

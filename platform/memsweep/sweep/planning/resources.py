@@ -65,7 +65,7 @@ def suits(resources: ResourcesConfig, node: Mapping[str, float]) -> bool:
 
 
 def marks(resources: ResourcesConfig) -> dict[str, float]:
-    """What a node needs beside cores, cards and memory: 1 for each label, and for the type of its cards."""
+    """Marks that a node needs beside cores, cards and memory: 1 for each label, and for the type of its cards."""
     kind = [f"accelerator_type:{resources.accelerator}"] if resources.accelerator else []
     return dict.fromkeys([*resources.labels, *kind], 1.0)
 

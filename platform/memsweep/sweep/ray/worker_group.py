@@ -230,7 +230,7 @@ _KEPT = _Kept()
 
 
 def _alike(job: PackJob) -> PackJob:
-    """What packs of one request have in common."""
+    """The job with that alone which packs of one request have in common."""
     return replace(job, pack="", members=(), after=(), trained={}, whole="")
 
 
