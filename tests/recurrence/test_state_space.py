@@ -103,21 +103,3 @@ def test_lanes_without_a_sequence_stay_out_of_the_gradients(batch: int) -> None:
     }
     compiled.answers(torch.ones(1, batch, 5, 1), weights).sum().backward()
     assert all(each.grad is not None and each.grad.isfinite().all() for each in weights.values())
-
-
-def test_what_does_not_fit_is_refused_before_it_is_read() -> None:
-    models, batch, horizon, features, heads, channels, states = 2, 3, 5, 4, 2, 6, 3
-    sizes = {"step": (heads, features), "input": (states, features), "output": (states, features)}
-    sizes |= {"candidate": (channels, features), "bias": (heads,), "rate": (channels * states,), "skip": (channels,)}
-    sizes |= {"readout": (features, channels)}
-    weights = {name: torch.rand(models, *size, dtype=torch.float64) for name, size in sizes.items()}
-    x_NBTF = torch.rand(models, batch, horizon, features, dtype=torch.float64)
-    compiled = CompiledStateSpace.fitting(x_NBTF)
-    assert compiled is not None
-    assert compiled.answers(x_NBTF, weights).shape == x_NBTF.shape
-    for name, weight in weights.items():
-        for odd in (weight[:1], weight[..., :-1]):
-            with pytest.raises(ValueError, match="must have"):
-                compiled.answers(x_NBTF, {**weights, name: odd})
-    with pytest.raises(ValueError, match="must have one dtype"):
-        compiled.answers(x_NBTF, {**weights, "skip": weights["skip"].float()})

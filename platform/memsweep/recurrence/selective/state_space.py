@@ -20,7 +20,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.compiled.library import Kernel, readable, shares_of_rows
-from memsweep.recurrence.layer import require_fit
 
 CHUNK = 16
 """Steps between two states that are kept for the way back; those between are computed once more."""
@@ -51,21 +50,7 @@ class CompiledStateSpace(Kernel):
             x_NBTF: u.
             weights: maps ``step`` ``[N, H, F]``, ``input`` and ``output`` ``[N, S, F]``, ``candidate`` ``[N, D, F]``;
                 ``bias`` b ``[N, H]``, ``rate`` r ``[N, M]``, ``skip`` d ``[N, D]``, ``readout`` R ``[N, F, D]``.
-
-        Raises:
-            ValueError: shapes or dtypes that do not fit, or channels that the heads do not share evenly.
         """
-        models, features = len(x_NBTF), x_NBTF.shape[-1]
-        heads, states, channels = (weights[name].shape[1] for name in ("step", "input", "candidate"))
-        if heads < 1 or channels % heads:
-            raise ValueError(
-                f"candidate must have a multiple of {heads} channels, one part for each head of step, got {channels}"
-            )
-        shapes = {"step": [models, heads, features], "input": [models, states, features]}
-        shapes |= {"candidate": [models, channels, features], "output": [models, states, features]}
-        shapes |= {"bias": [models, heads], "rate": [models, channels * states]}
-        shapes |= {"skip": [models, channels], "readout": [models, features, channels]}
-        require_fit(x_NBTF.dtype, **{name: (weights[name], [shapes[name]]) for name in _WEIGHTS})
         found: Tensor = _Run.apply(self, x_NBTF, *(weights[name] for name in _WEIGHTS))
         return found
 
