@@ -30,7 +30,7 @@ BLANK = 0
 
 @register_task("copying_variable")
 class CopyingVariable(Task):
-    """Output the first symbols again at a cue after a random delay; cross entropy, averaged over all steps."""
+    """Output the first symbols again at a cue after a random delay; cross entropy, averaged over what counts."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -93,11 +93,15 @@ class CopyingVariable(Task):
 
     def chance(self) -> float:
         """Blank or symbol by the step alone, as often as over all delays; which symbol is guessed."""
-        length, delay_D1 = self.config.length, np.arange(1, self.config.delay)[:, None]
-        share_D1 = 1 / (delay_D1 + 2 * length) / len(delay_D1)  # of the loss, of a step of a sequence with this delay
-        step_S = np.arange(self.horizon)
-        blank_S = (share_D1 * (step_S < length + delay_D1)).sum(0)
-        label_S = (share_D1 * ((step_S >= length + delay_D1) & (step_S < 2 * length + delay_D1))).sum(0)
+        length, delay_D = self.config.length, np.arange(1, self.config.delay)
+        share_D = 1 / (delay_D + 2 * length) / len(delay_D)  # of the loss, of a step of a sequence with this delay
+        whole, step_S = np.concatenate([[0.0], np.cumsum(share_D)]), np.arange(self.horizon)
+
+        def begun(first: int) -> np.ndarray:
+            """The shares of the delays D with first + D <= step, added up."""
+            return whole[np.clip(step_S - first, 0, len(delay_D))]
+
+        blank_S, label_S = whole[-1] - begun(length), begun(length) - begun(2 * length)
         nats = scipy.special.entr([blank_S, label_S]).sum(0) - scipy.special.entr(blank_S + label_S)
         return float((nats + label_S * math.log(self.config.symbols)).sum())
 

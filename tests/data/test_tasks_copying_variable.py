@@ -56,6 +56,11 @@ def test_levels_are_the_losses_of_models_that_know_no_symbol(delay: int, length:
     assert made.chance() >= made.memoryless_loss() * (1 - 1e-12)
 
 
+def test_levels_of_the_longest_delays_need_no_table_of_all_steps() -> None:
+    made = task(delay=100_000)
+    assert 0 < made.memoryless_loss() < made.chance() < math.log(9)
+
+
 def test_of_one_delay_it_is_copying_memory() -> None:
     fixed = registry.get(registry.TASK, "copying_memory")
     made = task(delay=2)
