@@ -101,3 +101,11 @@ def test_the_page_says_which_code_made_a_row() -> None:
     first, *lines = tables([old, new])
     assert "Code of the audit: 1 by 012345, 1 made before codes were stored." in first
     assert sum(line.endswith("| 012345 |") for line in lines) == 1
+
+
+@pytest.mark.parametrize("line", ["", '{"layer": "torch:GRU"', "[]", '{"layer": "torch:GRU"}'])
+def test_a_stored_line_that_is_no_audit_is_named(tmp_path: Path, line: str) -> None:
+    store = tmp_path / "audits.jsonl"
+    store.write_text(json.dumps(stored()[0]) + f"\n{line}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"line 2 is no audit of a layer.*Take the line away"):
+        stored(store)
