@@ -58,6 +58,8 @@ def main() -> None:
         registry.discover(Path())
         known, away = layers()
         print(*(f"not here: {words}" for words in away), sep="\n", flush=True)
+        if unknown := {*args.names} - {called for layer in known for called in (layer.package, layer.name)}:
+            parser.error(f"no layer or package here is called {', '.join(sorted(unknown))}; --expired lists layers")
         wanted = [layer for layer in known if not args.names or {layer.package, layer.name} & {*args.names}]
         if args.expired:
             print(*(layer.name for layer in expired(wanted, args.store)), sep="\n")

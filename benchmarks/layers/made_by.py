@@ -17,7 +17,8 @@ def made_by(layer: Layer) -> dict[str, str]:
     """``audit``, ``layer`` (hashes), ``torch`` and ``numpy`` (versions): a row with others is audited again.
 
     A docstring, a comment or code that no check runs moves no hash. Of a layer of others, its version stands for its
-    code; how it is made here counts for each.
+    code; the call that makes it here, with its arguments, counts for each. The code of such a call
+    (``known._of``) counts for none.
     """
     own = _digest((part.__module__, part.__qualname__) for part in layer.parts())
     made = hashlib.sha256(f"{own} {layer.settings} {WIDTH} {HORIZON}".encode()).hexdigest()[:16]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,9 +24,19 @@ CONTRACT = (
 
 
 def stored(file: Path = AUDITS) -> list[dict[str, Any]]:
-    """The lines of a file; of several about one layer, the last."""
+    """The lines of a file; of several about one layer, the last. A line that is no audit ends with a sentence."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return [*{row["layer"]: row for row in map(json.loads, lines)}.values()]
+    return [*{row["layer"]: row for row in (_read(file, *each) for each in enumerate(lines, 1))}.values()]
+
+
+def _read(file: Path, number: int, line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    if not isinstance(row, dict) or not {"layer", "version"} <= {*row}:
+        sys.exit(f"{file}, line {number} is no audit of a layer: {line[:60]!r}. Take the line away; it is made again.")
+    return row
 
 
 def write(rows: Sequence[Mapping[str, Any]]) -> None:

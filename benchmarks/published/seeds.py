@@ -136,7 +136,7 @@ def add(folder: Path) -> None:
 
 
 def _accuracies(folder: Path) -> list[list[object]]:
-    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most over its seeds."""
+    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most; none where a seed has none."""
     found: list[tuple[str, float, list[object]]] = []
     for path in sorted((folder / "replicas").glob("*.parquet")):
         seeds = pd.read_parquet(path)
@@ -145,7 +145,7 @@ def _accuracies(folder: Path) -> list[list[object]]:
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
         training, values = config["training"], seeds["test_metric"]
         measured = f"test accuracy after {training['steps']} steps"
-        rest: list[object] = [measured, values.median(), values.min(), values.max(), len(values)]
+        rest: list[object] = [measured, *(values.agg(of, skipna=False) for of in ("median", "min", "max")), len(values)]
         found.append((_model(config["model"]), training["learning_rate"], rest))
     several = Counter(model for model, _ in {(model, rate) for model, rate, _ in found})
     told = [(f"{model} · rate {rate:g}" if several[model] > 1 else model, rest) for model, rate, rest in found]

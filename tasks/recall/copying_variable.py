@@ -30,7 +30,7 @@ BLANK = 0
 
 @register_task("copying_variable")
 class CopyingVariable(Task):
-    """Output the first symbols again at a cue after a random delay; cross entropy, averaged over all steps."""
+    """Output the first symbols again at a cue after a random delay; cross entropy, averaged over what counts."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -88,18 +88,32 @@ class CopyingVariable(Task):
         return {"accuracy": step_accuracy(outputs, batch.targets, batch.targets > BLANK)}
 
     def metric_levels(self) -> dict[str, tuple[float, float]]:
-        """1 and 1/K: each symbol is as probable as the others."""
-        return {"accuracy": (1.0, 1.0 / self.config.symbols)}
+        """1, and 1/K of the steps at which one symbol is more probable than a blank, whatever was read.
+
+        Over long delays there are none: the best answer without input is blank, and 1/K needs the cue.
+        """
+        blank_S, label_S = self._shares()
+        share_S = np.convolve(np.ones(self.config.delay - 1), np.ones(self.config.length))  # of the answers, by step
+        is_symbol_S = label_S[self.config.length + 1 :] > self.config.symbols * blank_S[self.config.length + 1 :]
+        return {"accuracy": (1.0, float((share_S * is_symbol_S).sum() / share_S.sum()) / self.config.symbols)}
 
     def chance(self) -> float:
         """Blank or symbol by the step alone, as often as over all delays; which symbol is guessed."""
-        length, delay_D1 = self.config.length, np.arange(1, self.config.delay)[:, None]
-        share_D1 = 1 / (delay_D1 + 2 * length) / len(delay_D1)  # of the loss, of a step of a sequence with this delay
-        step_S = np.arange(self.horizon)
-        blank_S = (share_D1 * (step_S < length + delay_D1)).sum(0)
-        label_S = (share_D1 * ((step_S >= length + delay_D1) & (step_S < 2 * length + delay_D1))).sum(0)
+        blank_S, label_S = self._shares()
         nats = scipy.special.entr([blank_S, label_S]).sum(0) - scipy.special.entr(blank_S + label_S)
         return float((nats + label_S * math.log(self.config.symbols)).sum())
+
+    def _shares(self) -> tuple[np.ndarray, np.ndarray]:
+        """How much of the loss is blanks and symbols at each step, ``[S]``, over all delays; together 1."""
+        length, delay_D = self.config.length, np.arange(1, self.config.delay)
+        share_D = 1 / (delay_D + 2 * length) / len(delay_D)  # of the loss, of a step of a sequence with this delay
+        whole, step_S = np.concatenate([[0.0], np.cumsum(share_D)]), np.arange(self.horizon)
+
+        def begun(first: int) -> np.ndarray:
+            """The shares of the delays D with first + D <= step, added up."""
+            return whole[np.clip(step_S - first, 0, len(delay_D))]
+
+        return whole[-1] - begun(length), begun(length) - begun(2 * length)
 
     def memoryless_loss(self) -> float:
         """The mean of L ln K / (D + 2L) over the delays: no model that forgets the symbols is better."""

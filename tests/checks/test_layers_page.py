@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.layers.__main__ import expired
+from benchmarks.layers.__main__ import main as look_at_layers
 from benchmarks.layers.known import Layer, layers
 from benchmarks.layers.made_by import audit_code, made_by
 from benchmarks.layers.page import END, PAGE, START, stored, tables
@@ -101,3 +102,18 @@ def test_the_page_says_which_code_made_a_row() -> None:
     first, *lines = tables([old, new])
     assert "Code of the audit: 1 by 012345, 1 made before codes were stored." in first
     assert sum(line.endswith("| 012345 |") for line in lines) == 1
+
+
+@pytest.mark.parametrize("line", ["", '{"layer": "torch:GRU"', "[]", '{"layer": "torch:GRU"}'])
+def test_a_stored_line_that_is_no_audit_is_named(tmp_path: Path, line: str) -> None:
+    store = tmp_path / "audits.jsonl"
+    store.write_text(json.dumps(stored()[0]) + f"\n{line}\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"line 2 is no audit of a layer.*Take the line away"):
+        stored(store)
+
+
+def test_a_name_of_no_layer_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["layers", "torch:GRU", "torch:GRV"])
+    with pytest.raises(SystemExit):
+        look_at_layers()
+    assert "no layer or package here is called torch:GRV;" in capsys.readouterr().err

@@ -56,8 +56,24 @@ def test_levels_are_the_losses_of_models_that_know_no_symbol(delay: int, length:
     assert made.chance() >= made.memoryless_loss() * (1 - 1e-12)
 
 
+def test_levels_of_the_longest_delays_need_no_table_of_all_steps() -> None:
+    made = task(delay=100_000)
+    assert 0 < made.memoryless_loss() < made.chance() < math.log(9)
+
+
 def test_of_one_delay_it_is_copying_memory() -> None:
     fixed = registry.get(registry.TASK, "copying_memory")
     made = task(delay=2)
     assert made.memoryless_loss() == pytest.approx(fixed(fixed.Config(delay=1)).memoryless_loss(), rel=1e-12)
     assert made.chance() == pytest.approx(10 * math.log(8) / 21, rel=1e-12)
+
+
+@pytest.mark.parametrize("delay", [2, 6, 30])
+def test_accuracy_at_chance_is_that_of_the_best_answer_by_step(delay: int) -> None:
+    made = task(delay=delay)
+    targets = made.draw(Stream(3, TRAIN), 0, 20_000).targets
+    counted = (targets >= 0).double()
+    share = counted / counted.sum(-1, keepdim=True)
+    symbol = ((targets > 0) * share).sum(0) / 8 > ((targets == 0) * share).sum(0)
+    found = ((targets > 0) * symbol).sum().item() / (targets > 0).sum().item() / 8
+    assert made.metric_levels()["accuracy"][1] == pytest.approx(found, abs=0.005)

@@ -54,6 +54,18 @@ def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -
     assert "diagonal_rnn · exp · rate 0.01" in found or "diagonal_rnn · direct · rate 0.01" in found
 
 
+def test_a_seed_without_an_accuracy_is_not_left_out_of_a_median(tmp_path: Path) -> None:
+    study = tmp_path / "diverged"
+    shutil.copytree(STORED, study)
+    for path in (study / "replicas").glob("*.parquet"):
+        replicas = pd.read_parquet(path).assign(metric="accuracy", test_metric=0.5)
+        replicas.loc[replicas.index[0], "test_metric"] = float("nan")
+        replicas.to_parquet(path)
+    rows = pd.DataFrame(seeds._accuracies(study), columns=seeds.COLUMNS)
+    assert rows[["value", "low", "high"]].isna().all(axis=None)
+    assert (rows["seeds"] > 1).all()
+
+
 def test_every_published_set_of_curves_has_a_study() -> None:
     published = pd.read_csv(published_curves.PUBLISHED)
     sets = {" ".join(key) for key, _ in published.groupby(published_curves.SET)}

@@ -103,8 +103,8 @@ def _on_growth(less: Sequence[str], more: Sequence[str]) -> list[str]:
     if more:
         notes.append(
             f"{', '.join(more)} {'are' if len(more) > 1 else 'is'} recurrent by a guess, and the effect does not grow "
-            "with the lag (growth): it acts once. Where it only reads the inputs or gives the outputs, write "
-            f"model.roles.encoder or model.roles.readout: [{_patterns(more)}]"
+            "with the lag (growth), as that of what acts once. Where it only reads the inputs or gives the outputs, "
+            f"write model.roles.encoder or model.roles.readout: [{_patterns(more)}]"
         )
     return notes
 

@@ -78,7 +78,7 @@ def test_describe_says_which_guess_of_a_recurrence_acts_once(
     words = ["describe", "reads:Net", "--width", "4"]
     assert main(words) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "read is recurrent by a guess, and the effect does not grow with the lag (growth): it acts once" in said
+    assert "read is recurrent by a guess, and the effect does not grow with the lag (growth), as that of what" in said
     assert 'write model.roles.encoder or model.roles.readout: ["read"]' in said
     assert main([*words, 'roles.readout=["read"]']) == 0
     assert "acts once" not in capsys.readouterr().out

@@ -9,6 +9,7 @@ from typing import Any
 
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import RANKING, LossRow, is_ranked, largest
+from memsweep.report.naming.conditions import BETWEEN, masked
 from memsweep.report.naming.numbers import figure
 from memsweep.report.values.chart import Chart, chart
 from memsweep.report.values.section import Section
@@ -26,11 +27,12 @@ class _Stack:
     """A row of losses, and how many layers of the stack are of the rarer kind.
 
     Attributes:
+        chart: memory and other settings, as (memory, machine without units): stacks of one chart differ in units alone.
         places: of ``_PLACES``, on whose line it is.
     """
 
     row: LossRow
-    memory: str
+    chart: tuple[str, str]
     count: int
     layers: int
     places: tuple[str, ...]
@@ -41,11 +43,11 @@ class _Stack:
 
 
 def section(contents: Contents) -> Section:
-    """A chart for each task with stacks of at least three shares; without charts where no layers are mixed."""
+    """A chart for each task and setting with stacks of at least three shares; none where no layers are mixed."""
     kinds = {identity: _kinds(record["config"]["model"]) for identity, record in contents.measured.records.items()}
     names = Counter(name for layers in kinds.values() for name in layers)
     mixed = len(names) == 2 and any(len({*layers}) == 2 for layers in kinds.values())
-    charts = [*_charts(contents, kinds, min(names, key=lambda name: names[name]))] if mixed else []
+    charts = [*_charts(contents, kinds, min(names, key=lambda name: (names[name], name)))] if mixed else []
     return Section("Layers of two kinds", WORDS, charts=charts)
 
 
@@ -58,12 +60,15 @@ def _kinds(model: Mapping[str, Any]) -> list[str]:
 
 def _charts(contents: Contents, kinds: Mapping[str, Sequence[str]], rarer: str) -> Iterator[Chart]:
     stacks = [
-        _Stack(row, contents.labels.memory(row.condition), [*layers].count(rarer), len(layers), _places(layers, rarer))
+        _Stack(row, _chart(contents, row), [*layers].count(rarer), len(layers), _places(layers, rarer))
         for row in largest(contents.trained)
-        if (layers := kinds[row.identities[0]]) and is_ranked(row)
+        if (layers := kinds[row.identities[0]])
     ]
-    for memory in dict.fromkeys(stack.memory for stack in stacks):
-        own = sorted((stack for stack in stacks if stack.memory == memory), key=lambda stack: stack.share)
+    keys = [*dict.fromkeys(stack.chart for stack in stacks)]
+    memories = Counter(memory for memory, _ in keys)
+    for key in keys:
+        all_own = [stack for stack in stacks if stack.chart == key]
+        own = sorted((stack for stack in all_own if is_ranked(stack.row)), key=lambda stack: stack.share)
         shares = [stack.share for stack in own]
         if len({*shares}) < 3:
             continue
@@ -73,13 +78,25 @@ def _charts(contents: Contents, kinds: Mapping[str, Sequence[str]], rarer: str) 
             f"{rarer} {place}": [_point(stack, is_share) for stack in own if place in stack.places] for place in _PLACES
         }
         yield chart(
-            memory,
+            BETWEEN.join(key) if memories[key[0]] > 1 else key[0],
             f"layers of {rarer} (%)",
             label,
             "" if is_share else "y",
             {name: points for name, points in lines.items() if len(points) > 1},
             limits={"y": [0.0, 105.0]} if is_share else {},
+            note=_lost(contents, all_own),
         )
+
+
+def _chart(contents: Contents, row: LossRow) -> tuple[str, str]:
+    units = [name for name in row.condition if name.startswith("model.unit")]
+    return contents.labels.names(masked(row.condition, units))
+
+
+def _lost(contents: Contents, stacks: Sequence[_Stack]) -> str:
+    rows = [stack.row for stack in stacks if stack.row.diverged]
+    said = [f"{contents.labels.machine(row.condition)}: {row.diverged} of {row.seeds}" for row in rows]
+    return f"Seeds that diverged, and have no part in a point: {'; '.join(said)}." if said else ""
 
 
 def _places(layers: Sequence[str], rarer: str) -> tuple[str, ...]:
