@@ -194,7 +194,7 @@ def test_a_cluster_without_workers_waits_grows_and_loses_one(
 
 
 def compared(cluster: Cluster, folder: Path, tally: Tally, faults: list[Fault], written: dict[str, int]) -> Outcome:
-    """The outcome that the cluster stored: equal to what was computed here, and nothing of it lost or computed again."""
+    """The outcome that the cluster stored: equal to what was computed here, and nothing lost or computed again."""
     cluster.fetch(STUDY, folder / "there")
     here, there = outcome(folder / "here"), outcome(folder / "there")
     equal = there.equals(here)

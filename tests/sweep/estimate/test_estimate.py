@@ -99,6 +99,10 @@ def test_what_a_plan_measured_is_kept_for_the_same_code_and_machine(tmp_path: Pa
     assert kept.of(programs, ON_CPU, 1, "weights") == {"small": cost_of_small}
     assert kept.of(programs, ON_CPU, 2, "weights") == {}
     assert kept.of({"small": [small(steps=41)]}, ON_CPU, 1, "weights") == {}
+    written = (tmp_path / MEASUREMENTS).read_text()
+    for odd in ("null", '"8"', "-8.0", "NaN", "[8.0]"):
+        (tmp_path / MEASUREMENTS).write_text(written.replace('"fixed": 8.0', f'"fixed": {odd}'))
+        assert KeptMeasurements.of_folder(results).of(programs, ON_CPU, 1, "weights") == {}
     (tmp_path / MEASUREMENTS).write_text("{}")
     assert KeptMeasurements.of_folder(results).of(programs, ON_CPU, 1, "weights") == {}
 

@@ -75,6 +75,11 @@ def test_kinds_of_packs_share_the_nodes_of_a_run(
     assert capacity.rooms({SMALL: left[0], CARD: left[1]}, nodes, most) == {SMALL: small, CARD: card}
 
 
+def test_a_driver_that_has_no_packs_has_no_rooms() -> None:
+    assert capacity.rooms({}, [CORES, CORES], 1) == {}  # drivers that share the study have taken all
+    assert capacity.most_packs({}, capacity.Capacity([CORES], None, grows=True), 1) == {}
+
+
 def test_each_kind_gets_nodes_by_what_it_has_left() -> None:
     left, right = ResourcesConfig(labels=("side=left",)), ResourcesConfig(labels=("side=right",))
     nodes: list[capacity.Node] = [{"CPU": 2.0, label: 1.0} for label in ("side=left", "side=right") for _ in range(9)]

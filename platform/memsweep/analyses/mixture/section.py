@@ -55,7 +55,7 @@ def _kinds(model: Mapping[str, Any]) -> list[str]:
     """The names of a stack's units, layer by layer; none of another model."""
     units = model.get("units") or [model["unit"]] if "unit" in model else []
     names = [unit.get("factory") or unit["name"] for unit in units]
-    return [names[layer % len(names)] for layer in range(model["layers"])] if names else []
+    return [names[layer % len(names)] for layer in range(model.get("layers", len(names)))] if names else []
 
 
 def _charts(contents: Contents, kinds: Mapping[str, Sequence[str]], rarer: str) -> Iterator[Chart]:

@@ -122,7 +122,7 @@ class Estimate:
         measured: part of the work whose programs were measured, in [0, 1].
         kinds: how many programs of different cost there are, and of how many the training was measured.
         whole: of how many, what follows the training was measured, too.
-        kept: how many of the measured ones an earlier plan has measured.
+        kept: how many of the measured ones an earlier plan has measured, all that is known of them.
         at_once: packs that run at once on this machine: its slots, or fewer where there are fewer packs.
         idle: cores of this machine that no pack uses then.
         memory: bytes that the largest pack holds beyond its bare process; 0 if nothing was measured.
@@ -190,13 +190,13 @@ def estimate(
             continue
         arithmetic = replace(Arithmetic.of(kind), shards=1)  # one process measures alone
         known = {} if kept is None else kept.of(groups, arithmetic, threads(kind), keep)
-        before += len(known)
         left = {name: trials for name, trials in groups.items() if name not in known or known[name].evaluation is None}
         part = Benchmark()
         if seconds and left:
             part = benchmark(left, arithmetic, threads(kind), workspace, seconds / len(kinds), keep, known)
             if kept is not None:
                 kept.add(left, part, arithmetic, threads(kind), keep)
+        before += len(known.keys() - part.measured.keys())
         result = replace(
             part,
             measured=result.measured | known | part.measured,

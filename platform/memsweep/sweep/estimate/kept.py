@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -53,8 +54,8 @@ class KeptMeasurements:
         found = {}
         for name, trials in programs.items() if self._all else ():
             if (stored := self._all.get(_key(trials, arithmetic, threads, keep))) is not None:
-                with contextlib.suppress(TypeError):  # of another version
-                    found[name] = Measured(**stored)
+                with contextlib.suppress(TypeError, ValueError):  # of another version, or edited
+                    found[name] = _checked(Measured(**stored))
         return found
 
     def add(
@@ -73,8 +74,21 @@ class KeptMeasurements:
         self.starting = made.starting or self.starting
         newest = dict([*self._all.items()][-_MOST:])
         text = json.dumps({"starting": self.starting, "programs": newest}, indent=1)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ValueError):  # what a bucket refuses
             self.results.write(MEASUREMENTS, text.encode(), wait=False)
+
+
+def _checked(measured: Measured) -> Measured:
+    """The measurement, where each of its numbers is one.
+
+    Raises:
+        TypeError: something else stands for a number.
+        ValueError: a number is negative or not finite.
+    """
+    for name, value in asdict(measured).items():
+        if not (name == "evaluation" and value is None) and not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be a finite number from 0, got {value}")
+    return measured
 
 
 def _key(trials: Sequence[TrialConfig], arithmetic: Arithmetic, threads: int, keep: str) -> str:

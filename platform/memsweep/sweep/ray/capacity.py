@@ -176,7 +176,7 @@ def rooms(packs: Kinds, nodes: list[Node], most: int | None = None) -> dict[Reso
         nodes: of which the packs may fill some.
         most: the most that packs of all kinds together may fill; None: all.
     """
-    if most is not None and most < len(nodes):
+    if packs and most is not None and most < len(nodes):
         nodes = _divided(packs, nodes, most)
     return {kind: room(kind, nodes) for kind in packs}
 

@@ -152,9 +152,7 @@ class _TrainRun:
 
     def serves(self, job: PackJob) -> bool:
         """Whether it may compute this pack: one of the same request, and nobody waits for what it holds."""
-        from ray.exceptions import RayError
-
-        with contextlib.suppress(RayError):  # without an answer nobody knows
+        with contextlib.suppress(Exception):  # without an answer nobody knows: a group that is not used has to end
             if self.ended or _alike(job) != self._alike or self.nodes & draining_nodes():
                 return False
             groups = placement_groups().values()
