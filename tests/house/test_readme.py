@@ -252,6 +252,37 @@ def test_links_and_named_paths_exist(document: str) -> None:
             assert place.exists(), f"{document} names {path}, which is not there"
 
 
+_NAMED_PAGE = re.compile(r"\bdocs/(?:\w+/)*\w+\.(?:md|ipynb)\b")
+_NO_PAGES = {"docs/api.md", "docs/no_such_page.md"}
+"""One that ``make site`` makes, and one that a test of this file wants to be missing."""
+_TEXTS = {".env", ".ipynb", ".json", ".md", ".py", ".sh", ".yaml"}
+
+
+def named_pages() -> dict[str, set[str]]:
+    """Pages of docs/ that any file of the repository names -> the files; of those that are there, too."""
+    found: dict[str, set[str]] = {}
+    rooms = ("benchmarks", "deploy", "docker", "docs", "platform", "plugins", "search_spaces", "tasks", "tests")
+    inside = [path for room in rooms for path in (ROOT / room).rglob("*") if path.suffix in _TEXTS]
+    for path in [*inside, *ROOT.glob("*.md"), *ROOT.glob("*.yml"), *ROOT.glob(".*.yaml"), ROOT / "Makefile"]:
+        for page in _NAMED_PAGE.findall(path.read_text(encoding="utf-8")):
+            found.setdefault(page, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_no_file_sends_readers_to_a_page_that_is_gone() -> None:
+    """In code, help, manifests and stored figures as in documents: a page that moved has one address."""
+    found = named_pages()
+    gone = {page: files for page, files in found.items() if not (ROOT / page).is_file()}
+    assert {*gone} == _NO_PAGES, gone
+
+
+def test_a_link_that_shows_the_name_of_a_page_goes_there() -> None:
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]:
+        shown = re.findall(r"\[([\w./]+\.md)\]\(([^)#\s]*)", path.read_text(encoding="utf-8"))
+        wrong = [(label, target) for label, target in shown if Path(label).name != Path(target).name]
+        assert not wrong, f"{path.relative_to(ROOT)}: {wrong}"
+
+
 @pytest.mark.parametrize(
     ("block", "expected"),
     [

@@ -118,8 +118,8 @@ scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.
 
 A condition is hopeless where too few seeds learn the memory, after a longer training where they are near, or where more
 would be needed than the limit of core hours: then the command says how much. That is an answer (exit code 0). At most
-10 rounds are made, for which the error rates of docs/decide.md hold. memsweep status, report, resume and extend know
-the trials of the rounds. Exit code: as of memsweep sweep; 3 where a question stayed open because of a limit.""",
+10 rounds are made, for which the error rates of docs/evidence/decide.md hold. memsweep status, report, resume and
+extend know the trials of the rounds. Exit code: as of memsweep sweep; 3 where a limit left a question open.""",
         f"""\
 examples:
   memsweep decide quickstart --max-core-hours 2

@@ -95,7 +95,7 @@ class RoundLog:
             raise StoreError(
                 f"{here} is missing or damaged, and rounds after it are there ({', '.join(sorted(later)[:3])}). Bring "
                 f"it back from a copy. Or take {self._place}/{FOLDER} away: then rounds are counted from one again, "
-                "and the error rates of docs/decide.md hold no more."
+                "and the error rates of docs/evidence/decide.md hold no more."
             )
         return rounds
 
