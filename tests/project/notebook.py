@@ -79,7 +79,7 @@ def main() -> None:
             cell["outputs"], cell["execution_count"] = outputs, number + 1
             sys.stderr.write(f"cell {number + 1}\n")
     text = json.dumps(notebook, indent=1, ensure_ascii=False)
-    NOTEBOOK.write_text(text.replace(os.path.realpath(folder), "").replace(folder, "") + "\n", encoding="utf-8")
+    NOTEBOOK.write_text(text.replace(f"{os.path.realpath(folder)}/", "") + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

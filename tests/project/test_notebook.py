@@ -1,4 +1,4 @@
-"""docs/notebook.ipynb: its cells run one after the other, and what stands in it is what they show."""
+"""docs/notebook.ipynb: its cells run one after the other, and give the audit and the verdict that stand in it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def test_every_cell_compiles_calls_what_there_is_and_has_its_output() -> None:
         assert called <= {*dir(ms)}
         assert cell["execution_count"]
         assert bool(cell["outputs"]) == (isinstance(tree.body[-1], ast.Expr))
+        assert "/results" not in notebook.said(cell)  # a path of one machine
     assert "image/png" in notebook.codes(stored)[-1]["outputs"][-1]["data"]
 
 
@@ -36,5 +37,6 @@ def test_the_cells_give_the_verdict_that_stands_in_the_file(tmp_path: Path, monk
     for cell, outputs in zip(notebook.codes(stored), notebook.run(stored), strict=True):
         cell["outputs"] = outputs
     after = [notebook.said(cell) for cell in notebook.codes(stored)]
+    assert after[1] == before[1]  # the audit, with time enough
     assert after[-2] == before[-2]  # verdict and slopes, to two places
     assert (tmp_path / "radius.pdf").read_bytes()[:4] == b"%PDF"
