@@ -65,7 +65,7 @@ def make(folder: Path) -> list[Path]:
     run("build", "--sdist", "--no-isolation", "--outdir", folder, ROOT)
     (sdist,) = folder.glob("*.tar.gz")
     with tempfile.TemporaryDirectory() as scratch:
-        shutil.unpack_archive(sdist, scratch, filter="data")
+        shutil.unpack_archive(sdist, scratch)
         source = Path(scratch, sdist.name.removesuffix(".tar.gz"))
         run("build", "--wheel", "--no-isolation", "--outdir", folder, source, MEMSWEEP_KERNELS="plain")
         run("build", "--wheel", "--no-isolation", "--outdir", scratch, source, MEMSWEEP_KERNELS="compiled")

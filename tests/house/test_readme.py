@@ -37,10 +37,17 @@ DOCUMENTS = [
     "docs/reports.md",
     "docs/installing.md",
     "docs/json.md",
-    "docs/json_keys.md",
 ]
 HELP = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "help").glob("*.md"))
-PAGES = [*DOCUMENTS, "SECURITY.md", "docs/README.md", "docs/catalogue.md", "docs/gallery.md", *HELP]
+PAGES = [
+    *DOCUMENTS,
+    "SECURITY.md",
+    "docs/README.md",
+    "docs/catalogue.md",
+    "docs/json_keys.md",
+    "docs/gallery.md",
+    *HELP,
+]
 TINY = {
     "training.seeds": "2",
     "training.steps": "3",
