@@ -4,7 +4,7 @@ Run a study, and read what it says:
 
     import memsweep as ms
 
-    ms.plan("quickstart", "model.width=2,4")            # what would run; trains nothing
+    ms.plan("quickstart", "model.width=2,4")            # what would run; runs no trial
     results = ms.sweep("quickstart", {"model.width": [2, 4]}, inline=True)
     results = ms.results("results/quickstart")          # a folder, a name, s3://bucket/quickstart
 

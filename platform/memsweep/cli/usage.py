@@ -18,7 +18,7 @@ EXAMPLES = """\
 examples:
   memsweep init my_project                      a folder to start from: a task, a module, a study
   memsweep list studies
-  memsweep plan quickstart                      what would run, and how long; trains nothing
+  memsweep plan quickstart                      what would run, and how long; runs no trial
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
   memsweep decide quickstart --max-core-hours 2 go on until every condition has a verdict

@@ -1,9 +1,8 @@
 """CogScale's tasks with one right class at each answered step, as one task of memsweep.
 
-Sequences and answers are those of the package's generators (version 0.2), in its three sizes. A
-batch is drawn from a seed that its stream and index give, so that training data do not end: CogScale's own budgets of
-100 to 10,000 sequences are asked for by ``training.train_size``. The right answers are found here from the inputs
-alone.
+Sequences and answers are those of the package's generators (version 0.2), in its three sizes. A batch is drawn from a
+seed that its stream and index give, so that training data do not end: CogScale's own budgets of 100 to 10,000 sequences
+are asked for by ``training.train_size``. The right answers are found here from the inputs alone.
 
 Letters: B batch, T time, I inputs, C classes.
 """

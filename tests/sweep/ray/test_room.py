@@ -136,7 +136,7 @@ def test_one_node_goes_from_kind_to_kind(cluster: Cluster) -> None:
         ({right: 2}, [one, other], {left: 0, right: 1}, 0),
     ):
         cluster.found, cluster.now = replace(cluster.found, living=[*living]), cluster.now + 2.0
-        found.look(lambda packs=packs: packs)  # type: ignore[misc]
+        found.look(packs.copy)
         assert (found.of, cluster.asked[-1]) == (of, asked)
 
 

@@ -185,28 +185,31 @@ def _measure_all(
         if clock() > half:
             break
         last = clock() + (half - clock()) / min(_AT_LEAST, len(programs) - position)
-        try:
+        with _errors_sent(sender, name):
             configs[name] = [trial_from_dict(config) for config in plain]
             if name in trained:
                 continue
             for measured in measure_training(configs[name], arithmetic, threads, last, clock):
                 trained[name] = measured
                 sender.send((name, measured))
-        except Exception as error:  # raised by a task or a model: the other programs are measured all the same
-            sender.send((name, in_one_line(error)[:300]))
     reached = [name for name in configs if name in trained]
     for position, name in enumerate(reached):
         last = clock() + (end - clock()) / (len(reached) - position)
-        if (
-            clock() + trained[name].seconds(_least(configs[name])) > end
-        ):  # it would take the time of the others, and give no number
+        least = trained[name].seconds(_least(configs[name]))
+        if clock() + least > end:  # it would take the time of the others, and give no number
             continue
-        try:
+        with _errors_sent(sender, name):
             place = folder / str(position)
             for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock):
                 sender.send((name, measured))
-        except Exception as error:
-            sender.send((name, in_one_line(error)[:300]))
+
+
+@contextlib.contextmanager
+def _errors_sent(sender: Connection, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # raised by a task or a model: the other programs are measured all the same
+        sender.send((name, in_one_line(error)[:300]))
 
 
 def _least(configs: Sequence[TrialConfig]) -> list[TrialConfig]:
