@@ -53,16 +53,15 @@ def placement(sweep: SweepConfig, waves: Sequence[Wave]) -> Placement:
     """
     seconds = modelled_work(waves)
     work = f"about {duration(seconds)} of work by the cost model"
-    bound = duration(SHORT_SECONDS)
     if not is_there("ray"):
         told, known = f"runs in this process: {work}", "runs in this process"
         return Placement(True, *(f"{text}; for Ray, {line_for('ray')}" for text in (told, known)))
     if seconds >= SHORT_SECONDS:
-        return Placement(False, f"runs on Ray: {work}", f"runs on Ray: {bound} or more by the cost model")
+        return Placement(False, f"runs on Ray: {work}", "runs on Ray: it is not short by the cost model")
     if why := next(_reasons(sweep), "") or next(_doubts(waves), ""):
         text = f"runs on Ray: {why}; --inline runs it in this process, with the same numbers"
         return Placement(False, text, text)
-    known = f"runs in this process: less than {bound} by the cost model"
+    known = "runs in this process: it is short by the cost model"
     told = f"runs in this process: {work}"
     return Placement(True, *(f"{text}; --ray runs it on Ray, with the same numbers" for text in (told, known)))
 
