@@ -31,8 +31,8 @@ def alike(one: Tensor, other: Tensor) -> bool:
 
 
 def size_of(apart: float) -> str:
-    """A difference in words, such as ``0.12 of their size``."""
-    return f"{show(apart)} of their size" if math.isfinite(apart) else "values that are finite in one alone"
+    """A difference in words, such as ``0.12 times their size``."""
+    return f"{show(apart)} times their size" if math.isfinite(apart) else "nan or inf in one of the two"
 
 
 class Marked:

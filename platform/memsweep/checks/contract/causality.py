@@ -41,9 +41,10 @@ def causality(subject: Subject, seconds: float) -> Finding:
             f"{size_of(leak)}). Mask the future."
         )
     if apart > subject.tolerance:
+        beginning = "step" if alone == 1 else f"{alone} steps"
         faults.append(
-            f"It gives outputs that depend on the length: those of the first {alone} steps alone differ from those of "
-            f"the same steps in {subject.horizon} (by {size_of(apart)})."
+            f"It gives outputs that depend on the length: those of the first {beginning} alone differ from those in "
+            f"{subject.horizon} (by {size_of(apart)})."
         )
     numbers = {
         "leak": leak,

@@ -45,7 +45,7 @@ def forms(subject: Subject, seconds: float) -> Finding:
                 lossy = f"inputs: {regime}: {size_of(whole)}, and the step form {size_of(stepped)}"
     faults = []
     if worst > subject.tolerance:
-        faults.append(f"The two forms differ by {size_of(worst)} in {NAMES[dtype]} ({where}).")
+        faults.append(f"The outputs of the two forms differ by {size_of(worst)} in {NAMES[dtype]} ({where}).")
     elif lossy:
         faults.append(
             f"In float32 the form over whole sequences loses precision where the step form does not ({lossy})."

@@ -82,4 +82,4 @@ def _steps(subject: Subject, length: int) -> np.ndarray:
     return slopes.numpy()
 
 
-CHECK = Check("memory", memory_function, place=80, share=0.08)
+CHECK = Check("memory", memory_function, place=80, share=0.08, needs=("shapes", "determinism", "causality"))
