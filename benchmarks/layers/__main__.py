@@ -65,7 +65,7 @@ def main() -> None:
             print(*(layer.name for layer in expired(wanted, args.store)), sep="\n")
             return
         look(expired(wanted, args.store), args.store)
-    write(stored(args.store))
+    write(args.store)
 
 
 def look(known: Iterable[Layer], store: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ CONTRACT = (
     "pieces", "padding", "precision",
 )  # fmt: skip
 """Checks that say whether a layer does what it must."""
+_COUNT = re.compile(r"(\d+) layers")
 
 
 def stored(file: Path = AUDITS) -> list[dict[str, Any]]:
@@ -39,11 +41,22 @@ def _read(file: Path, number: int, line: str) -> dict[str, Any]:
     return row
 
 
-def write(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Puts the tables between two marks of the page."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{START}\n{chr(10).join(tables(rows))}\n{END}{after}", encoding="utf-8")
+def write(store: Path = AUDITS, page: Path = PAGE) -> None:
+    """Puts the tables of a store on the page."""
+    put(page, START, END, tables(stored(store)), store)
+
+
+def put(page: Path, start: str, end: str, lines: Sequence[str], store: Path) -> None:
+    """Puts tables between two marks of a page, in the place of those of at most as many layers.
+
+    A store of fewer layers than the page shows, such as one that is not there, ends with a sentence.
+    """
+    before, rest = page.read_text(encoding="utf-8").split(start)
+    shown, after = rest.split(end)
+    has, had = (int(found[1]) if (found := _COUNT.search(text)) else 0 for text in ("\n".join(lines), shown))
+    if has < had:
+        sys.exit(f"{store} has {has} layers, and {page.name} shows {had}: the page stays as it is. Name their store.")
+    page.write_text(f"{before}{start}\n{chr(10).join(lines)}\n{end}{after}", encoding="utf-8")
 
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks.layers.known import HORIZON, WIDTH, Layer, layers, probe
-from benchmarks.layers.page import stored
+from benchmarks.layers.page import put, stored
 from benchmarks.mutants.mutations import MUTATIONS, Between, equivalent
 from memsweep import registry
 from memsweep.checks.finding import Status
@@ -142,7 +142,7 @@ def _row(layer: Layer, kind: str, what: str, found: str, start: float) -> dict[s
 
 def write(file: Path, seed: int, to: Path = PAGE) -> None:
     """Puts the table of the file between two marks of a page."""
-    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
     lines = ["| kind | drawn | equivalent | found | held out: found | missed |", "|---|---|---|---|---|---|"]
     for kind in MUTATIONS:
         own = [row for row in rows if row["kind"] == kind and row["found"] != "does not apply"]
@@ -162,9 +162,7 @@ def write(file: Path, seed: int, to: Path = PAGE) -> None:
         f"{len(drawn)} layers, seed {seed}. Of them, {len(audits)} were audited as they are: "
         f"{'faults in ' + ', '.join(loud) if loud else 'no fault'}. Equivalent mutants: {'; '.join(same) or 'none'}.",
     ]
-    page = to.read_text(encoding="utf-8")
-    before, after = page.split(START)[0], page.split(END)[1]
-    to.write_text(f"{before}{START}\n{chr(10).join(lines)}\n{END}{after}", encoding="utf-8")
+    put(to, START, END, lines, file)
 
 
 if __name__ == "__main__":

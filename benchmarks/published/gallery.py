@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", type=Path, metavar="FOLDER", help="results of a study: results/quickstart")
     folder = parser.parse_args().add
+    if not TOLD.is_file() or not yaml.safe_load(TOLD.read_text(encoding="utf-8")):
+        sys.exit(f"{TOLD} is missing or empty: {PAGE.name} stays as it is. Restore the file (git checkout).")
     if folder is not None:
         add(folder)
     PAGE.write_text(page(), encoding="utf-8")

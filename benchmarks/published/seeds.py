@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
 PAGE = ROOT / "docs" / "seeds.md"
 RESULTS = EVIDENCE / "seeds_results.csv"
+CURVES = EVIDENCE / "published_curves.csv"
 COLUMNS = ["study", "condition", "measured", "value", "low", "high", "seeds"]
 SLOPE = ("", "_low", "_high")
 ROOMS = ("published", "cluster")
@@ -72,7 +74,7 @@ def _work(work: dict[str, Any]) -> str:
 def _curves(told: dict[str, list[str]]) -> str:
     """The table of the published curves, a row for each set."""
     published = pd.read_csv(PUBLISHED)
-    ours = pd.read_csv(EVIDENCE / "published_curves.csv")
+    ours = pd.read_csv(CURVES)
     columns = [
         "task",
         "activation",
@@ -194,6 +196,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--add", type=Path, metavar="STUDY", help="folder of a study with a report")
     folder = parser.parse_args().add
+    for stored in (RESULTS, CURVES):
+        if not stored.is_file() or pd.read_csv(stored).empty:
+            sys.exit(f"{stored} is missing or empty: {PAGE.name} stays as it is. Restore the file (git checkout).")
     if folder is not None:
         add(folder)
     PAGE.write_text(page(), encoding="utf-8")

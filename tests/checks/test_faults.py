@@ -17,7 +17,7 @@ SELECTIVE = {
     "OffAtOne": {"forms"},
     "NeverReachesOne": {"decay"},
     "ForgetsAtChunks": {"forms"},
-    "DividesByProducts": {"finite"},
+    "DividesByProducts": {"finite", "forms"},
     "HasModes": {"forms"},
 }
 CONTRACT = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,7 +12,9 @@ from benchmarks.layers.__main__ import expired
 from benchmarks.layers.__main__ import main as look_at_layers
 from benchmarks.layers.known import Layer, layers
 from benchmarks.layers.made_by import audit_code, made_by
-from benchmarks.layers.page import END, PAGE, START, stored, tables
+from benchmarks.layers.page import END, PAGE, START, stored, tables, write
+from benchmarks.mutants.__main__ import write as write_mutants
+from benchmarks.published import gallery, seeds
 from memsweep import registry
 from memsweep.checks.part import checks
 
@@ -110,6 +113,34 @@ def test_a_stored_line_that_is_no_audit_is_named(tmp_path: Path, line: str) -> N
     store.write_text(json.dumps(stored()[0]) + f"\n{line}\n", encoding="utf-8")
     with pytest.raises(SystemExit, match=r"line 2 is no audit of a layer.*Take the line away"):
         stored(store)
+
+
+@pytest.mark.parametrize("rows", [None, 0, 1])
+def test_a_store_of_fewer_layers_than_the_page_leaves_it_as_it_is(tmp_path: Path, rows: int | None) -> None:
+    store, page = tmp_path / "audits.jsonl", tmp_path / "layers.md"
+    before = PAGE.read_text(encoding="utf-8")
+    page.write_text(before, encoding="utf-8")
+    if rows is not None:
+        store.write_text("".join(json.dumps(row) + "\n" for row in stored()[:rows]), encoding="utf-8")
+    with pytest.raises(SystemExit, match=rf"audits.jsonl has {rows or 0} layers, and layers.md shows {len(stored())}"):
+        write(store, page)
+    with pytest.raises(SystemExit, match=r"audits.jsonl has 0 layers, and layers.md shows 30"):
+        write_mutants(tmp_path / "away" / "audits.jsonl", 11, page)
+    assert page.read_text(encoding="utf-8") == before
+    write(page=page)
+    assert page.read_text(encoding="utf-8") == before
+
+
+@pytest.mark.parametrize("page", [gallery, seeds])
+def test_a_page_whose_store_is_away_stays_as_it_is(
+    page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", [page.__name__])
+    monkeypatch.setattr(page, "TOLD" if page is gallery else "RESULTS", tmp_path / "away.csv")
+    before = page.PAGE.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"away.csv is missing or .*stays as it is. Restore the file"):
+        page.main()
+    assert page.PAGE.read_text(encoding="utf-8") == before
 
 
 def test_a_name_of_no_layer_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

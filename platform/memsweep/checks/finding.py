@@ -95,19 +95,25 @@ def finding(
         faults, notes: one sentence each; faults come first.
         curves: what the page draws.
     """
-    if not faults and not notes and (undefined := [*_undefined(numbers)]):
+    if not faults and not notes and (undefined := [*dict.fromkeys(_undefined(numbers))]):
         notes = [f"{well} No number came out for {listed(undefined, _NAMED)}."]
     status = Status.FAULT if faults else Status.NOTE if notes else Status.PASS
     return Finding(check, status, " ".join([*faults, *notes]) or well, numbers, tuple(curves))
 
 
-def _undefined(numbers: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The names of the numbers that are nan, or have one in their list: ``float32.noise.error``."""
-    for name, value in numbers.items():
-        if isinstance(value, Mapping):
-            yield from _undefined(value, f"{above}{name}.")
-        elif any(each != each for each in (value if isinstance(value, list) else [value])):
-            yield f"{above}{name}"
+def _undefined(value: Any, name: str = "") -> Iterator[str]:
+    """The names of the numbers that are nan, by the keys that lead to them: ``float32.noise.error``.
+
+    A value in a list, however deep, has the name of the list.
+    """
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _undefined(each, f"{name}.{key}" if name else str(key))
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _undefined(each, name)
+    elif value != value:
+        yield name
 
 
 def not_measured(check: str, why: str, status: Status = Status.NOTE) -> Finding:

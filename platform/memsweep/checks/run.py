@@ -18,6 +18,7 @@ _BROKEN = {
     "shapes": "the module does not run as it must (shapes)",
     "determinism": "two calls with the same input give different outputs (determinism)",
     "batch": "sequences of a batch are not independent (batch)",
+    "causality": "outputs depend on later inputs (causality)",
 }
 """Check -> the meaning of its fault to those that need it."""
 _MORE = 1.5

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from memsweep.checks.apart import difference
 from memsweep.checks.trace import NARROW, Trace
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError
-from memsweep.models.contracts import TOLERANCES, default_dtype, difference, lowest_precision
+from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
 from memsweep.models.module.anatomy import to_dtype
 from memsweep.streams import Stream
 
@@ -123,8 +124,9 @@ class Subject:
         if self.inside != SINGLE or self.reference == SINGLE:
             return allowed
         given = self.regimes(self.horizon, 1).values()
-        apart = max(difference(self(inputs, SINGLE), self(inputs)) for inputs in given)
-        return min(allowed, explained(apart, self.inside))
+        apart = [difference(self(inputs, SINGLE), self(inputs)) for inputs in given]
+        known = [size for size in apart if math.isfinite(size)]  # an overflow says nothing of rounding
+        return min(allowed, explained(max(known), self.inside)) if known else allowed
 
     @property
     def change(self) -> float:

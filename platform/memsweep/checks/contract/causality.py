@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from memsweep.checks.apart import difference, size_of
 from memsweep.checks.finding import Finding, finding, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject
-from memsweep.models import contracts
 from memsweep.streams import Stream
 
 CHUNK = 8
@@ -37,13 +37,14 @@ def causality(subject: Subject, seconds: float) -> Finding:
     faults = []
     if leak > subject.tolerance:
         faults.append(
-            f"It is not causal: other inputs from step {where} on change outputs before it (relative difference "
-            f"{leak:.1g}). Mask the future."
+            f"It is not causal: other inputs from step {where} on change outputs before it (by "
+            f"{size_of(leak)}). Mask the future."
         )
     if apart > subject.tolerance:
+        beginning = "step" if alone == 1 else f"{alone} steps"
         faults.append(
-            f"It gives outputs that depend on the length: those of the first {alone} steps alone differ from those of "
-            f"the same steps in {subject.horizon} (relative difference {apart:.1g})."
+            f"It gives outputs that depend on the length: those of the first {beginning} alone differ from those in "
+            f"{subject.horizon} (by {size_of(apart)})."
         )
     numbers = {
         "leak": leak,
@@ -104,7 +105,7 @@ def _changes(subject: Subject, length: int, cuts: Sequence[int]) -> dict[int, fl
     inputs, others = subject.noise(1, length), subject.noise(1, length, 5, 3.0)
     given = torch.cat([inputs, *(torch.cat([inputs[:, :cut], others[:, cut:]], 1) for cut in cuts)])
     whole, *changed = subject(given).split(1)
-    return {cut: contracts.difference(each[:, :cut], whole[:, :cut]) for cut, each in zip(cuts, changed, strict=True)}
+    return {cut: difference(each[:, :cut], whole[:, :cut]) for cut, each in zip(cuts, changed, strict=True)}
 
 
 def _beginnings(subject: Subject, end: float) -> tuple[float, int, list[int]]:
@@ -117,7 +118,7 @@ def _beginnings(subject: Subject, end: float) -> tuple[float, int, list[int]]:
         if looked and time.monotonic() > end:
             subject.left_out.append(f"beginnings of {', '.join(map(str, steps[len(looked) :]))} steps alone")
             break
-        size = contracts.difference(subject(subject.noise(1, horizon)[:, :step]), whole[:, :step])
+        size = difference(subject(subject.noise(1, horizon)[:, :step]), whole[:, :step])
         worst, where = max((worst, where), (size, step))
         looked.append(step)
     return worst, where, looked

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memsweep.checks.apart import Marked, difference, size_of
 from memsweep.checks.finding import Finding, finding
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject
@@ -16,7 +17,6 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import listed
 from memsweep.models import contracts
 from memsweep.models.base import Model
-from memsweep.models.contracts import difference
 from memsweep.models.training_mode import in_training, seeded, tensors_of
 
 _NAMED = 3
@@ -30,7 +30,7 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     module = subject.fresh(dtype)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     others = subject.noise(2, subject.length(64), 9)
-    (again,) = contracts.determinism(lambda given: subject(given, dtype, module), inputs, others)
+    (again,) = contracts.determinism(Marked(lambda given: subject(given, dtype, module)), inputs, others)
     changed = [name for name, value in module.state_dict().items() if not _same(value, before[name])]
     alike = _same(subject(inputs, dtype, subject.fresh(dtype)), subject(inputs, dtype, subject.fresh(dtype)))
     kept, in_training_words = _in_training(subject, inputs)
@@ -67,14 +67,14 @@ def _in_training(subject: Subject, inputs: Tensor) -> tuple[float | None, list[s
         return subject(given, dtype, module)
 
     try:
-        found = in_training(module, run, inputs)
+        found = in_training(module, Marked(run), inputs)
         remembered = _remembers(module, run, inputs)
     except Exception as error:  # foreign code may raise anything
         return None, [f"In training mode it fails: {in_one_line(error)[:250]}."]
     if found.breach or remembered <= found.tolerance:
         return found.kept, [f"It {found.breach}."] if found.breach else []
     return max(found.kept, remembered), [
-        f"In training, outputs depend on the inputs of the call before (relative difference {remembered:.1g}): it "
+        f"In training, outputs depend on the inputs of the call before (by {size_of(remembered)}): it "
         "keeps a state in a buffer. Start each call from a state of zero."
     ]
 
@@ -127,7 +127,7 @@ def _reseeds(subject: Subject, inputs: Tensor) -> str:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+    return one.shape == other.shape and bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 CHECK = Check("determinism", determinism, place=20, share=0.02, needs=("shapes",))

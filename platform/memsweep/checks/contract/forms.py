@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from memsweep.checks.apart import size_of
 from memsweep.checks.carry import step_form
 from memsweep.checks.finding import Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
@@ -41,10 +42,10 @@ def forms(subject: Subject, seconds: float) -> Finding:
             stepped, _ = _apart(_call(subject, single.run, inputs, SINGLE), exact, 1.0)
             rounding[regime] = {"whole": whole, "step": stepped}
             if whole > max(_VISIBLE, _WORSE * stepped):
-                lossy = f"inputs: {regime}: {show(whole)}, and the step form {show(stepped)}"
+                lossy = f"inputs: {regime}: {size_of(whole)}, and the step form {size_of(stepped)}"
     faults = []
     if worst > subject.tolerance:
-        faults.append(f"The two forms differ by {show(worst)} of the outputs' size in {NAMES[dtype]} ({where}).")
+        faults.append(f"The outputs of the two forms differ by {size_of(worst)} in {NAMES[dtype]} ({where}).")
     elif lossy:
         faults.append(
             f"In float32 the form over whole sequences loses precision where the step form does not ({lossy})."
@@ -63,12 +64,14 @@ def _call(subject: Subject, step: Callable[[Tensor], Tensor], inputs: Tensor, dt
 
 
 def _apart(one: Tensor, other: Tensor, tolerance: float) -> tuple[float, int]:
-    """The largest difference over the size of the outputs, and the first step at which it passes a tolerance."""
-    known = torch.isfinite(one) & torch.isfinite(other)
-    if not known.any():
-        return 0.0, 0
-    scale = float(other[known].square().mean().sqrt())
-    differences = torch.where(known, (one - other).abs(), 0.0).amax((0, 2)) / max(scale, 1e-300)
+    """The largest difference over the size of the outputs, and the first step at which it passes a tolerance.
+
+    It is inf where a value is finite in one alone; one that is finite in neither is no difference.
+    """
+    finite, known = torch.isfinite(one), torch.isfinite(other)
+    scale = float(other[known].square().mean().sqrt()) if known.any() else 1.0
+    apart = torch.where(finite & known, (one - other).abs() / max(scale, 1e-300), 0.0)
+    differences = torch.where(finite == known, apart, torch.inf).amax((0, 2))
     beyond = (differences > tolerance).nonzero()
     return float(differences.max()), int(beyond[0]) if len(beyond) else 0
 

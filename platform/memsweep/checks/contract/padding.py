@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memsweep.checks.apart import difference, size_of
 from memsweep.checks.carry import step_form
 from memsweep.checks.finding import Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject, first
-from memsweep.models import contracts
 from memsweep.models.contracts import default_dtype
 
 _MASKS: Mapping[str, tuple[bool, ...]] = {
@@ -45,12 +45,12 @@ def padding(subject: Subject, seconds: float) -> Finding:
     handed = {side: _handed_on(subject, name, there, real, side) for side in ("left", "right")}
     stay = {side: size for side, size in handed.items() if size is not None and size > subject.tolerance}
     faults = [
-        f"{words} change the outputs of the steps that are there, under {name}: by {show(size)} of their size."
+        f"{words} change the outputs of the steps that are there, under {name}: by {size_of(size)}."
         for size, words in worst.values()
         if size > subject.tolerance
     ]
-    said = "Padding on the {} stays in the state: the step that follows differs by {} of its size."
-    notes = [said.format(side, show(size)) for side, size in stay.items()]
+    said = "Padding on the {} stays in the state: the step that follows differs by {}."
+    notes = [said.format(side, size_of(size)) for side, size in stay.items()]
     if "left" in stay and not faults:
         faults, notes = notes, []
     found = {side: size for side, (size, _) in worst.items()}
@@ -88,7 +88,7 @@ def _call(subject: Subject, name: str, positions: bool) -> tuple[bool, _Call | N
             found = first(call(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool)))
         except Exception:  # it wants another mask
             continue
-        if contracts.difference(found.to("cpu", torch.float64), subject(inputs)) <= subject.tolerance:
+        if difference(found.to("cpu", torch.float64), subject(inputs)) <= subject.tolerance:
             return there, call
     return True, None
 
@@ -117,7 +117,7 @@ def _padded(subject: Subject, inputs: Tensor, side: str, pads: int, garbage: boo
 def _apart(subject: Subject, call: _Call, inputs: Tensor, side: str, pads: int, garbage: bool) -> float:
     given, mask = _padded(subject, inputs, side, pads, garbage)
     outputs = first(call(given, mask)).to("cpu", torch.float64)
-    return contracts.difference(outputs[:, mask[0]], subject(inputs))
+    return difference(outputs[:, mask[0]], subject(inputs))
 
 
 def _handed_on(subject: Subject, name: str, there: bool, real: int, side: str) -> float | None:
@@ -141,7 +141,7 @@ def _handed_on(subject: Subject, name: str, there: bool, real: int, side: str) -
             except Exception:  # it takes no such mask beside a state
                 continue
         if after.shape[:2] == (2, 1):
-            found.append(contracts.difference(after.to("cpu", torch.float64), subject(inputs)[:, -1:]))
+            found.append(difference(after.to("cpu", torch.float64), subject(inputs)[:, -1:]))
     return min(found, default=None)
 
 

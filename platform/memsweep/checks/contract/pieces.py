@@ -6,11 +6,11 @@ import time
 
 import torch
 
+from memsweep.checks.apart import difference, size_of
 from memsweep.checks.carry import StepForm, step_form
 from memsweep.checks.finding import Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject, explained
-from memsweep.models import contracts
 from memsweep.models.contracts import default_dtype
 
 _LENGTH = 192
@@ -43,7 +43,7 @@ def pieces(subject: Subject, seconds: float) -> Finding:
         return not_measured("pieces", "the horizon is too short for pieces.", Status.SKIP)
     if worst <= allowed:
         where = ""
-    faults = [f"Read in pieces {where} it gives other outputs than in one: {show(worst)} of their size."]
+    faults = [f"Read in pieces {where} it gives other outputs than in one: {size_of(worst)}."]
     numbers = {
         "form": form.name,
         "difference": worst,
@@ -69,7 +69,7 @@ def _apart(subject: Subject, form: StepForm, inputs: torch.Tensor, sizes: tuple[
     with torch.no_grad(), default_dtype(dtype):
         read = form.in_pieces(subject.cast(inputs, dtype), sizes).to("cpu", torch.float64)
     read = read.unsqueeze(-1) if read.ndim == 2 else read
-    return contracts.difference(read, subject(inputs))
+    return difference(read, subject(inputs))
 
 
 CHECK = Check("pieces", pieces, place=130, share=0.06)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from memsweep.checks.finding import Finding, Status, curve, finding, not_measured
-from memsweep.checks.memory.scale import SIZES
+from memsweep.checks.memory.scale import SIZES, finite_rows
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject, first
 from memsweep.models.contracts import default_dtype
@@ -34,7 +34,7 @@ def capacity(subject: Subject, seconds: float) -> Finding:
             values_SR, reached = np.stack([_block_values(subject, length, size) for size in sorted({*SIZES})]), length
     except RuntimeError as error:
         return not_measured("capacity", f"{(str(error).splitlines() or [''])[0][:200]}.")
-    values_SR = values_SR[np.isfinite(values_SR).all(1)] if values_SR.size else values_SR
+    values_SR, notes = finite_rows(values_SR, "inputs, whose derivatives")
     if not values_SR.size or not values_SR.any():
         return not_measured("capacity", "no finite derivative of a later output reaches the inputs.")
     shares_SR = values_SR / values_SR.max(1, keepdims=True).clip(min=np.finfo(float).tiny)
@@ -50,7 +50,8 @@ def capacity(subject: Subject, seconds: float) -> Finding:
         f"the largest ({span}), and on {numbers['size_fine']:g}{cut} above a millionth. The state "
         "holds at least so many: what no output shows is not counted, and of one output that may be much of it."
     )
-    return finding("capacity", well, numbers, curves=[curve("capacity", "typical", np.median(shares_SR, 0), start=1)])
+    curves = [curve("capacity", "typical", np.median(shares_SR, 0), start=1)]
+    return finding("capacity", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
 
 
 def _block_values(subject: Subject, length: int, scale: float) -> np.ndarray:

@@ -19,6 +19,7 @@ import torch
 
 from memsweep.checks.declared import decay_of, has_decay, kept_in_states, linear, reads_input
 from memsweep.checks.finding import Curve, Finding, curve, finding, not_measured, show
+from memsweep.checks.memory.scale import finite_rows
 from memsweep.checks.part import Check
 from memsweep.checks.subject import HALF, PREFIX, SINGLE, WIDE, Subject
 
@@ -51,11 +52,14 @@ def decay(subject: Subject, seconds: float) -> Finding:
         kept = subject.retention(constants, length).numpy()
         states = kept_in_states(subject, constants, length)
     rows, shares = _shares(kept)
+    measured = kept if states is None else np.hstack([kept, states[0].numpy()])
+    _, left_out = finite_rows(measured, "held inputs, whose outputs or states")
     if not len(rows):
-        return not_measured("decay", "no output changes once its input is past: the module has no memory.")
+        why = "no output changes once its input is past: the module has no memory."
+        return not_measured("decay", " ".join([why, *left_out]))
     numbers, curves, well = _in_numbers(shares)
     in_states = None if states is None else _shares(states[0].numpy())
-    notes = _never_forgets(shares if in_states is None else in_states[1], numbers)
+    notes = [*_never_forgets(shares if in_states is None else in_states[1], numbers), *left_out]
     if not declares:
         well = f"{well} It declares no decay to compare."
         return finding("decay", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
@@ -65,13 +69,15 @@ def decay(subject: Subject, seconds: float) -> Finding:
             return finding("decay", well, numbers, faults=["Its states keep nothing of an input."], curves=curves)
     declared = decay_of(subject, subject.held(constants[torch.from_numpy(rows)], 1))
     if declared is None:
+        notes = [well, *notes] if notes else []
         return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
     numbers["declared"], factors = True, declared[:, -1].numpy()
     certain = in_states is not None or linear(subject.at(subject.reference)) is not None
     narrow = None if states is None else _envelope(states[1].numpy()[rows])
     words, faults, apart = _compared(subject, factors, shares, numbers, certain, narrow)
     curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
-    return finding("decay", f"{well} {words}", numbers, faults=faults, notes=[*notes, *apart], curves=curves)
+    well, notes = f"{well} {words}", [*notes, *apart]
+    return finding("decay", well, numbers, faults=faults, notes=[well, *notes] if notes else [], curves=curves)
 
 
 def _in_numbers(shares: np.ndarray) -> tuple[dict[str, Any], list[Curve], str]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from memsweep.checks.finding import Finding, curve, finding, not_measured, show
-from memsweep.checks.memory.scale import CUT_OFF, SIZES, time_scale
+from memsweep.checks.memory.scale import CUT_OFF, SIZES, finite_rows, time_scale
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject, first
 from memsweep.models.contracts import default_dtype
@@ -29,7 +29,7 @@ def gradient(subject: Subject, seconds: float) -> Finding:
             norms = measured
     except RuntimeError as error:
         return not_measured("gradient", f"{(str(error).splitlines() or [''])[0][:200]}.")
-    norms = norms[np.isfinite(norms).all(1)] if norms.size else norms
+    norms, notes = finite_rows(norms, "inputs, whose gradients")
     if not norms.size or not norms.any():
         return not_measured("gradient", "no finite gradient of an output reaches the inputs.")
     length = norms.shape[1]
@@ -54,7 +54,7 @@ def gradient(subject: Subject, seconds: float) -> Finding:
     )
     row = int(np.nanargmax(scales))
     curves = [curve("gradient", "typical", profile), curve("gradient", "longest", norms[row])]
-    return finding("gradient", well, numbers, curves=curves)
+    return finding("gradient", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
 
 
 def _gradients(subject: Subject, length: int) -> np.ndarray | None:

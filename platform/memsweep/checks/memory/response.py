@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from memsweep.checks.finding import Finding, curve, finding, not_measured, show
-from memsweep.checks.memory.scale import CUT_OFF, time_scale
+from memsweep.checks.memory.scale import CUT_OFF, finite_rows, time_scale
 from memsweep.checks.part import Check
 from memsweep.checks.subject import Subject
 
@@ -26,7 +26,7 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     responses = np.empty((0, 0))
     for length in subject.affordable(subject.lengths(), seconds):
         responses = _steps(subject, length)
-    responses = responses[np.isfinite(responses).all(1)]
+    responses, notes = finite_rows(responses, "steps of the input, whose outputs")
     if not len(responses) or not responses.any():
         if len(responses) and _constant(subject, responses.shape[1] + 1):
             return finding("memory", "", {"length": responses.shape[1] + 1}, faults=[_NO_INPUT])
@@ -49,9 +49,8 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
         f"{len(responses)} steps of the input: "
         f"typical {show(numbers['time_scale_typical'])}, longest {show(numbers['time_scale_longest'])}."
     )
-    return finding(
-        "memory", well, numbers, curves=[curve("memory", "largest", worst), curve("memory", "typical", typical)]
-    )
+    curves = [curve("memory", "largest", worst), curve("memory", "typical", typical)]
+    return finding("memory", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
 
 
 def _constant(subject: Subject, length: int) -> bool:
@@ -83,4 +82,4 @@ def _steps(subject: Subject, length: int) -> np.ndarray:
     return slopes.numpy()
 
 
-CHECK = Check("memory", memory_function, place=80, share=0.08)
+CHECK = Check("memory", memory_function, place=80, share=0.08, needs=("shapes", "determinism", "causality"))

@@ -20,10 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from memsweep.checks.apart import difference
 from memsweep.checks.finding import Curve, Finding, Status, finding, not_measured, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import SINGLE, WIDE, Subject, first
-from memsweep.models.contracts import default_dtype, difference
+from memsweep.models.contracts import default_dtype
 
 _LENGTH = 128
 """Steps over which weights are moved."""
@@ -60,9 +61,13 @@ class _Compared:
     def add(self, name: str, regime: str, given: Tensor, sides: _Sides, dtype: torch.dtype) -> None:
         """Compares derivatives ``[R]`` with differences."""
         for row, slope in enumerate(given.tolist()):
-            if not math.isfinite(slope):
-                continue  # the check of parameters says so
             measured = sides.quotient(row)
+            if not math.isfinite(slope):
+                if sides.smooth(row):
+                    self.count += 1
+                    words = f"by {name} (inputs: {regime}): autograd gives {slope:g}, differences {show(measured)}"
+                    self.wrong.setdefault(name, words)
+                continue
             apart, size = abs(measured - slope), max(abs(measured), abs(slope), 1e-300)
             self.count += 1
             if apart <= 10 * sides.rounding(row):
