@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scipy.special import stdtrit
 
@@ -61,6 +61,8 @@ class Obstacle:
         between: of the estimates by range and transient, likewise; no number of seeds moves them.
         seeds: that enter.
         level: confidence of the interval.
+        short: the slope is one over a range that is too short for the rule to say *unstable*; it can once the axis
+            spans LONG_RANGE.
     """
 
     of: str
@@ -69,6 +71,7 @@ class Obstacle:
     between: float
     seeds: int
     level: float
+    short: bool = False
 
     @property
     def error(self) -> float:
@@ -159,10 +162,14 @@ class Question:
         unfit = unfit and design.seeds * self.kept_along < SMALLEST_SEEDS
         if unfit or len(usable) < horizons or usable[-1] < LONG_RANGE * usable[0]:
             yield HORIZON
-        lost = len(self.design.widths) - self.valid_widths
         regained = self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
-        if len(design.widths) - lost + regained < SMALLEST_GRID:
+        if len(design.widths) - self.lost + regained < SMALLEST_GRID:
             yield WIDTH
+
+    @property
+    def lost(self) -> int:
+        """How many widths enter no slope; the smallest ones are taken to be these."""
+        return len(self.design.widths) - self.valid_widths
 
     @property
     def share(self) -> float:
@@ -176,7 +183,10 @@ class Question:
         return [each for each in self.by_threshold.values() if each.inside]
 
     def aims(self) -> Iterator[list[Obstacle]]:
-        """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable."""
+        """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable.
+
+        Along an axis that can grow, a slope over too short a range is held to go on as it is.
+        """
         kept: list[Obstacle | None] = [_kept(HORIZON, each.horizon.limit, self) for each in self.inside]
         kept += [_kept(WIDTH, each.along_width, self) for each in self.inside]
         kept += [_step(each.step, self) for each in self.inside]
@@ -184,8 +194,11 @@ class Question:
         if self.inside:
             yield [each for each in stable if not each.passes(1.0, 1.0)]
         for each in self.by_threshold.values():
-            slopes = [(HORIZON, each.horizon.limit)] + ([] if self.limited else [(WIDTH, each.width.limit)])
-            yield from ([_shrunk(axis, slope, self)] for axis, slope in slopes if slope.available)
+            for axis, trend in [(HORIZON, each.horizon)] + ([] if self.limited else [(WIDTH, each.width)]):
+                if trend.limit.available:
+                    yield [_shrunk(axis, trend.limit, self)]
+                elif axis in self.grows and math.isfinite(trend.over_range.estimate):
+                    yield [replace(_shrunk(axis, trend.over_range, self), short=True)]
 
 
 def _kept(axis: str, slope: Slope, question: Question) -> Obstacle:
