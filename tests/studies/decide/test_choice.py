@@ -88,7 +88,7 @@ def test_estimates_from_too_few_sizes_make_nothing_hopeless() -> None:
     far = Obstacle(STEP, -0.4, 0.8, 0.0, 5, 0.95)
     sized = replace(asked, grows=(HORIZON, WIDTH), design=replace(asked.design, widths=(2, 4), top=4), valid_widths=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Question, "aims", lambda self: iter([[far]]))
+        patch.setattr(Question, "aims", ((far,),))
         chosen = choose(sized, cost)
     assert chosen.option is not None
     assert not [*sized.lacks(chosen.option.design)]
@@ -174,7 +174,7 @@ def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     far = choose(short(WIDTH, -0.3), lambda asked, option: cost(asked, option) if option.design.seeds > 40 else 0.0)
     assert far.option is None
     why, hours = hopeless(far, 1.0)
-    assert "widths " in why
+    assert "seeds 5 to 60, width 32, about" in why
     assert math.isfinite(hours)
 
 

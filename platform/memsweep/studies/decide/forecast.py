@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -24,7 +25,7 @@ def decides(question: Question, option: Option, hope: float = 0.0) -> bool:
     horizons = GOOD_GRID if HORIZON in gaps and HORIZON in question.grows else SMALLEST_GRID
     if any(question.lacks(design, horizons)):
         return False
-    for aim in question.aims():
+    for aim in question.aims:
         # an interval that the rule could not make yet is passed over once nothing lacks for it
         known = [each for each in aim if not (gaps and math.isnan(each.distance))]
         if all(_passes(question, each, design, hope) for each in known) and (known or gaps):
@@ -34,7 +35,7 @@ def decides(question: Question, option: Option, hope: float = 0.0) -> bool:
 
 def narrowing(question: Question, option: Option, hope: float) -> float:
     """The part of the way to a verdict that the option is expected to go, 0 to 1; arguments as of ``decides``."""
-    return max((_way(question, aim, option.design, hope) for aim in question.aims() if aim), default=0.0)
+    return max((_way(question, aim, option.design, hope) for aim in question.aims if aim), default=0.0)
 
 
 def _way(question: Question, aim: Sequence[Obstacle], design: Design, hope: float) -> float:
@@ -86,11 +87,12 @@ def _entering(question: Question, of: str, design: Design) -> tuple[int, ...]:
     return design.usable(question.since) if of == HORIZON else design.widths[question.lost :]
 
 
-def _is_long(values: Sequence[int]) -> bool:
+def _is_long(values: tuple[int, ...]) -> bool:
     return len(values) >= SMALLEST_GRID and values[-1] >= LONG_RANGE * values[0]
 
 
-def _spread(values: Sequence[int], *, limit: bool) -> float:
+@functools.lru_cache(maxsize=4096)
+def _spread(values: tuple[int, ...], *, limit: bool) -> float:
     """The standard error of a slope over these values, in units of the noise of one of them; infinite over too few."""
     if len(values) < (SMALLEST_GRID if limit else 2):
         return math.inf
