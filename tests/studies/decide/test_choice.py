@@ -178,6 +178,16 @@ def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     assert math.isfinite(hours)
 
 
+def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_forecasts() -> None:
+    limit = "more than the limit would be needed"
+    why, hours = hopeless(choose(replace(question(), below=True), cost), 1.0, limit)
+    assert why.startswith(f"{limit}; what would be tried next, with no forecast of a verdict: smaller radii, about")
+    assert math.isfinite(hours)
+    few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
+    why, _ = hopeless(choose(few, cost), 1.0, limit)
+    assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
+
+
 def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:
     noisy = decide_rates.rates(Case(FLAT, "normal", 0.03), 10)
     assert decide_rates.share(noisy, Verdict.STABLE) >= 0.9
