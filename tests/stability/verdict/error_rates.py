@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ class Truth(NamedTuple):
         width: slope in the width.
         widths: of the study.
         growth: slope of the change at a small radius with width, beside that which follows from the radii.
+        fades: by how much log radii lie higher at the smallest width; it halves when the width doubles.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Truth(NamedTuple):
     width: float = 0.0
     widths: tuple[int, ...] = WIDTHS
     growth: float = 0.0
+    fades: float = 0.0
 
 
 class Case(NamedTuple):
@@ -71,6 +73,7 @@ class Case(NamedTuple):
         tilt: the noise is a slope of the seed, and the radii of a seed share it.
         horizons, seeds: at the first look.
         every: looks at every number of LOOKS, where the advice may say less.
+        widths: at the first look; empty: all of the truth.
     """
 
     truth: Truth
@@ -80,6 +83,7 @@ class Case(NamedTuple):
     horizons: int = 4
     seeds: int = 5
     every: bool = False
+    widths: tuple[int, ...] = ()
 
 
 class Shares(NamedTuple):
@@ -114,23 +118,26 @@ class Study:
             noise = draw(rng, shape)
             common, left_out = case.sigma * np.sqrt(SHARED) * noise, noise < LEFT_OUT
             own = case.sigma * np.sqrt(1.0 - SHARED) * draw(rng, (*shape, len(THRESHOLDS)))
-        trend = x[:, None] * np.array(case.truth.horizon) + case.truth.width * np.log(widths / 2.0)[:, None, None]
+        by_width = case.truth.width * np.log(widths / 2.0) + case.truth.fades * widths[0] / widths
+        trend = x[:, None] * np.array(case.truth.horizon) + by_width[:, None, None]
         self.radii = np.array(THRESHOLDS) ** 0.5 * np.exp(trend + common[..., None] + own)
         self.valid = ~left_out
 
-    def weigh(self, seeds: int, horizons: int) -> Evidence:
-        """The first so many seeds and horizons, judged by the rule."""
-        part = self.radii[:seeds, :, :horizons]
+    def weigh(self, seeds: int, horizons: int, widths: Sequence[int] = ()) -> Evidence:
+        """The first so many seeds and horizons, at the widths or at all of them, judged by the rule."""
+        asked = tuple(widths) or self._truth.widths
+        places = [self._truth.widths.index(width) for width in asked]
+        part = self.radii[:seeds, places, :horizons]
 
         def change_at(radius: float) -> np.ndarray:
-            growth = np.array(self._truth.widths, float) ** self._truth.growth
+            growth = np.array(asked, float) ** self._truth.growth
             return THRESHOLDS[0] * (radius / part[:, :, -1, 0]) ** 2 * growth
 
-        valid = self.valid[:seeds, :, :horizons]
+        valid = self.valid[:seeds, places, :horizons]
         return weigh(
             Radii(
                 seeds=tuple(range(seeds)),
-                widths=self._truth.widths,
+                widths=asked,
                 horizons=self.horizons[:horizons],
                 thresholds=THRESHOLDS,
                 low=part,

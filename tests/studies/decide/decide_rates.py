@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import error_rates
 import numpy as np
-from error_rates import Case, Study
+from error_rates import Case, Study, Truth
 
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
 from memsweep.studies.decide.choice import FAR_SEEDS, ROUNDS, choose
 from memsweep.studies.decide.options import Option
-from memsweep.studies.decide.question import HORIZON, Design, Question
+from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 from memsweep.studies.decide.reading import regainable
 
 SKEWED = (
@@ -34,7 +34,15 @@ SKEWED = (
     ),
 )
 """Seeds whose noise has a long tail on one side: of their slopes at the limit, of their radii elsewhere."""
-CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED)
+FIRST_WIDTHS, WIDE = (4, 6, 8, 12), (4, 6, 8, 12, 20, 24, 32, 48)
+SHORT = (
+    Case(Truth("m^-0.45", width=-0.45, widths=WIDE), "normal", 0.05, widths=FIRST_WIDTHS),
+    Case(Truth("m^-0.45", width=-0.45, widths=WIDE), "normal", 0.15, widths=FIRST_WIDTHS),
+    Case(Truth("m^-0.2", width=error_rates.SLOPE_LIMIT, widths=WIDE), "normal", 0.05, widths=FIRST_WIDTHS),
+    Case(Truth("falls with m, and levels off", fades=1.0, widths=WIDE), "normal", 0.05, widths=FIRST_WIDTHS),
+)
+"""Widths that span too little for *unstable*, and may grow."""
+CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED, *SHORT)
 FORECAST = (Case(error_rates.FLAT, "normal", 0.15, horizons=5),)
 """Noise of which rounds do not always get the better."""
 STUDIES, FORECASTS = 200, 40
@@ -52,17 +60,20 @@ class Ended(NamedTuple):
     cost: float
 
 
-def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = None) -> Question:
+def question_of(
+    evidence: Evidence, design: Design, valid: np.ndarray | None = None, grows: tuple[str, ...] = (HORIZON,)
+) -> Question:
     """The question of a simulated study.
 
     Args:
         evidence, design: of the study.
         valid: replicas that fit, ``[seeds, widths, horizons]``; None: more seeds bring no width back.
+        grows: axes on which values can be added.
     """
     regained, kept, along = 0, 0.0, 0.0
     if valid is not None:
         regained, kept = regainable(valid[:, :, -1], np.flatnonzero(np.isin(design.widths, evidence.widths)))
-        along = float(valid[:, -1].all(1).mean())
+        along = float(valid[:, design.widths.index(design.top)].all(1).mean())
     return Question(
         key="",
         name="",
@@ -77,7 +88,7 @@ def question_of(evidence: Evidence, design: Design, valid: np.ndarray | None = N
         regained=regained,
         kept=kept,
         kept_along=along,
-        grows=(HORIZON,),
+        grows=grows,
     )
 
 
@@ -93,24 +104,26 @@ def decided(case: Case, rng: np.random.Generator) -> Ended:
 
 def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None, bool]:
     """The end of a study, and of a hopeless one what would decide it by forecast, and whether that is expected to."""
-    grid = study.horizons[: case.horizons]
-    design = Design(case.seeds, case.truth.widths, grid, case.truth.widths[-1])
+    grid, widths = study.horizons[: case.horizons], case.widths or case.truth.widths
+    design, grows = Design(case.seeds, widths, grid, widths[-1]), (HORIZON, *((WIDTH,) if case.widths else ()))
     needed, sure = None, False
     first = cost_of(design)
 
     def cost(question: Question, option: Option) -> float:
         there = set(option.design.horizons) <= set(study.horizons) and option.design.seeds <= most
+        there = there and set(option.design.widths) <= set(case.truth.widths)
         return max(cost_of(option.design) - cost_of(design), 0.0) if there else np.inf
 
-    rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons))
+    rounds, evidence = 0, study.weigh(design.seeds, len(design.horizons), design.widths)
     while evidence.verdict is Verdict.INCONCLUSIVE and rounds < ROUNDS:
-        valid = study.valid[: design.seeds, :, : len(design.horizons)]
-        chosen = choose(question_of(evidence, design, valid), cost)
+        places = np.isin(case.truth.widths, design.widths)
+        valid = study.valid[: design.seeds, places, : len(design.horizons)]
+        chosen = choose(question_of(evidence, design, valid, grows), cost)
         if chosen.option is None:
             needed, sure = chosen.needed.design if chosen.needed else None, chosen.sure
             break
         design, rounds = chosen.option.design, rounds + 1
-        evidence = study.weigh(design.seeds, len(design.horizons))
+        evidence = study.weigh(design.seeds, len(design.horizons), design.widths)
     return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed, sure
 
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
-from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Verdict
+from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
+from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
 from memsweep.studies.decide.choice import NEAR, REPAIRED, choose
+from memsweep.studies.decide.decisions import hopeless
+from memsweep.studies.decide.forecast import decides, narrowing
 from memsweep.studies.decide.options import BELOW, EFFORT, STEPS, Option, designs
 from memsweep.studies.decide.question import HORIZON, STEP, WIDTH, Design, Obstacle, Question
 from paths import ROOT
@@ -85,7 +88,7 @@ def test_estimates_from_too_few_sizes_make_nothing_hopeless() -> None:
     far = Obstacle(STEP, -0.4, 0.8, 0.0, 5, 0.95)
     sized = replace(asked, grows=(HORIZON, WIDTH), design=replace(asked.design, widths=(2, 4), top=4), valid_widths=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Question, "aims", lambda self: iter([[far]]))
+        patch.setattr(Question, "aims", ((far,),))
         chosen = choose(sized, cost)
     assert chosen.option is not None
     assert not [*sized.lacks(chosen.option.design)]
@@ -106,6 +109,83 @@ def test_a_slope_beside_the_limit_is_hopeless_with_the_amount_that_would_decide(
     )
     assert chosen.option is None
     assert chosen.needed is None or chosen.needed.design.seeds > 40
+
+
+def short(axis: str, estimate: float, reach: float = 0.3) -> Question:
+    """A radius with a slope over a factor of 3 of one axis, which is too short for *unstable*; flat along the other."""
+    sizes = {HORIZON: (16, 24, 32, 48), WIDTH: (4, 6, 8, 12)} if axis == HORIZON else {}
+    sizes = {HORIZON: (6, 12, 24, 48), WIDTH: (4, 6, 8, 12)} | sizes
+    slope, flat = Slope(estimate, estimate - reach, estimate + reach), Slope(0.0, -0.1, 0.1)
+    limits = {HORIZON: flat if axis == WIDTH else NO_SLOPE, WIDTH: NO_SLOPE}
+    trends = {
+        each: Trend((), (), slope if each == axis else flat, limits[each], outside=False) for each in (HORIZON, WIDTH)
+    }
+    return Question(
+        key="",
+        name="",
+        by_threshold={0.01: Trends(trends[HORIZON], trends[WIDTH])},
+        growth=NO_SLOPE,
+        limited=False,
+        slope_limit=error_rates.SLOPE_LIMIT,
+        design=Design(5, sizes[WIDTH], sizes[HORIZON], 12),
+        valid_widths=4,
+        valid_horizons=4,
+        complete=5,
+    )
+
+
+@pytest.mark.parametrize("axis", [WIDTH, HORIZON])
+def test_an_axis_that_is_too_short_for_unstable_is_made_longer_where_the_radius_shrinks_along_it(axis: str) -> None:
+    asked = short(axis, -0.7)
+    chosen = choose(asked, cost)
+    assert chosen.option is not None
+    assert chosen.sure
+    values = chosen.option.design.widths if axis == WIDTH else chosen.option.design.horizons
+    assert values[-1] >= LONG_RANGE * values[0]
+    spanning = [each for each in designs(asked) if decides(asked, each)]
+    assert chosen.cost == min(cost(asked, each) for each in spanning)
+    assert choose(replace(short(axis, -0.7), grows=()), cost).option is None
+
+
+def test_a_forecast_along_a_short_axis_follows_its_slope_and_the_limit_slopes_wider_interval() -> None:
+    chosen = [choose(short(WIDTH, slope), cost) for slope in (-0.7, -0.6, -0.5)]
+    assert all(each.option is not None and each.sure for each in chosen)
+    assert sorted(each.cost for each in chosen) == [each.cost for each in chosen]
+    assert chosen[0].cost < chosen[-1].cost
+    asked = short(WIDTH, -0.7, 0.45)  # over the range of today its interval would be clear of the limit
+    wide = replace(asked.design, widths=(4, 6, 8, 12, 24))
+    wider = replace(wide, widths=(*wide.widths, 48))
+    assert not decides(asked, Option(replace(wide, seeds=1000)))
+    assert not decides(asked, Option(wider))
+    assert decides(asked, Option(replace(wider, seeds=20)))
+    assert 0.0 < narrowing(asked, Option(wide), 0.0) < narrowing(asked, Option(wider), 0.0)
+
+
+def test_a_slope_over_too_short_an_axis_that_stays_above_the_limit_asks_for_no_longer_one() -> None:
+    asked = short(WIDTH, -0.15, 0.01)
+    assert not any(decides(asked, each) for each in designs(asked))
+
+
+def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
+    chosen = choose(short(WIDTH, -0.5, 0.4), cost)
+    why, hours = hopeless(chosen, 1.0, "more than the limit would be needed")
+    assert "seeds 5 to 10, width 32, about" in why
+    assert hours == chosen.cost / 3600.0
+    far = choose(short(WIDTH, -0.3), lambda asked, option: cost(asked, option) if option.design.seeds > 40 else 0.0)
+    assert far.option is None
+    why, hours = hopeless(far, 1.0)
+    assert "seeds 5 to 60, width 32, about" in why
+    assert math.isfinite(hours)
+
+
+def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_forecasts() -> None:
+    limit = "more than the limit would be needed"
+    why, hours = hopeless(choose(replace(question(), below=True), cost), 1.0, limit)
+    assert why.startswith(f"{limit}; what would be tried next, with no forecast of a verdict: smaller radii, about")
+    assert math.isfinite(hours)
+    few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
+    why, _ = hopeless(choose(few, cost), 1.0, limit)
+    assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
 
 
 def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:

@@ -149,7 +149,7 @@ class DecisionItem(TypedDict):
     verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
     core_seconds: Annotated[float, "of the condition's trials; several balls share them"]
     why: Annotated[str, "of a hopeless one; else empty"]
-    needed_core_hours: Annotated[float, "that would decide it by forecast; null where none is known"]
+    needed_core_hours: Annotated[float, "of what why names; null where it names nothing"]
 
 
 class RoundItem(TypedDict):

@@ -25,7 +25,7 @@ class Decision:
         verdict: of the rule.
         seconds: core seconds of its condition's trials, as far as they were measured, replaced ones among them.
         why: of a hopeless one, a sentence; else empty.
-        needed: core hours that would decide, by the forecast; nan where none is known.
+        needed: core hours of what ``why`` names; nan where it names nothing.
     """
 
     name: str
@@ -57,9 +57,14 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
         return looks or lies, math.nan
     hours = chosen.cost * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
-    if not (chosen.sure or needed.repairs):
-        amount += ", if its estimates turn out a standard error better"
-    return f"{looks + '; ' if looks else ''}what would decide it by forecast: {amount}", hours
+    if needed.repairs:
+        told = f"what would be tried next, with no forecast of a verdict: {amount}"
+    elif question.gaps and chosen.option is not None:
+        told = f"what would be added next, because the rule lacks it: {amount}"
+    else:
+        better = "" if chosen.sure else ", if its estimates turn out a standard error better"
+        told = f"what would decide it by forecast: {amount}{better}"
+    return f"{looks + '; ' if looks else ''}{told}", hours
 
 
 def _unfit(question: Question) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
+from memsweep.stability.verdict.trend import LONG_RANGE
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
 SEEDS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
@@ -79,15 +80,21 @@ def _horizons(question: Question) -> Iterator[tuple[int, ...]]:
 
 
 def _widths(question: Question) -> Iterator[tuple[tuple[int, ...], int]]:
-    """With doublings of the largest, and with values between; each with the width of the horizon slope."""
+    """With doublings of the largest, as far as a limit slope needs, and with values between.
+
+    Each comes with the width of the horizon slope.
+    """
     now, top = question.design.widths, question.design.top
     yield now, top
     if WIDTH not in question.grows:
         return
     for middles in range(1, MIDDLES + 1):
         yield _filled(now, middles), top
-    for doublings in range(1, WIDER + 1):
-        wider = (*now, *(now[-1] * 2**power for power in range(1, doublings + 1)))
+    longer = [tuple(now[-1] * 2**power for power in range(1, count + 1)) for count in range(1, WIDER + 1)]
+    least = math.ceil(LONG_RANGE * min(now[question.lost :], default=now[-1]))
+    if least > now[-1] and (least,) not in longer:
+        longer.append((least,))
+    for wider in ((*now, *new) for new in longer):
         yield from ((_filled(wider, middles), top) for middles in range(MIDDLES + 1))
         yield wider, wider[-1]
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scipy.special import stdtrit
 
@@ -61,6 +62,8 @@ class Obstacle:
         between: of the estimates by range and transient, likewise; no number of seeds moves them.
         seeds: that enter.
         level: confidence of the interval.
+        short: the slope is one over a range that is too short for the rule to say *unstable*; it can once the axis
+            spans LONG_RANGE.
     """
 
     of: str
@@ -69,6 +72,7 @@ class Obstacle:
     between: float
     seeds: int
     level: float
+    short: bool = False
 
     @property
     def error(self) -> float:
@@ -90,6 +94,7 @@ class Obstacle:
         return max(self.reach * seeds, self.between) * axis
 
 
+@functools.lru_cache(maxsize=1024)
 def student(seeds: int, level: float) -> float:
     """The quantile by which the standard error of a mean over seeds becomes half of an interval."""
     return float(stdtrit(seeds - 1, 0.5 + level / 2.0))
@@ -141,7 +146,7 @@ class Question:
     grows: tuple[str, ...] = (HORIZON, WIDTH)
     reasons: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def gaps(self) -> tuple[str, ...]:
         """The things that the rule lacks for a slope, before any interval: ``seeds``, HORIZON, WIDTH."""
         return tuple(self.lacks(self.design, GOOD_GRID if not self._has_limit else SMALLEST_GRID))
@@ -159,10 +164,14 @@ class Question:
         unfit = unfit and design.seeds * self.kept_along < SMALLEST_SEEDS
         if unfit or len(usable) < horizons or usable[-1] < LONG_RANGE * usable[0]:
             yield HORIZON
-        lost = len(self.design.widths) - self.valid_widths
         regained = self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
-        if len(design.widths) - lost + regained < SMALLEST_GRID:
+        if len(design.widths) - self.lost + regained < SMALLEST_GRID:
             yield WIDTH
+
+    @property
+    def lost(self) -> int:
+        """How many widths enter no slope; the smallest ones are taken to be these."""
+        return len(self.design.widths) - self.valid_widths
 
     @property
     def share(self) -> float:
@@ -175,17 +184,29 @@ class Question:
         """Those of the thresholds whose radii are inside of the search."""
         return [each for each in self.by_threshold.values() if each.inside]
 
-    def aims(self) -> Iterator[list[Obstacle]]:
-        """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable."""
+    @functools.cached_property
+    def aims(self) -> tuple[tuple[Obstacle, ...], ...]:
+        """Sets of obstacles; with each of them out of the way there is a verdict: first stable, then unstable.
+
+        Along an axis that can grow, a slope over too short a range is held to go on as it is.
+        """
+        return (*self._stable(), *self._unstable())
+
+    def _stable(self) -> Iterator[tuple[Obstacle, ...]]:
         kept: list[Obstacle | None] = [_kept(HORIZON, each.horizon.limit, self) for each in self.inside]
         kept += [_kept(WIDTH, each.along_width, self) for each in self.inside]
         kept += [_step(each.step, self) for each in self.inside]
         stable = [each for each in (*kept, _grown(self.growth, self)) if each is not None]
         if self.inside:
-            yield [each for each in stable if not each.passes(1.0, 1.0)]
+            yield tuple(each for each in stable if not each.passes(1.0, 1.0))
+
+    def _unstable(self) -> Iterator[tuple[Obstacle, ...]]:
         for each in self.by_threshold.values():
-            slopes = [(HORIZON, each.horizon.limit)] + ([] if self.limited else [(WIDTH, each.width.limit)])
-            yield from ([_shrunk(axis, slope, self)] for axis, slope in slopes if slope.available)
+            for axis, trend in [(HORIZON, each.horizon)] + ([] if self.limited else [(WIDTH, each.width)]):
+                if trend.limit.available:
+                    yield (_shrunk(axis, trend.limit, self),)
+                elif axis in self.grows and math.isfinite(trend.over_range.estimate):
+                    yield (replace(_shrunk(axis, trend.over_range, self), short=True),)
 
 
 def _kept(axis: str, slope: Slope, question: Question) -> Obstacle:
