@@ -20,12 +20,12 @@ from setuptools import setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-ROOT = Path(__file__).parent
-sys.path.insert(0, str(ROOT / "platform"))
+sys.path.insert(0, str(Path(__file__).parent / "platform"))
 
 from memsweep import __version__
 from memsweep.recurrence.compiled import compiler
 
+ROOT = Path(__file__).parent
 PLACE = Path("memsweep", "recurrence", "compiled", "built")
 KERNELS = os.environ.get("MEMSWEEP_KERNELS") or "auto"
 if KERNELS not in ("auto", "compiled", "plain"):
