@@ -2,13 +2,16 @@
 
 Without a C++ compiler the wheel has none, and its tag says that it fits every machine; memsweep then compiles them at
 first use, as in a checkout. ``MEMSWEEP_KERNELS=plain`` makes that wheel where there is a compiler, and
-``MEMSWEEP_KERNELS=compiled`` makes a missing one an error. All else about the project is in pyproject.toml.
+``MEMSWEEP_KERNELS=compiled`` makes a missing one an error. pyproject.toml has all else about the project; links of
+README.md are made to hold on a package index.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -19,8 +22,10 @@ from setuptools.command.build_py import build_py
 
 sys.path.insert(0, str(Path(__file__).parent / "platform"))
 
+from memsweep import __version__
 from memsweep.recurrence.compiled import compiler
 
+ROOT = Path(__file__).parent
 PLACE = Path("memsweep", "recurrence", "compiled", "built")
 KERNELS = os.environ.get("MEMSWEEP_KERNELS") or "auto"
 if KERNELS not in ("auto", "compiled", "plain"):
@@ -69,4 +74,27 @@ class TaggedByContent(bdist_wheel):
         return "py3", "none", super().get_tag()[2]
 
 
-setup(cmdclass={"build_py": BuildWithKernels, "bdist_wheel": TaggedByContent})
+def description(address: str | None) -> str:
+    """README.md as a package index shows it, where no other file of the repository lies beside it.
+
+    Args:
+        address: of the repository, whose files of this version the links then name. Without one, links are their texts
+            alone, and pictures go: nothing may lead nowhere.
+    """
+
+    def elsewhere(match: re.Match[str]) -> str:
+        picture, text, path = match.groups()
+        if address is None:
+            return "" if picture else text
+        return f"{picture}[{text}]({address}/{'raw' if picture else 'blob'}/v{__version__}/{path})"
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.sub(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)\s]+)\)", elsewhere, text)
+
+
+urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {})
+setup(
+    cmdclass={"build_py": BuildWithKernels, "bdist_wheel": TaggedByContent},
+    long_description=description(urls.get("Repository")),
+    long_description_content_type="text/markdown",
+)

@@ -99,6 +99,33 @@ def test_an_sdist_has_all_that_a_wheel_is_made_of(tmp_path: Path) -> None:
     assert not [name for name in ("tests", "docs", "plugins", "docker") if (there / name).exists()]
 
 
+@pytest.mark.parametrize("address", [None, "https://example.org/memsweep"])
+def test_no_link_of_the_metadata_leads_nowhere(address: str | None, tmp_path: Path) -> None:
+    """An index shows README.md alone: its links name files of the repository at this version, or are texts."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    (source / "platform").symlink_to(ROOT / "platform")
+    if address is not None:
+        with (source / "pyproject.toml").open("a", encoding="utf-8") as file:
+            file.write(f'[project.urls]\nRepository = "{address}"\n')
+    words = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", tmp_path]
+    done = subprocess.run(words, cwd=source, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = (tmp_path / "memsweep.egg-info" / "PKG-INFO").read_text(encoding="utf-8").partition("\n\n")[2]
+    ours, told = (re.findall(r"(!?\[[^\]]*\])\(([^)\s]+)\)", text) for text in (readme, shown))
+    if address is None:
+        assert told == [each for each in ours if "://" in each[1]]
+        return
+    assert [text for text, _ in told] == [text for text, _ in ours]
+    for (text, target), (_, path) in zip(told, ours, strict=True):
+        kind = "raw" if text.startswith("!") else "blob"
+        assert target == (path if "://" in path else f"{address}/{kind}/v{__version__}/{path}")
+        assert "://" in path or (ROOT / path).exists()
+
+
 def test_a_wheel_whose_tag_says_something_else_is_refused(tmp_path: Path) -> None:
     dist = docker_program("dist")
 

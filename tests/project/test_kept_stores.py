@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -11,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from benchmarks.published import seeds
+from memsweep.sweep.store.record import decode
 from paths import ROOT
 
 STORES = sorted((ROOT / "docs" / "evidence" / "stores").iterdir())
@@ -23,11 +23,14 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.name)
 def test_a_kept_store_is_whole_and_small(store: Path) -> None:
-    records = [json.loads(path.read_text("utf-8")) for path in sorted((store / "records").glob("*.json"))]
+    """As a sweep that finds it reads it: a record that was edited after it was sealed would be trained again."""
+    paths = sorted((store / "records").glob("*.json"))
+    records = [decode(path.read_bytes(), path.stem, path.name) for path in paths]
     kept = {path.relative_to(store).as_posix() for path in files(store)}
     expected = {f"records/{record['identity']}.json" for record in records}
     for record in records:
-        assert (record["study"], record["outcome"]) == (store.name, "done")
+        assert record["study"] == store.name
+        assert record["outcome"] in ("done", "diverged")
         for folder, told in record["files"].items():
             (path,) = (store / folder).glob(f"{record['identity']}.*")
             expected.add(path.relative_to(store).as_posix())
@@ -52,4 +55,4 @@ def test_the_page_tells_the_accuracies_of_the_kept_weights(store: Path) -> None:
     both = rows.merge(told, on=["study", "condition", "measured"], suffixes=("", "_told"))
     assert len(both) == len(rows) > 0
     for name in ("value", "low", "high", "seeds"):
-        assert both[name].to_numpy() == pytest.approx(both[f"{name}_told"].to_numpy(), rel=1e-3)
+        assert both[name].to_numpy() == pytest.approx(both[f"{name}_told"].to_numpy(), rel=1e-3, nan_ok=True)
