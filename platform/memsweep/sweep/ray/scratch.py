@@ -20,7 +20,7 @@ def scratch_folder() -> Iterator[Path]:
 
     A process holds a lock on a file in its folder. The kernel frees the lock when the process ends, however it ends.
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
+    remove_abandoned()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
         open(os.path.join(folder, _LOCK), "wb") as lock,
@@ -29,9 +29,9 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def _remove_abandoned(parent: Path) -> None:
+def remove_abandoned() -> None:
     """Remove this user's folders that no process holds; a folder without a lock file may just be being made."""
-    for folder in parent.glob(f"{_PREFIX}*"):
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's, another process's, or gone meanwhile
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
