@@ -241,7 +241,7 @@ class Cluster:
         return str(json.loads(self.api(f"/api/jobs/{job}"))["status"])
 
     def log(self, job: str) -> str:
-        """What a job has printed so far; cheap enough to ask again and again, as Ray's own command is not."""
+        """The text that a job has printed so far; cheap to ask again and again, as Ray's own command is not."""
         return str(json.loads(self.api(f"/api/jobs/{job}/logs"))["logs"])
 
     def code_of(self, url: str) -> int:
