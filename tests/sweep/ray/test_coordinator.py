@@ -1,4 +1,4 @@
-"""What the coordinator of a kept group says of an assignment is of that assignment alone."""
+"""The coordinator of a kept group says of an assignment what holds for that assignment alone."""
 
 from __future__ import annotations
 
