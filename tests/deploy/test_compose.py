@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from memsweep.redaction import without_secrets
 from paths import ROOT, docker_program
 
 COMPOSE = (ROOT / "docker-compose.yml").read_text()
@@ -145,3 +146,10 @@ def test_only_what_the_image_needs_is_sent_to_the_engine() -> None:
 def test_the_image_installs_what_the_project_asks_for() -> None:
     wanted = docker_program("requirements").requirements(ROOT / "pyproject.toml", "cluster")
     assert {"torch>=2.11", "ray[default]>=2.60,<2.61", "psycopg2-binary"} <= set(wanted)
+
+
+def test_no_word_of_a_sentence_is_taken_for_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of the S3 server counts as a secret in every container that has it, and reports name commands."""
+    example = dict(line.split("=", 1) for line in EXAMPLE.read_text().splitlines() if "=" in line and line[0] != "#")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", example["CLUSTER_S3_KEY"])
+    assert without_secrets("memsweep extend STUDY") == "memsweep extend STUDY"

@@ -35,7 +35,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.containers]
 STUDY = "compose_drill"
 HORIZONS = list(range(20, 68, 2))
 ROWS = 2 * len(HORIZONS)
-PATIENCE = 300.0  # seconds; the tally says what it took
+PATIENCE = 600.0  # seconds; the tally says what it took
 TEXT = f"""# Short trainings, one pack a horizon: a minute or two of two workers.
 task: {{name: linear_functional, kernel: exponential}}
 model: {{name: diagonal_rnn, activation: tanh, parameterization: exp}}
@@ -159,19 +159,20 @@ def test_a_cluster_without_workers_waits_grows_and_loses_one(
     tmp_path: Path, tally: Tally, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workspace = workspace_below(tmp_path)
-    with undisturbed(workspace, tmp_path / "here") as local:
-        out, err = local.communicate(timeout=900)
-    assert local.returncode == 0, out + err
     with running(tmp_path / "settings") as cluster:
-        show(capsys, cluster.make("cluster", WORKERS="0"))
+        with undisturbed(workspace, tmp_path / "here") as local:
+            told = cluster.make("cluster", WORKERS="0")
+            out, err = local.communicate(timeout=900)
+        assert local.returncode == 0, out + err
+        show(capsys, told)
         job = submit_by_ray(cluster, workspace)
         with watching(cluster, STUDY) as watch:
-            watch.until("it waits", lambda: "waiting for nodes: " in cluster.ray_job("logs", job), PATIENCE)
+            watch.until("it waits", lambda: "waiting for nodes: " in cluster.log(job), PATIENCE)
             assert (len(watch.alive), watch.results) == (1, {})
             came = [with_workers(cluster, watch, 1)]
             watch.until("the first results", lambda: len(watch.results) >= 4, PATIENCE)
             came.append(with_workers(cluster, watch, 2))
-            watch.until("room on both", lambda: "(1 before)" in cluster.ray_job("logs", job), PATIENCE)
+            watch.until("room on both", lambda: "(1 before)" in cluster.log(job), PATIENCE)
             whole = dict(watch.results)
             watch.until("results of both", lambda: len(watch.results) >= len(whole) + 4, PATIENCE)
             victim, whole, begun = cluster.containers("ray-worker")[-1], dict(watch.results), time.monotonic()
@@ -184,6 +185,7 @@ def test_a_cluster_without_workers_waits_grows_and_loses_one(
             watch.until("the end", lambda: cluster.status(job) not in ("PENDING", "RUNNING"), 2 * PATIENCE)
             written = dict(watch.results)
         log = cluster.ray_job("logs", job)
+        show(capsys, log)
         assert cluster.status(job) == "SUCCEEDED", log
         assert "the nodes have room for 2 packs at once now (1 before)" in log
         assert "the nodes have room for 1 pack at once now (2 before)" in log

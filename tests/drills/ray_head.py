@@ -124,7 +124,7 @@ def ray_head(
         )
     try:
         try:
-            wait_for(lambda: _answers(found), head.poll, seconds=60)
+            wait_for(lambda: _answers(found), head.poll, seconds=300)
         except AssertionError as error:
             raise AssertionError(f"{error}: {(folder / 'start.log').read_text()[-2000:]}") from None
         yield found

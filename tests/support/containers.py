@@ -240,6 +240,10 @@ class Cluster:
         """How a job stands: PENDING, RUNNING, SUCCEEDED, FAILED, STOPPED."""
         return str(json.loads(self.api(f"/api/jobs/{job}"))["status"])
 
+    def log(self, job: str) -> str:
+        """The text that a job has printed so far; cheap to ask again and again, as Ray's own command is not."""
+        return str(json.loads(self.api(f"/api/jobs/{job}/logs"))["logs"])
+
     def code_of(self, url: str) -> int:
         """The status code that a stranger gets."""
         return int(self.inside(sys.executable, "-c", KNOCK, url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,21 +33,23 @@ def held(head: RayHead) -> int:
     )
 
 
-def used(head: RayHead, until: Callable[[], bool]) -> float:
-    """The share of the nodes' slots times seconds that workers held; nodes have one slot each."""
+def used(head: RayHead, until: Callable[[], bool]) -> tuple[float, str]:
+    """The share of the nodes' slots times seconds that workers held, and the course of both; a node has one slot."""
     there = taken = 0.0
-    before = time.monotonic()
+    begun = before = time.monotonic()
+    course: list[str] = []
     while not until():
         time.sleep(0.5)
         slots, busy = workers(head), held(head)
         now = time.monotonic()
         if slots > 0 <= busy:
             there, taken = there + slots * (now - before), taken + min(slots, busy) * (now - before)
+            course.append(f"{before - begun:.1f} to {now - begun:.1f} s: {min(slots, busy)} of {slots} slots held")
         before = now
-    return taken / there
+    return taken / there, "\n".join(course)
 
 
-def test_nodes_that_come_are_used(tmp_path: Path) -> None:
+def test_nodes_that_come_are_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The types of nodes promise more than ever comes, so that requests go on all the time."""
     drill = Drill.make(tmp_path / "drill", study_text(HORIZONS, "model.width: [2]"))
     drill.slow()
@@ -56,11 +59,13 @@ def test_nodes_that_come_are_used(tmp_path: Path) -> None:
         process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
         try:
             wait_for(lambda: workers(head) > 0, process.poll)
-            share = used(head, lambda: len(drill.store.identities()) >= 15 or process.poll() is not None)
+            share, course = used(head, lambda: len(drill.store.identities()) >= 15 or process.poll() is not None)
             drill.quick()
             out, said = process.communicate(timeout=300)
         finally:
             end(process)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{said}\n{course}\nheld in all: {share:.3f}\n")
     assert process.returncode == 0, out + said
     assert "the nodes have room for 2 packs at once now (1 before)" in said
     assert share >= 0.9

@@ -1,4 +1,4 @@
-"""The temporary folders of Tune: a killed driver's go with the next sweep, a living driver's stay."""
+"""The temporary folders of Tune and Train: a killed process's go with the next one made there, a living one's stay."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_folder_of_a_killed_driver_is_removed_and_that_of_a_living_one_is_no
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "memsweep-tune-new").mkdir()  # its driver has not made its lock yet
+    (tmp_path / "memsweep-ray-new").mkdir()  # its driver has not made its lock yet
     with subprocess.Popen(
         [sys.executable, "-c", HOLDS],
         stdin=subprocess.PIPE,
@@ -33,10 +33,10 @@ def test_the_folder_of_a_killed_driver_is_removed_and_that_of_a_living_one_is_no
         held = Path(driver.stdout.readline().strip())
         (held / "state").mkdir()
         with scratch_folder() as own:
-            assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "memsweep-tune-new", held, own])
+            assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "memsweep-ray-new", held, own])
         driver.kill()
         driver.wait()
     assert held.exists()
     with scratch_folder() as own:
-        assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "memsweep-tune-new", own])
-    assert [folder.name for folder in tmp_path.iterdir()] == ["memsweep-tune-new"]
+        assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "memsweep-ray-new", own])
+    assert [folder.name for folder in tmp_path.iterdir()] == ["memsweep-ray-new"]

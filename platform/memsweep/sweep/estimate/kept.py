@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.sweep.estimate.benchmark import Benchmark, Measured
 from memsweep.sweep.planning.identity import Arithmetic, identity
-from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.filesystem import STAGING, Location
 from memsweep.sweep.store.layout import MEASUREMENTS
 from memsweep.sweep.worker.provenance import processor
 
@@ -76,6 +76,8 @@ class KeptMeasurements:
         text = json.dumps({"starting": self.starting, "programs": newest}, indent=1)
         with contextlib.suppress(OSError, ValueError):  # what a bucket refuses
             self.results.write(MEASUREMENTS, text.encode(), wait=False)
+            if self.results.local is not None:
+                (self.results.local / STAGING).rmdir()  # a plan leaves its measurements alone; studies have their own
 
 
 def _checked(measured: Measured) -> Measured:

@@ -160,9 +160,8 @@ class RayBackend:
             fitted = _fitted(new, self._fit_kind)
             self._fitted |= fitted
             self._room.add({got for got, _ in fitted.values()})
-        by_pack = {job.pack: self._fit(job) for job in jobs}
         at_once = 1 if one_by_one else len(jobs)
-        callback, gate = self._experiment(by_pack, at_once, events)
+        callback, gate = self._experiment({job.pack: job for job in jobs}, at_once, events)
         if callback.open:
             # On SIGINT fit() stops its workers and returns without an error.
             if self._head.dead_part:
@@ -176,15 +175,16 @@ class RayBackend:
         return replace(job, resources=got, card_bytes=card_bytes)
 
     def _experiment(
-        self, by_pack: dict[str, PackJob], at_once: int, events: Events
+        self, asked: dict[str, PackJob], at_once: int, events: Events
     ) -> tuple[RunnerCallback, GatedVariants]:
         """Runs jobs until they have ended, or none runs and none may be started."""
         from ray import tune
 
         from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
-        callback = RunnerCallback(
-            by_pack, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
+        by_pack = {pack: self._fit(job) for pack, job in asked.items()}
+        callback = RunnerCallback(  # whoever tries a job again gives it as it was given, before it was fitted
+            asked, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
         )
         turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first, events.free)
         gate = GatedVariants(events.may_start, lambda: turns.limit)

@@ -60,7 +60,7 @@ class GroupState:
 
     Attributes:
         fraction: that is done, in the mean over the workers.
-        peak_memory: the most bytes that one of the workers has held.
+        peak_memory: the most bytes that one of the workers has held for it; 0 before the first report.
         results: rank -> its result.
     """
 
@@ -90,6 +90,7 @@ class Coordinator:
         async with self._changed:
             self._assignments.append(assignment)
             self._fractions.clear()
+            self._peaks.clear()
             self._results.clear()
             self._changed.notify_all()
 

@@ -1,4 +1,4 @@
-"""Makes the temporary folder of one Ray Tune experiment, and removes the folders that killed drivers left."""
+"""Makes the temporary folder of a run of Ray Tune or Ray Train, and removes the folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_PREFIX, _LOCK = "memsweep-tune-", ".lock"
+_PREFIX, _LOCK = "memsweep-ray-", ".lock"
 
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Makes a temporary folder and removes it at the end; removes the folders of drivers that were killed before.
+    """Makes a temporary folder and removes it at the end; removes the folders of processes that were killed before.
 
-    A driver holds a lock on a file in its folder. The kernel frees the lock when the driver ends, however it ends.
+    A process holds a lock on a file in its folder. The kernel frees the lock when the process ends, however it ends.
     """
-    _remove_abandoned(Path(tempfile.gettempdir()))
+    remove_abandoned()
     with (
         tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder,
         open(os.path.join(folder, _LOCK), "wb") as lock,
@@ -29,10 +29,10 @@ def scratch_folder() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def _remove_abandoned(parent: Path) -> None:
+def remove_abandoned() -> None:
     """Remove this user's folders that no process holds; a folder without a lock file may just be being made."""
-    for folder in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, another driver's, or gone meanwhile
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, another process's, or gone meanwhile
             if folder.is_symlink() or folder.stat().st_uid != os.getuid():
                 continue
             with open(folder / _LOCK, "rb") as lock:

@@ -19,6 +19,7 @@ from memsweep.errors import BlockedError, MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, free_agent_port, head_processes, quiet_driver
+from memsweep.sweep.ray.scratch import remove_abandoned
 from memsweep.sweep.signals import interrupts_held
 from memsweep.sweep.worker.provenance import in_job
 
@@ -105,6 +106,7 @@ def ray_session(address: str | None) -> Iterator[Head]:
                     yield head
             finally:
                 _shut_down()
+                remove_abandoned()  # of groups of workers that were kept when their process ended
 
 
 def import_ray(address: str | None = None) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -20,6 +19,7 @@ from memsweep.config.schema.study import ResourcesConfig
 from memsweep.sweep.ray.coordinator import Assignment, Coordinator, GroupState, WorkerResult
 from memsweep.sweep.ray.group_worker import run_assignments
 from memsweep.sweep.ray.private import draining_nodes, placement_groups
+from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.worker.execute import PackJob
 from memsweep.sweep.worker.failure import GroupFailedError, StoppedError
 
@@ -135,13 +135,14 @@ class _TrainRun:
         self.nodes = set[str]()
         self._alike = _alike(job)
         self._error: BaseException | None = None
-        self._folder = tempfile.TemporaryDirectory(prefix="memsweep-train-")
-        self._thread = threading.Thread(target=self._fit, args=(job, resources), name="Ray Train", daemon=True)
+        self._scratch = contextlib.ExitStack()
+        folder = str(self._scratch.enter_context(scratch_folder()))
+        self._thread = threading.Thread(target=self._fit, args=(job, resources, folder), name="Ray Train", daemon=True)
         self._thread.start()
 
-    def _fit(self, job: PackJob, resources: ResourcesConfig) -> None:
+    def _fit(self, job: PackJob, resources: ResourcesConfig, folder: str) -> None:
         try:
-            _trainer(job, resources, self._coordinator, self._folder.name).fit()
+            _trainer(job, resources, self._coordinator, folder).fit()
         except BaseException as error:
             self._error = error
 
@@ -189,7 +190,7 @@ class _TrainRun:
             self.assign(None)
         self._thread.join()
         ray.kill(self._coordinator)
-        self._folder.cleanup()
+        self._scratch.close()
 
 
 class _Kept:
