@@ -62,6 +62,15 @@ def _built(real: str) -> Path | None:
     return None
 
 
+def cache() -> Path:
+    """The folder of what this user's runs keep on this machine, which nobody else can write to.
+
+    Raises:
+        CannotBuildError: there is none.
+    """
+    return _cache()
+
+
 def _cache() -> Path:
     """A folder that this user alone can write to: what lies in it will be executed."""
     named = os.environ.get(CACHE)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import sqlite3
+import time
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -177,16 +179,68 @@ def make_whole(uri: str, results: Location | Path) -> None:
     database = home(results) / MLFLOW_DATABASE
     if uri != default_uri(results) or database.exists():
         return
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
-
     draft = database.with_name(f".{database.name}.{os.getpid()}")
     try:
-        made = SqlAlchemyStore(f"sqlite:///{draft}", _root(results))
-        made._dispose_engine()
+        if not _copied(_kept(), draft, _root(results)):
+            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+            made = SqlAlchemyStore(f"sqlite:///{draft}", _root(results))
+            made._dispose_engine()
+            _keep(draft)
         if not database.exists():
             draft.replace(database)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _kept() -> Path | None:
+    """Where this user's cache has an empty database of this MLflow, whose hundred steps to its tables cost a second."""
+    from mlflow.version import VERSION
+
+    from memsweep.recurrence.compiled.build import cache
+    from memsweep.recurrence.compiled.compiler import CannotBuildError
+
+    try:
+        return cache() / f"mlflow-{VERSION}.db"
+    except CannotBuildError:  # no folder that is this user's alone
+        return None
+
+
+def _copied(kept: Path | None, database: Path, root: str) -> bool:
+    """Copies the kept empty database, whose own experiment then lies below ``root``; false where none is whole."""
+    if kept is None or not kept.is_file() or not is_whole(f"sqlite:///{kept}"):
+        return False
+    shutil.copyfile(kept, database)
+    try:
+        _place_default(database, f"{root}/{_DEFAULT}", round(1000 * time.time()))
+    except sqlite3.Error:  # not MLflow's tables
+        database.unlink()
+        return False
+    return True
+
+
+def _keep(made: Path) -> None:
+    """Keeps a copy of an empty database, which names no folder; a cache that cannot be written to stays as it is."""
+    if (kept := _kept()) is None:
+        return
+    draft = kept.with_name(f".{kept.name}.{os.getpid()}")
+    try:
+        shutil.copyfile(made, draft)
+        _place_default(draft, "", 0)
+        draft.replace(kept)
+    except (OSError, sqlite3.Error):
+        draft.unlink(missing_ok=True)
+
+
+def _place_default(database: Path, place: str, made: int) -> None:
+    """Gives MLflow's own experiment its place, and the time when it was made, in milliseconds."""
+    with _opened(f"file:{urllib.parse.quote(str(database))}") as opened:
+        opened.execute("PRAGMA secure_delete = ON")  # no page of the file keeps the other path
+        opened.execute(
+            "UPDATE experiments SET artifact_location = ?, creation_time = ?, last_update_time = ? "
+            "WHERE experiment_id = ?",
+            (place, made, made, _DEFAULT),
+        )
 
 
 def _root(results: Location | Path) -> str:
