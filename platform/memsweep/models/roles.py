@@ -55,6 +55,7 @@ class Role:
         group: whose settings the optimizer takes for it.
         layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
         optimizer_settings: which this tensor alone asks for; those of its group come before them.
+        from_influence: the part follows from the tensor's measured influence, and not from a guess.
     """
 
     part: Part
@@ -64,6 +65,7 @@ class Role:
     group: Group = Group.REST
     layer: int | None = None
     optimizer_settings: GroupConfig | None = None
+    from_influence: bool = False
 
 
 def asks_settings(roles: Iterable[Role]) -> bool:

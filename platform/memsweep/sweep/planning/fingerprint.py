@@ -13,7 +13,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from memsweep.sweep.planning.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
+    from memsweep.models.roles import Role
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ENGINE = PACKAGE.name
@@ -69,6 +70,9 @@ CONDITIONAL: dict[str, Condition] = {
     ),
     "memsweep.models.module.roles.carries_settings": lambda config, kernels: _asks_settings(config),
     "memsweep.models.roles.asks_settings": lambda config, kernels: _asks_settings(config),
+    "memsweep.models.module.influence.influence_decides": lambda config, kernels: any(
+        role.from_influence for role in _roles_of_module(config)
+    ),
     "memsweep.models.module.config.wraps": lambda config, kernels: (
         config.model.name == "module" and wraps(config.model)
     ),
@@ -345,17 +349,24 @@ def _has_layer_units(model: Any) -> bool:
 
 
 def _asks_settings(config: TrialConfig) -> bool:
-    """Whether parameters of a user's module ask for settings of the optimizer; one that cannot be built asks none."""
-    from memsweep.models.roles import asks_settings, signature_of
+    """Whether parameters of a user's module ask for settings of the optimizer."""
+    from memsweep.models.roles import asks_settings
+
+    return asks_settings(_roles_of_module(config))
+
+
+def _roles_of_module(config: TrialConfig) -> Collection[Role]:
+    """The roles of the weights where a user's module is among the models or the layers; none if it cannot be built."""
+    from memsweep.models.roles import signature_of
 
     if config.model.name != "module" and not _has_layer_units(config.model):
-        return False
+        return ()
     model = registry.get(registry.MODEL, config.model.name)
     signature = signature_of(config)
     try:
-        return signature is not None and asks_settings(model.roles_at(config.model, signature).values())
+        return () if signature is None else model.roles_at(config.model, signature).values()
     except ModuleError:  # the check before a study says it
-        return False
+        return ()
 
 
 @functools.lru_cache(maxsize=16)

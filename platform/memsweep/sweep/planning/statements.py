@@ -31,6 +31,7 @@ _BRANCHES = frozenset(
         "freezes_weights",
         "has_layer_units",
         "holds_special_tensors",
+        "influence_decides",
         "mixes_models",
         "refers_elsewhere",
         "trains_by_convolution",
