@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from memsweep import registry
@@ -71,6 +72,11 @@ class Role:
 def asks_settings(roles: Iterable[Role]) -> bool:
     """Whether a tensor asks for settings of the optimizer by itself."""
     return any(role.optimizer_settings is not None for role in roles)
+
+
+def fits(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a weight's name fits one of some patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)

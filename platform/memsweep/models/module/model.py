@@ -36,6 +36,7 @@ from memsweep.models.module.factory import (
 )
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
+from memsweep.models.registered import pattern_problems
 from memsweep.models.roles import signature_of
 from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
@@ -128,6 +129,7 @@ class Module(Model):
             yield str(error).rstrip(".")
             return
         yield from refusals
+        yield from pattern_problems(cls, trial)
         if trial.training.steps and all(each.frozen or each.role.part is Part.STATISTIC for each in described):
             yield (
                 f"training.steps is {trial.training.steps}, but every parameter of {config.factory} is frozen "

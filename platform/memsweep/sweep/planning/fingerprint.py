@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
+from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
@@ -65,6 +66,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
         config.chain is None and asks_measures(config) and mixes_models(config.model)
     ),
+    "memsweep.config.schema.training.groups_by_pattern": lambda config, kernels: groups_by_pattern(config.training),
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
     ),

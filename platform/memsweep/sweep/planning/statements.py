@@ -29,6 +29,7 @@ _BRANCHES = frozenset(
         "asks_settings",
         "carries_settings",
         "freezes_weights",
+        "groups_by_pattern",
         "has_layer_units",
         "holds_special_tensors",
         "influence_decides",
