@@ -32,9 +32,7 @@ from memsweep.models.module.roles import Described, with_part
 Build = Callable[[ModuleConfig, Signature, int], nn.Module]
 """Makes a module of a config, of the sizes of a task, and of a seed."""
 CARRIED = 2.5
-"""Growth from which a parameter that is guessed to be recurrent is."""
-CLEAR = 4.0
-"""Growth from which one that is guessed to be something else is recurrent. Biases of a saturated state have up to 3."""
+"""Growth from which a parameter is said to be carried over time."""
 ACTS_ONCE = 1.5
 """Growth up to which a parameter is said to act once."""
 MOST = 1000.0
@@ -52,6 +50,8 @@ _DRAWS = 4
 """Random directions of outputs, by which the length of a Jacobian is estimated."""
 _SEEN = 1e-6
 """Share of the largest response, or of the largest effect, that rounding leaves alone, in float64."""
+_FAINT, _ADDED = 1e-3, 0.1
+"""Size of inputs at which a bias keeps its effect, or at least this share of it, and a factor loses its own."""
 _READS, _BETWEEN = "reads the inputs", "between encoder and readout"
 """Reasons of guesses (``memsweep.models.module.roles``)."""
 
@@ -97,15 +97,21 @@ def _response(module: nn.Module, inputs: Tensor) -> Tensor:
 
 def _effects(response: Tensor, named: Mapping[str, Tensor]) -> dict[str, float]:
     """The length of the Jacobian of a response, relative to the response, by parameter; 0 where it is rounding."""
+    size, lengths = float(response.detach().norm()), _lengths(response, named)
+    most = max(lengths.values())
+    return {name: each / size if size and each > _SEEN * most else 0.0 for name, each in lengths.items()}
+
+
+def _lengths(of: Tensor, named: Mapping[str, Tensor]) -> dict[str, float]:
+    """The length of the Jacobian of a tensor by parameter, estimated."""
     draws = torch.Generator().manual_seed(0)
     squares = dict.fromkeys(named, 0.0)
     for _ in range(_DRAWS):
-        along = (response * torch.randn(response.shape, generator=draws, dtype=response.dtype)).sum()
+        along = (of * torch.randn(of.shape, generator=draws, dtype=of.dtype)).sum()
         gradients = torch.autograd.grad(along, list(named.values()), retain_graph=True, allow_unused=True)
         for name, gradient in zip(named, gradients, strict=True):
             squares[name] += 0.0 if gradient is None else float(gradient.abs().square().sum())
-    size, most = float(response.detach().norm()), max(squares.values())
-    return {name: math.sqrt(each) / size if size and each > _SEEN**2 * most else 0.0 for name, each in squares.items()}
+    return {name: math.sqrt(each) for name, each in squares.items()}
 
 
 def carried_over_time(config: ModuleConfig, signature: Signature, build: Build) -> Mapping[str, float]:
@@ -122,9 +128,9 @@ def by_influence(
 ) -> list[Described]:
     """The same parameters, with roles by their influence where that is clear, and where their role would be guessed.
 
-    What is clearly carried over time is recurrent, unless it reads the inputs themselves. A matrix between encoder and
-    readout that acts once is one of these, where something else is carried: attention and convolutions hold a memory
-    without, and all that is guessed of them stays.
+    What is carried over time is recurrent, unless it reads the inputs themselves, or is added to something: a bias
+    acts on how a state saturates. A matrix between encoder and readout that acts once is one of these, where something
+    else is carried: attention and convolutions hold a memory without, and all that is guessed of them stays.
     """
     open_ = [each for each in described if each.guessed and each.reason != _READS]
     if all(each.role.part is Part.RECURRENT and each.reason != _BETWEEN for each in open_):
@@ -133,7 +139,7 @@ def by_influence(
     growth = measured.growth
     recurrent = [each for each in described if each.role.part is Part.RECURRENT]
     carried = {each.name for each in recurrent if growth.get(each.name, 0.0) > CARRIED}
-    carried |= {each.name for each in open_ if growth.get(each.name, 0.0) > CLEAR}
+    carried |= {each.name for each in open_ if growth.get(each.name, 0.0) > CARRIED} - measured.added
     once = {each.name for each in open_ if each.reason == _BETWEEN and growth.get(each.name, CARRIED) < ACTS_ONCE}
     places = dict.fromkeys(once if carried else (), "behind")
     places |= dict.fromkeys(places.keys() & measured.before(carried), "before")
@@ -162,10 +168,12 @@ class _Measured:
     Attributes:
         growth: by name.
         met: which parameters have met in something that the inputs are part of, and is part of the last outputs.
+        added: the names of those that are added to something.
     """
 
     growth: Mapping[str, float]
     met: frozenset[frozenset[str]]
+    added: frozenset[str]
 
     def before(self, carried: set[str]) -> set[str]:
         """Names of the parameters that the inputs meet before anything that is carried over time."""
@@ -179,7 +187,7 @@ def _measured(config: ModuleConfig, signature: Signature, build: Build) -> _Meas
             return _measure(same, Signature(inputs, outputs, _START + _LONGEST_LAG + 1), build, resolve(config.factory))
         except ModuleError:  # it has sizes of its own
             continue
-    return _Measured({}, frozenset())
+    return _Measured({}, frozenset(), frozenset())
 
 
 @functools.lru_cache(maxsize=64)
@@ -192,9 +200,24 @@ def _measure(config: ModuleConfig, signature: Signature, build: Build, factory: 
             to_dtype(module, torch.float64)
             for name, each in growths(module, inputs).items():
                 found.setdefault(name, []).append(each)
-            met = _met(module, inputs) if seed == SEEDS - 1 else frozenset()
+            if seed == SEEDS - 1:
+                met, added = _met(module, inputs), _added(module, inputs)
     always = {name: each for name, each in found.items() if len(each) == SEEDS and not any(map(math.isnan, each))}
-    return _Measured({name: median(each) for name, each in always.items()}, met)
+    return _Measured({name: median(each) for name, each in always.items()}, met, added)
+
+
+def _added(module: nn.Module, inputs: Tensor) -> frozenset[str]:
+    """See ``_Measured``: they act on faint inputs as well. The module has no biases, by their names, after it."""
+    named = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+    usual = _lengths(torch.as_tensor(outputs_of(module(inputs))), named)
+    with torch.no_grad():
+        for name, weight in named.items():
+            weight.mul_(0.0 if "bias" in name.rpartition(".")[2] else 1.0)
+        for table in (part.weight for part in module.modules() if isinstance(part, nn.Embedding)):
+            table.mul_(_FAINT)
+    faint = inputs * _FAINT if inputs.is_floating_point() else inputs
+    left = _lengths(torch.as_tensor(outputs_of(module(faint))), named)
+    return frozenset(name for name in named if left[name] > _ADDED * usual[name])
 
 
 def _met(module: nn.Module, inputs: Tensor) -> frozenset[frozenset[str]]:
@@ -220,9 +243,5 @@ def _met(module: nn.Module, inputs: Tensor) -> frozenset[frozenset[str]]:
 
 
 def taken_for_less(described: Sequence[Described], growth: Mapping[str, float]) -> list[str]:
-    """The names of parameters whose effect is carried over time, and that a guess takes for something else."""
-    return [
-        each.name
-        for each in described
-        if each.guessed and each.role.part is not Part.RECURRENT and growth.get(each.name, 0.0) > CLEAR
-    ]
+    """The names of parameters that read the inputs, and whose effect is carried over time."""
+    return [each.name for each in described if each.reason == _READS and growth.get(each.name, 0.0) > 2 * CARRIED]
