@@ -287,8 +287,7 @@ class Model(nn.Module, ABC):
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only running a model's code shows, before a study: by default, those of its contract."""
-        yield from contract_problems(cls, trial)
-        yield from pattern_problems(cls, trial)
+        yield from (*contract_problems(cls, trial), *pattern_problems(cls, trial))
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:

@@ -163,7 +163,7 @@ def _decided(each: Described, carried: set[str], places: Mapping[str, str]) -> D
 
 @dataclass(frozen=True)
 class _Measured:
-    """What was measured of the parameters of a module.
+    """The influence of the parameters of a module, as measured.
 
     Attributes:
         growth: by name.
