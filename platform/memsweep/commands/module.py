@@ -92,7 +92,9 @@ def _table(tensors: Sequence[Described], growth: Mapping[str, float]) -> Iterato
 def _on_growth(names: Sequence[str]) -> list[str]:
     """Where the influence of what reads the inputs grows, and what to write in the study."""
     patterns = ", ".join(f'"{name}"' for name in names)
-    return names and [
+    if not names:
+        return []
+    return [
         f"the effect of {', '.join(names)} grows with the lag (growth): it is carried over time. Where that sets how "
         f"the model forgets, write model.roles.recurrent: [{patterns}]"
     ]

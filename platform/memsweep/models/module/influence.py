@@ -228,7 +228,7 @@ def _met(module: nn.Module, inputs: Tensor) -> frozenset[frozenset[str]]:
     bits = {id(leaf): 1 << place for place, leaf in enumerate([*module.parameters(), given])}
     of_inputs = functools.reduce(operator.or_, (bits[id(leaf)] for leaf in read), 0)
     leaves: dict[Any, int] = {}
-    waiting = [torch.as_tensor(outputs_of(module(given)))[:, -1].sum().grad_fn]
+    waiting: list[Any] = [torch.as_tensor(outputs_of(module(given)))[:, -1].sum().grad_fn]
     while waiting:
         node = waiting[-1]
         parts = [part for part, _ in node.next_functions if part is not None]
