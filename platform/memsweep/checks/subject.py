@@ -21,7 +21,7 @@ from memsweep.checks.trace import NARROW, Trace
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError
 from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
-from memsweep.models.module.anatomy import to_dtype
+from memsweep.models.module.factory import to_dtype
 from memsweep.streams import Stream
 
 WIDE, SINGLE, HALF, HALF_16 = torch.float64, torch.float32, torch.bfloat16, torch.float16

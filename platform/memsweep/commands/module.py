@@ -29,9 +29,9 @@ def describe_module(args: argparse.Namespace) -> Answer:
     """
     from memsweep.config.core.build import config_from
     from memsweep.models.base import Signature
-    from memsweep.models.module.anatomy import anatomy, findings
+    from memsweep.models.module.anatomy import anatomy, build_module, findings
     from memsweep.models.module.config import EMBEDDING, ModuleConfig
-    from memsweep.models.module.influence import carried_over_time, taken_for_less, taken_for_more
+    from memsweep.models.module.influence import carried_over_time, taken_for_less
     from memsweep.reference.describe import wrapped
 
     given = module_fields(args.overrides, args.workspace)
@@ -39,7 +39,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
     symbols = args.inputs - EMBEDDING if config.tokens else args.inputs  # --inputs is what the module gets
     signature = Signature(symbols, args.outputs, args.horizon)
     about, found = anatomy(config, signature), findings(config, signature)
-    growth = {} if found.refusals else carried_over_time(config, signature)
+    growth = {} if found.refusals else carried_over_time(config, signature, build_module)
     item: DescribedItem = {
         "kind": "module",
         "meaning": "",
@@ -58,10 +58,7 @@ def describe_module(args: argparse.Namespace) -> Answer:
             for each in about.tensors
         ],
         "refusals": list(found.refusals),
-        "notes": [
-            *found.notes,
-            *_on_growth(taken_for_less(about.tensors, growth), taken_for_more(about.tensors, growth)),
-        ],
+        "notes": [*found.notes, *_on_growth(taken_for_less(about.tensors, growth))],
     }
     count = sum(math.prod(each["shape"]) for each in item["tensors"])
     guessed = sum(each["guessed"] for each in item["tensors"])
@@ -92,25 +89,15 @@ def _table(tensors: Sequence[Described], growth: Mapping[str, float]) -> Iterato
         yield f"{line}; growth {growth[each.name]:.1f}" if each.name in growth else line
 
 
-def _on_growth(less: Sequence[str], more: Sequence[str]) -> list[str]:
-    """Where influence and guessed role disagree, and what to write in the study; of both kinds."""
-    notes = []
-    if less:
-        notes.append(
-            f"the effect of {', '.join(less)} grows with the lag (growth): it is carried over time. Where that sets "
-            f"how the model forgets, write model.roles.recurrent: [{_patterns(less)}]"
-        )
-    if more:
-        notes.append(
-            f"{', '.join(more)} {'are' if len(more) > 1 else 'is'} recurrent by a guess, and the effect does not grow "
-            "with the lag (growth), as that of what acts once. Where it only reads the inputs or gives the outputs, "
-            f"write model.roles.encoder or model.roles.readout: [{_patterns(more)}]"
-        )
-    return notes
-
-
-def _patterns(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
+def _on_growth(names: Sequence[str]) -> list[str]:
+    """Where the influence of what reads the inputs grows, and what to write in the study."""
+    patterns = ", ".join(f'"{name}"' for name in names)
+    if not names:
+        return []
+    return [
+        f"the effect of {', '.join(names)} grows with the lag (growth): it is carried over time. Where that sets how "
+        f"the model forgets, write model.roles.recurrent: [{patterns}]"
+    ]
 
 
 def module_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:

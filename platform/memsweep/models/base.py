@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from memsweep import registry
-from memsweep.models.registered import contract_problems, has_group, models_where
+from memsweep.models.registered import contract_problems, has_group, models_where, pattern_problems
 from memsweep.models.roles import Group as Group
 from memsweep.models.roles import Part as Part
 from memsweep.models.roles import Role as Role
@@ -287,7 +287,7 @@ class Model(nn.Module, ABC):
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only running a model's code shows, before a study: by default, those of its contract."""
-        yield from contract_problems(cls, trial)
+        yield from (*contract_problems(cls, trial), *pattern_problems(cls, trial))
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:

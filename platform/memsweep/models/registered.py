@@ -12,9 +12,9 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
-from memsweep.errors import one_of
+from memsweep.errors import ModuleError, listed, one_of
 from memsweep.models.contracts import breaches
-from memsweep.models.roles import Signature, signature_of
+from memsweep.models.roles import Signature, fits, signature_of
 from memsweep.models.training_mode import in_training
 
 if TYPE_CHECKING:
@@ -32,6 +32,24 @@ def default_config(part: Any) -> Any:
 def has_group(group: str, model: Any, config: Any) -> bool:
     """Whether a model has weights in a group of ``training.groups``."""
     return any(role.group == group for role in model.roles(config).values())
+
+
+def pattern_problems(model: Any, trial: TrialConfig) -> Iterator[str]:
+    """The patterns of ``training.parameter_groups`` that fit no weight, a sentence without a full stop each."""
+    patterns = [pattern for group in trial.training.parameter_groups for pattern in group.parameters]
+    signature = signature_of(trial) if patterns else None
+    if signature is None:
+        return
+    try:
+        names = [*model.roles_at(trial.model, signature)]
+    except ModuleError:  # another check says it
+        return
+    for pattern in patterns:
+        if not any(fits(name, [pattern]) for name in names):
+            yield (
+                f"training.parameter_groups has the pattern {pattern!r}, which fits no weight of the model "
+                f"{trial.model.name}. Its weights: {listed(names, 20)}"
+            )
 
 
 def models_where(holds: Callable[[Any, Any], bool]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from memsweep import registry
@@ -55,6 +56,7 @@ class Role:
         group: whose settings the optimizer takes for it.
         layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
         optimizer_settings: which this tensor alone asks for; those of its group come before them.
+        from_influence: the part follows from the tensor's measured influence, and not from a guess.
     """
 
     part: Part
@@ -64,11 +66,17 @@ class Role:
     group: Group = Group.REST
     layer: int | None = None
     optimizer_settings: GroupConfig | None = None
+    from_influence: bool = False
 
 
 def asks_settings(roles: Iterable[Role]) -> bool:
     """Whether a tensor asks for settings of the optimizer by itself."""
     return any(role.optimizer_settings is not None for role in roles)
+
+
+def fits(name: str, patterns: Iterable[str]) -> bool:
+    """Whether a weight's name fits one of some patterns."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,8 @@ class Rule(ABC):
         if reason := cls.refusal(model, trial.model):
             able = one_of(fitting_rules(model, trial.model))
             yield f"training.rule is {training.rule}, but {reason}. Rules for this model: {able}"
-        moving = [f"training.{name} {value:g}" for name, value in training.shrinking() if value]
+        by_pattern = (("parameter_groups weight_decay", each.weight_decay) for each in training.parameter_groups)
+        moving = [f"training.{name} {value:g}" for name, value in (*training.shrinking(), *by_pattern) if value]
         if moving and not cls.trains_layers:
             yield (
                 f"training.rule is {training.rule}, by which layers keep their initial weights, but "

@@ -26,7 +26,8 @@ from memsweep.errors import ConfigError
 from memsweep.learning.ensemble.replicas import Replica, build
 from memsweep.learning.state.weights_file import WeightsFileError, from_bytes, read_weights, to_bytes
 from memsweep.models.base import Signature
-from memsweep.models.module.anatomy import build_module, to_dtype
+from memsweep.models.module.anatomy import build_module
+from memsweep.models.module.factory import to_dtype
 from memsweep.models.module.model import Module, under_names
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.trial import check_weights, run_trial

@@ -112,7 +112,8 @@ def test_describe_prints_parameters_roles_and_what_is_guessed(capsys: pytest.Cap
     text = capsys.readouterr().out
     assert re.search(r"layers.1.gate.weight +16 x 16 +recurrent +guessed: name of a gate", text)
     assert re.search(r"readout.weight +2 x 16 +readout +gives the outputs", text)
-    assert "4 of the roles are guessed" in text
+    assert re.search(r"layers.1.candidate.weight +16 x 16 +encoder +acts once, before what is carried", text)
+    assert "3 of the roles are guessed" in text
     assert main(["describe", f"{NETS}/min_gru.py:MinGRUU"]) == 2
     assert "Did you mean 'MinGRU'" in capsys.readouterr().err
 

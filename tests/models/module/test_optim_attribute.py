@@ -15,11 +15,12 @@ from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.training import GroupConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import ModuleError
+from memsweep.errors import ConfigError, ModuleError
 from memsweep.models.base import Signature
 from memsweep.models.module.anatomy import anatomy
 from memsweep.models.module.config import ModuleConfig
 from memsweep.sweep.planning.fingerprint import CONDITIONAL, code_closure
+from memsweep.sweep.planning.identity import identifying
 from memsweep.trial import run_trial
 from paths import ROOT
 
@@ -98,9 +99,24 @@ NET = {"name": "module", "factory": "asks_rates:Net"}
 DECAYING = {"learning_rate": 0.02, "weight_decay": 0.05}
 
 
-def test_each_seed_of_a_pack_trains_as_a_loop_with_the_same_groups_of_torch_optim() -> None:
-    groups = {"input": {"factor": 0.5, "weight_decay": 0.3}}
-    config = trial(NET | {"input_group": ["encoder.*"]}, groups=groups, **DECAYING)
+BY_ATTRIBUTE = (NET | {"input_group": ["encoder.*"]}, {"groups": {"input": {"factor": 0.5, "weight_decay": 0.3}}})
+BY_PATTERN = (
+    NET | {"factory": "asks_rates:Plain"},
+    {
+        "parameter_groups": [
+            {"parameters": ["encoder.*"], "factor": 0.5, "weight_decay": 0.3},
+            {"parameters": ["log_*"], "learning_rate": 0.001, "weight_decay": 0.0},
+            {"parameters": ["gain", "log_*"], "weight_decay": 0.2},
+        ]
+    },
+)
+
+
+@pytest.mark.parametrize(("model", "training"), [BY_ATTRIBUTE, BY_PATTERN], ids=["attribute", "pattern"])
+def test_each_seed_of_a_pack_trains_as_a_loop_with_the_same_groups_of_torch_optim(
+    model: dict[str, Any], training: dict[str, Any]
+) -> None:
+    config = trial(model, **training, **DECAYING)
 
     def optimizer_of(weights: Any) -> torch.optim.Optimizer:
         encoder, log_step, gain, readout = ({"params": [each]} for each in sorted_by_role([*weights]))
@@ -170,6 +186,39 @@ def test_modules_without_the_attribute_keep_their_identity() -> None:
     taken = ("memsweep.models.module.roles", "with_settings")
     closures = [code_closure(trial(model), training=True) for model in (kinds[0], kinds[1], kinds[3])]
     assert [taken in each for each in closures] == [True, True, False]
+
+
+def test_groups_by_pattern_come_behind_those_of_the_model_and_before_the_attribute() -> None:
+    patterns = [{"parameters": ["*"], "factor": 0.0, "weight_decay": 0.0}]
+    moving = {"input": {"factor": 1.0}}
+    config = trial(
+        NET | {"input_group": ["encoder.*"]}, steps=5, validate_every=5, groups=moving, parameter_groups=patterns
+    )
+    (at_first,) = run_trial(trial(NET, seeds=1, steps=0, validate_every=1)).weights.values()
+    trained = run_trial(config).weights[0]
+    moved = {name for name, weight in trained.items() if not torch.equal(weight, at_first[name])}
+    assert moved == {"encoder.weight"}
+
+
+def test_a_pattern_that_fits_no_weight_is_refused_by_name_and_settings_that_set_nothing() -> None:
+    config = trial(NET, parameter_groups=[{"parameters": ["log_steps"], "factor": 0.1}])
+    (said,) = registry.get(registry.MODEL, "module").problems_of_code(config)
+    assert "pattern 'log_steps', which fits no weight of the model module. Its weights: log_step, gain" in said
+    with pytest.raises(ConfigError, match="it sets nothing"):
+        trial(NET, parameter_groups=[{"parameters": ["log_step"]}])
+
+
+def test_trials_without_groups_by_pattern_keep_their_identity() -> None:
+    reached = ("memsweep.learning.training.optimizer", "_with_patterns")
+    plain, grouped = (
+        trial({"name": "lru"}),
+        trial({"name": "lru"}, parameter_groups=[{"parameters": ["*"], "factor": 0.5}]),
+    )
+    assert [reached in code_closure(each) for each in (plain, grouped)] == [False, True]
+    words = {name for _, name in code_closure(plain)}
+    assert not {each for each in words if "parameter_groups" in each or "from_influence" in each}
+    assert "parameter_groups" not in identifying(plain)["training"]
+    assert "parameter_groups" in identifying(grouped)["training"]
 
 
 def only_fields(model: dict[str, Any]) -> dict[str, Any]:

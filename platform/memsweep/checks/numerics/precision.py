@@ -13,7 +13,7 @@ from memsweep.checks.finding import Curve, Finding, finding, show
 from memsweep.checks.part import Check
 from memsweep.checks.subject import HALF, HALF_16, NAMES, SINGLE, WIDE, Subject
 from memsweep.config.load.foreign import in_one_line
-from memsweep.models.module.anatomy import to_dtype
+from memsweep.models.module.factory import to_dtype
 
 _TOO_MUCH = {SINGLE: 1e-4, HALF: 0.3, HALF_16: 0.3}
 """Relative errors from which a precision is worth a word."""

@@ -55,6 +55,20 @@ class GroupConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParameterGroupConfig(GroupConfig):
+    """The same for the weights whose names fit a pattern."""
+
+    parameters: tuple[str, ...] = setting(
+        doc="patterns of names (``layers.*.log_step``), as memsweep describe has them"
+    )
+
+    def problems(self) -> Iterable[str]:
+        yield from super().problems()
+        if self.learning_rate is None and self.factor is None and self.weight_decay is None:
+            yield "it sets nothing: give it a learning_rate, a factor or a weight_decay"
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupsConfig:
     """Groups of weights that may have settings of their own; models say which weights are in them."""
 
@@ -138,6 +152,9 @@ class TrainingConfig:
     )
     groups: GroupsConfig = setting(
         doc="learning rates and weight decays of some weights, where they differ from the others'", factory=GroupsConfig
+    )
+    parameter_groups: tuple[ParameterGroupConfig, ...] = setting(
+        (), "the same by patterns of names, as many as are needed; the first that fits a weight without a group decides"
     )
     # schedule
     until: int = setting(
@@ -272,3 +289,8 @@ class TrainingConfig:
             if (value := getattr(self, name)) != defaults[name]:
                 users = "rmsprop" if name == "alpha" else "adamw or adam"
                 yield f"{name} is {value:g}, but {self.optimizer} has none: leave it out, or set optimizer to {users}"
+
+
+def groups_by_pattern(training: TrainingConfig) -> bool:
+    """Whether weights have settings of the optimizer by patterns of their names."""
+    return bool(training.parameter_groups)

@@ -18,10 +18,10 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from memsweep.config.schema.training import TURNING, GroupConfig, TrainingConfig, Turn
+from memsweep.config.schema.training import TURNING, GroupConfig, TrainingConfig, Turn, groups_by_pattern
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import Group
-from memsweep.models.roles import asks_settings
+from memsweep.models.roles import asks_settings, fits
 
 SMALLEST_GAIN = 1e-4
 """Smallest relative improvement of the validation loss that counts; torch's ReduceLROnPlateau has the same."""
@@ -319,6 +319,8 @@ class GroupSettings:
             if settings != GroupConfig():
                 own.append(settings)
                 column = torch.where(ensemble.select(Group(field.name)), len(own), column)
+        if groups_by_pattern(training):
+            own, column = _with_patterns(own, column, ensemble, training)
         if asks_settings(segment.role for segment in ensemble.layout.segments):
             own, column = _with_asked(own, column, ensemble)
         return GroupSettings(tuple(own), column)
@@ -340,6 +342,19 @@ class GroupSettings:
     def spread(self, values: Tensor) -> Tensor:
         """The value of each entry, ``[..., size]``, from ``[..., 1 + groups]``; without groups, ``values`` as it is."""
         return values.index_select(-1, self.column) if self.own else values
+
+
+def _with_patterns(
+    own: list[GroupConfig], column: Tensor, ensemble: Ensemble, training: TrainingConfig
+) -> tuple[list[GroupConfig], Tensor]:
+    """Settings and column with those of groups by patterns of names, where no group of the model has some."""
+    first, column = len(own) + 1, column.clone()
+    for segment in ensemble.layout.segments:
+        groups = enumerate(training.parameter_groups)
+        place = next((place for place, group in groups if fits(segment.name, group.parameters)), None)
+        if place is not None and not column[segment.start : segment.stop].any():
+            column[segment.start : segment.stop] = first + place
+    return [*own, *training.parameter_groups], column
 
 
 def _with_asked(own: list[GroupConfig], column: Tensor, ensemble: Ensemble) -> tuple[list[GroupConfig], Tensor]:

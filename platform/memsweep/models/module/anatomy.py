@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from memsweep.config.load.foreign import foreign_code, in_one_line
+from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.training import GroupConfig, GroupsConfig
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Role, Signature
 from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
-from memsweep.models.module.factory import Factory, checked_outputs, outputs_of, probe_inputs, resolve
+from memsweep.models.module.factory import (
+    PROBE_STEPS,
+    Factory,
+    checked_outputs,
+    looked_at,
+    outputs_of,
+    probe_inputs,
+    resolve,
+    to_dtype,
+)
+from memsweep.models.module.influence import by_influence, influence_decides
 from memsweep.models.module.roles import (
     Described,
     asked_settings,
@@ -31,9 +39,6 @@ from memsweep.models.module.roles import (
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
 from memsweep.models.training_mode import in_training
-
-PROBE_STEPS = 64
-"""Steps of the sequences on which a module is tried: roles and statistics do not depend on more."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,8 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
         tensors = describe(module, inputs, patterns, statistics)
         if wraps(config):
             tensors = wrapped_roles(module, inputs, tensors)
+        if influence_decides(config, signature, tensors, build_module):
+            tensors = by_influence(config, signature, tensors, build_module)
         if asks_groups(config):
             tensors = in_groups(tensors, {Group.RECURRENT: config.recurrent_group, Group.INPUT: config.input_group})
         if carries_settings(config, module):
@@ -111,11 +118,6 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
             f"{', '.join(each.name for each in tensors)}."
         )
     return Anatomy(tuple(tensors), trained.draws, trained.breach)
-
-
-def looked_at(target: str, file: Path | None) -> AbstractContextManager[None]:
-    """The guard of everything that a module's class may define: hooks, buffers, properties, derivatives."""
-    return foreign_code(lambda error: f"{target} failed when it was looked at: {error}. Correct its code.", file)
 
 
 def _drawn_buffers(module: nn.Module, other: nn.Module) -> set[str]:
@@ -234,12 +236,3 @@ def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, token
             "measured within the horizon"
         ]
     return []
-
-
-def to_dtype(module: nn.Module, dtype: torch.dtype | None, device: torch.device | str | None = None) -> None:
-    """``nn.Module.to`` in place, but complex tensors stay complex."""
-    for owner in module.modules():
-        for tensor in (*owner.parameters(recurse=False), *owner.buffers(recurse=False)):
-            kind = dtype.to_complex() if dtype is not None and tensor.is_complex() else dtype
-            moves = tensor.is_floating_point() or tensor.is_complex()
-            tensor.data = tensor.data.to(device, kind if moves else None)

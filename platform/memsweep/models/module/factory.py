@@ -12,6 +12,7 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -34,6 +35,10 @@ _WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidd
 
 
 USUAL = ArgumentNames()
+
+
+PROBE_STEPS = 64
+"""Steps of the sequences on which a module is tried: roles and statistics do not depend on more."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,20 @@ def probe_inputs(signature: Signature, tokens: bool, batch: int = 2, dtype: torc
     if tokens:
         return torch.randint(signature.inputs, shape, generator=generator)
     return torch.randn(*shape, signature.inputs, generator=generator, dtype=dtype or torch.get_default_dtype())
+
+
+def looked_at(target: str, file: Path | None) -> AbstractContextManager[None]:
+    """The guard of everything that a module's class may define: hooks, buffers, properties, derivatives."""
+    return foreign_code(lambda error: f"{target} failed when it was looked at: {error}. Correct its code.", file)
+
+
+def to_dtype(module: nn.Module, dtype: torch.dtype | None, device: torch.device | str | None = None) -> None:
+    """``nn.Module.to`` in place, but complex tensors stay complex."""
+    for owner in module.modules():
+        for tensor in (*owner.parameters(recurse=False), *owner.buffers(recurse=False)):
+            kind = dtype.to_complex() if dtype is not None and tensor.is_complex() else dtype
+            moves = tensor.is_floating_point() or tensor.is_complex()
+            tensor.data = tensor.data.to(device, kind if moves else None)
 
 
 def outputs_of(answer: Any) -> Any:

@@ -1,10 +1,10 @@
 """The influence of parameters over time: one is recurrent where its effect is carried over time.
 
-The response of a module to a small push of one input is followed over the lags behind it. A parameter of the
-recurrence acts on it once more with each step, so that its effect on the logarithm of the response grows with the lag.
-The effect of an encoder or a readout, which act once, does not. The *growth* of a parameter is its effect at a long lag
-over the least of those at lag 0 and soon after it: what
-decays a state has no effect before the first step.
+The response of a module to a small push of one input is followed over the lags behind it. A parameter of the recurrence
+acts on it once more with each step, so that its effect grows with the lag, relative to the response. The effect of an
+encoder or a readout, which act once, does not. The *growth* of a parameter is its relative effect at a long lag over
+that soon after the push. Effects are lengths of Jacobians of all outputs, so that states that cancel one another in an
+output make none large. Where the growth is clear, it decides a role that would be guessed.
 
 Letters: B batch, T time, I inputs, O outputs.
 """
@@ -13,39 +13,51 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memsweep.errors import ModuleError
 from memsweep.models.base import Part, Signature
 from memsweep.models.contracts import default_dtype
-from memsweep.models.module.anatomy import PROBE_STEPS, build_module, looked_at, to_dtype
-from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.factory import outputs_of, probe_inputs
-from memsweep.models.module.roles import Described
+from memsweep.models.module.config import ModuleConfig, RolesConfig
+from memsweep.models.module.factory import Factory, looked_at, outputs_of, probe_inputs, resolve, to_dtype
+from memsweep.models.module.roles import Described, with_part
 
-CARRIED = 3.0
-"""Growth, relative to what acts once, from which a parameter is said to be carried over time."""
+Build = Callable[[ModuleConfig, Signature, int], nn.Module]
+"""Makes a module of a config, of the sizes of a task, and of a seed."""
+CARRIED = 2.5
+"""Growth from which a parameter is said to be carried over time."""
 ACTS_ONCE = 1.5
-"""Growth up to which a parameter is said to act once: matrices of recurrences have ten and more."""
+"""Growth up to which a parameter is said to act once."""
 MOST = 1000.0
-"""A growth that is shown; that of an effect that begins after lag 0 has no limit."""
-SEEDS = 5
-"""Initializations of a median: the response of a single one may pass near 0."""
-LEAST_LAG = 6
+"""A growth that is shown; that of an effect that begins later has no limit."""
+SIZE = 16
+"""Inputs, outputs and width at which influence is measured: a parameter has one role in all trials of a study."""
+SEEDS = 3
+"""Initializations of a median."""
+LEAST_LAG = 8
 """A response that is gone before says nothing."""
-_LONGEST_LAG, _START, _PUSH = 24, 4, 1e-4
-_LAGS = 3
-"""Neighbouring lags of a median: a response may pass through 0 at one."""
-_SEEN = 1e-10
-"""Share of the largest response that rounding leaves alone, in float64."""
+_START, _LONGEST_LAG, _PUSH = 4, 40, 1e-4
+_SOON, _LATE = (1, 2, 3), 3
+"""Lags soon after the push, and the number of the last ones."""
+_DRAWS = 4
+"""Random directions of outputs, by which the length of a Jacobian is estimated."""
+_SEEN = 1e-6
+"""Share of the largest response, or of the largest effect, that rounding leaves alone, in float64."""
+_FAINT, _ADDED = 1e-3, 0.1
+"""Size of inputs at which a bias keeps its effect, or at least this share of it, and a factor loses its own."""
+_READS, _BETWEEN = "reads the inputs", "between encoder and readout"
+"""Reasons of guesses (``memsweep.models.module.roles``)."""
 
 
 def growths(module: nn.Module, inputs: Tensor) -> dict[str, float]:
-    """The growth of each parameter by name; nan where it has no effect on the response.
+    """The growth of each parameter by name; 0 where it acts at lag 0 alone, nan where it has no effect on the response.
 
     Args:
         module: in evaluation, in float64.
@@ -55,76 +67,181 @@ def growths(module: nn.Module, inputs: Tensor) -> dict[str, float]:
         Empty where no response lasts for ``LEAST_LAG`` steps.
     """
     named = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-    powers = _response(module, inputs)
-    seen = (powers.detach() > _SEEN**2 * powers.detach().max()).nonzero().flatten()
+    response = _response(module, inputs)
+    sizes = response.detach().square().sum((0, 2)).sqrt()
+    seen = (sizes > _SEEN * sizes.max()).nonzero().flatten()
     late = min(int(seen[-1]) if len(seen) else 0, _LONGEST_LAG)
-    if not named or late < LEAST_LAG or not powers.requires_grad:
+    if not named or late < LEAST_LAG or not response.requires_grad:
         return {}
-    lags = ([0], range(1, 1 + _LAGS), range(late - _LAGS + 1, late + 1))
-    now, soon, far = (_effects(powers, each, named) for each in lags)
-    early = {name: min(now[name], soon[name]) for name in named}
-    return {
-        name: min(far[name] / early[name], MOST) if early[name] else MOST if far[name] else math.nan for name in named
-    }
+    windows = (0,), _SOON, tuple(range(late - _LATE + 1, late + 1))
+    now, soon, far = (_effects(response[:, lags], named) for lags in windows)
+    return {name: _growth(now[name], soon[name], far[name]) for name in named}
+
+
+def _growth(now: float, soon: float, far: float) -> float:
+    if soon:
+        return min(far / soon, MOST)
+    return MOST if far else 0.0 if now else math.nan
 
 
 def _response(module: nn.Module, inputs: Tensor) -> Tensor:
-    """The sum of squares of the response to a push of one input, by lag, over sequences and outputs."""
-    start = min(_START, inputs.shape[1] // 4)
+    """The response ``[B, lags, O]`` to a push of one input."""
     pushed = inputs.clone()
     if inputs.is_floating_point():
-        pushed[:, start] += _PUSH
+        pushed[:, _START] += _PUSH
     else:
-        pushed[:, start] = (pushed[:, start] + 1) % (int(inputs.max()) + 1)
-    difference = outputs_of(module(pushed)) - outputs_of(module(inputs))
-    return torch.as_tensor(difference[:, start:]).flatten(2).square().sum((0, 2))
+        pushed[:, _START] = (pushed[:, _START] + 1) % (int(inputs.max()) + 1)
+    difference = torch.as_tensor(outputs_of(module(pushed)) - outputs_of(module(inputs)))
+    return difference[:, _START:].flatten(2)
 
 
-def _effects(powers: Tensor, lags: Sequence[int], named: Mapping[str, Tensor]) -> dict[str, float]:
-    """The length of the gradient of the logarithm of a response, the median over some lags, by parameter."""
-    found: dict[str, list[float]] = {name: [] for name in named}
-    for lag in (lag for lag in lags if float(powers[lag].detach()) > 0.0):
-        gradients = torch.autograd.grad(powers[lag].log(), list(named.values()), retain_graph=True, allow_unused=True)
+def _effects(response: Tensor, named: Mapping[str, Tensor]) -> dict[str, float]:
+    """The length of the Jacobian of a response, relative to the response, by parameter; 0 where it is rounding."""
+    size, lengths = float(response.detach().norm()), _lengths(response, named)
+    most = max(lengths.values())
+    return {name: each / size if size and each > _SEEN * most else 0.0 for name, each in lengths.items()}
+
+
+def _lengths(of: Tensor, named: Mapping[str, Tensor]) -> dict[str, float]:
+    """The length of the Jacobian of a tensor by parameter, estimated."""
+    draws = torch.Generator().manual_seed(0)
+    squares = dict.fromkeys(named, 0.0)
+    for _ in range(_DRAWS):
+        along = (of * torch.randn(of.shape, generator=draws, dtype=of.dtype)).sum()
+        gradients = torch.autograd.grad(along, list(named.values()), retain_graph=True, allow_unused=True)
         for name, gradient in zip(named, gradients, strict=True):
-            found[name].append(0.0 if gradient is None else float(gradient.abs().square().sum().sqrt()))
-    return {name: median(lengths) if lengths else 0.0 for name, lengths in found.items()}
+            squares[name] += 0.0 if gradient is None else float(gradient.abs().square().sum())
+    return {name: math.sqrt(each) for name, each in squares.items()}
+
+
+def carried_over_time(config: ModuleConfig, signature: Signature, build: Build) -> Mapping[str, float]:
+    """The growth of each parameter: near 1 for one that acts once, several where it is carried over time.
+
+    The median over some initializations, at sizes of its own; where the module cannot have these, at inputs and outputs
+    of the task. Empty where responses are too short, or where it can have neither.
+    """
+    return _measured(config, signature, build).growth
+
+
+def by_influence(
+    config: ModuleConfig, signature: Signature, described: Sequence[Described], build: Build
+) -> list[Described]:
+    """The same parameters, with roles by their influence where that is clear, and where their role would be guessed.
+
+    What is carried over time is recurrent, unless it reads the inputs themselves, or is added to something: a bias
+    acts on how a state saturates. A matrix between encoder and readout that acts once is one of these, where something
+    else is carried: attention and convolutions hold a memory without, and all that is guessed of them stays.
+    """
+    open_ = [each for each in described if each.guessed and each.reason != _READS]
+    if all(each.role.part is Part.RECURRENT and each.reason != _BETWEEN for each in open_):
+        return [*described]
+    measured = _measured(config, signature, build)
+    growth = measured.growth
+    recurrent = [each for each in described if each.role.part is Part.RECURRENT]
+    carried = {each.name for each in recurrent if growth.get(each.name, 0.0) > CARRIED}
+    carried |= {each.name for each in open_ if growth.get(each.name, 0.0) > CARRIED} - measured.added
+    once = {each.name for each in open_ if each.reason == _BETWEEN and growth.get(each.name, CARRIED) < ACTS_ONCE}
+    places = dict.fromkeys(once if carried else (), "behind")
+    places |= dict.fromkeys(places.keys() & measured.before(carried), "before")
+    places |= {name: "beside" for name in places if not growth[name]}
+    return [_decided(each, carried, places) for each in described]
+
+
+def influence_decides(config: ModuleConfig, signature: Signature, described: Sequence[Described], build: Build) -> bool:
+    """Whether the influence of a parameter is clear, and says another role than a guess."""
+    return by_influence(config, signature, described, build) != [*described]
+
+
+def _decided(each: Described, carried: set[str], places: Mapping[str, str]) -> Described:
+    if each.name in carried and each.role.part is not Part.RECURRENT:
+        return with_part(each, Part.RECURRENT, "its effect grows with the lag")
+    if place := places.get(each.name):
+        part = Part.ENCODER if place == "before" else Part.READOUT
+        return with_part(each, part, f"acts once, {place} what is carried over time")
+    return each
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """The influence of the parameters of a module, as measured.
+
+    Attributes:
+        growth: by name.
+        met: which parameters have met in something that the inputs are part of, and is part of the last outputs.
+        added: the names of those that are added to something.
+    """
+
+    growth: Mapping[str, float]
+    met: frozenset[frozenset[str]]
+    added: frozenset[str]
+
+    def before(self, carried: set[str]) -> set[str]:
+        """Names of the parameters that the inputs meet before anything that is carried over time."""
+        return {name for names in self.met if not names & carried for name in names}
+
+
+def _measured(config: ModuleConfig, signature: Signature, build: Build) -> _Measured:
+    same = replace(config, width=SIZE, roles=RolesConfig(), recurrent_group=(), input_group=(), optim_attribute=False)
+    for inputs, outputs in ((SIZE, SIZE), (signature.inputs, signature.outputs)):
+        try:
+            return _measure(same, Signature(inputs, outputs, _START + _LONGEST_LAG + 1), build, resolve(config.factory))
+        except ModuleError:  # it has sizes of its own
+            continue
+    return _Measured({}, frozenset(), frozenset())
 
 
 @functools.lru_cache(maxsize=64)
-def carried_over_time(config: ModuleConfig, signature: Signature) -> dict[str, float]:
-    """The growth of each parameter over that of those that act once: near 1 for these, several where it is carried.
-
-    The median over some initializations, each relative to the lower quartile of its parameters; empty where responses
-    are too short, or cannot be derived.
-    """
-    sizes = config.sizes(signature)
-    steps = Signature(sizes.inputs, sizes.outputs, min(PROBE_STEPS, sizes.horizon))
-    inputs = probe_inputs(steps, config.tokens, batch=4, dtype=torch.float64)
+def _measure(config: ModuleConfig, signature: Signature, build: Build, factory: Factory) -> _Measured:
+    inputs = probe_inputs(config.sizes(signature), config.tokens, batch=4, dtype=torch.float64)
     found: dict[str, list[float]] = {}
     for seed in range(SEEDS):
-        module = build_module(config, signature, seed).eval()
-        with looked_at(config.factory, None), default_dtype(torch.float64):
+        module = build(config, signature, seed).eval()
+        with looked_at(config.factory, factory.file), default_dtype(torch.float64):
             to_dtype(module, torch.float64)
-            growth = {name: each for name, each in growths(module, inputs).items() if math.isfinite(each) and each}
-        once = float(np.quantile([*growth.values()], 0.25)) if growth else 1.0
-        for name, each in growth.items():
-            found.setdefault(name, []).append(each / once)
-    return {name: median(each) for name, each in found.items()}
+            for name, each in growths(module, inputs).items():
+                found.setdefault(name, []).append(each)
+            if seed == SEEDS - 1:
+                met, added = _met(module, inputs), _added(module, inputs)
+    always = {name: each for name, each in found.items() if len(each) == SEEDS and not any(map(math.isnan, each))}
+    return _Measured({name: median(each) for name, each in always.items()}, met, added)
+
+
+def _added(module: nn.Module, inputs: Tensor) -> frozenset[str]:
+    """See ``_Measured``: they act on faint inputs as well. The module has no biases, by their names, after it."""
+    named = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
+    usual = _lengths(torch.as_tensor(outputs_of(module(inputs))), named)
+    with torch.no_grad():
+        for name, weight in named.items():
+            weight.mul_(0.0 if "bias" in name.rpartition(".")[2] else 1.0)
+        for table in (part.weight for part in module.modules() if isinstance(part, nn.Embedding)):
+            table.mul_(_FAINT)
+    faint = inputs * _FAINT if inputs.is_floating_point() else inputs
+    left = _lengths(torch.as_tensor(outputs_of(module(faint))), named)
+    return frozenset(name for name in named if left[name] > _ADDED * usual[name])
+
+
+def _met(module: nn.Module, inputs: Tensor) -> frozenset[frozenset[str]]:
+    """See ``_Measured``; where inputs are ids, the tables that they are looked up in stand for them."""
+    given = inputs.clone().requires_grad_() if inputs.is_floating_point() else inputs
+    tables = [part.weight for part in module.modules() if isinstance(part, nn.Embedding)]
+    read = [given] if inputs.is_floating_point() else tables
+    bits = {id(leaf): 1 << place for place, leaf in enumerate([*module.parameters(), given])}
+    of_inputs = functools.reduce(operator.or_, (bits[id(leaf)] for leaf in read), 0)
+    leaves: dict[Any, int] = {}
+    waiting: list[Any] = [torch.as_tensor(outputs_of(module(given)))[:, -1].sum().grad_fn]
+    while waiting:
+        node = waiting[-1]
+        parts = [part for part, _ in node.next_functions if part is not None]
+        if later := [part for part in parts if part not in leaves]:
+            waiting += later
+            continue
+        own = bits.get(id(node.variable), 0) if hasattr(node, "variable") else 0
+        leaves[waiting.pop()] = functools.reduce(operator.or_, map(leaves.__getitem__, parts), own)
+    names = {bits[id(weight)]: name for name, weight in module.named_parameters()}
+    kinds = {kind for kind in leaves.values() if kind & of_inputs}
+    return frozenset(frozenset(name for bit, name in names.items() if bit & kind) for kind in kinds)
 
 
 def taken_for_less(described: Sequence[Described], growth: Mapping[str, float]) -> list[str]:
-    """The names of parameters whose effect is carried over time, and that a guess takes for something else."""
-    return [
-        each.name
-        for each in described
-        if each.guessed and each.role.part is not Part.RECURRENT and growth.get(each.name, 0.0) >= CARRIED
-    ]
-
-
-def taken_for_more(described: Sequence[Described], growth: Mapping[str, float]) -> list[str]:
-    """The names of parameters that act once, and that a guess takes for a part of the recurrence."""
-    return [
-        each.name
-        for each in described
-        if each.guessed and each.role.part is Part.RECURRENT and growth.get(each.name, math.inf) <= ACTS_ONCE
-    ]
+    """The names of parameters that read the inputs, and whose effect is carried over time."""
+    return [each.name for each in described if each.reason == _READS and growth.get(each.name, 0.0) > 2 * CARRIED]

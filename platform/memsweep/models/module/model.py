@@ -21,20 +21,22 @@ from torch import Tensor, nn
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.trial import asked_of
-from memsweep.errors import ModuleError
+from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
-from memsweep.models.module.anatomy import (
+from memsweep.models.module.anatomy import anatomy, build_module, findings
+from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.factory import (
     PROBE_STEPS,
-    anatomy,
-    build_module,
-    findings,
+    Factory,
     looked_at,
+    outputs_of,
+    probe_inputs,
+    resolve,
     to_dtype,
 )
-from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.factory import Factory, outputs_of, probe_inputs, resolve
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
+from memsweep.models.registered import pattern_problems
 from memsweep.models.roles import signature_of
 from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
@@ -127,6 +129,7 @@ class Module(Model):
             yield str(error).rstrip(".")
             return
         yield from refusals
+        yield from pattern_problems(cls, trial)
         if trial.training.steps and all(each.frozen or each.role.part is Part.STATISTIC for each in described):
             yield (
                 f"training.steps is {trial.training.steps}, but every parameter of {config.factory} is frozen "
@@ -150,13 +153,17 @@ class Module(Model):
             how, why = (
                 ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
             )
-        guessed = sum(each.guessed for each in anatomy(config, signature).tensors)
+        tensors = anatomy(config, signature).tensors
+        guessed = sum(each.guessed for each in tensors)
+        measured = [f"{each.name} {each.role.part}" for each in tensors if each.role.from_influence]
         yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
         if guessed:
             yield (
                 f"{config.factory}: the roles of {guessed} parameters are guessed; see them with memsweep describe "
                 f"{config.factory}"
             )
+        if measured:
+            yield f"{config.factory}: roles by measured influence, where names said another: {listed(measured, 5)}"
         yield from findings(config, signature).notes
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -86,6 +86,13 @@ def describe(
     return result
 
 
+def with_part(each: Described, part: Part, reason: str) -> Described:
+    """The same parameter with the role that its influence says."""
+    by_entry = part is Part.RECURRENT and len(each.shape) < 2
+    role = Role(part, each.role.axes, diagonal=by_entry, from_influence=True)
+    return replace(each, role=role, reason=reason, guessed=False)
+
+
 def in_groups(described: list[Described], groups: Mapping[Group, tuple[str, ...]]) -> list[Described]:
     """The same parameters, in the groups of the optimizer whose patterns fit their names."""
     return [replace(each, role=replace(each.role, group=_group_of(each.name, groups))) for each in described]

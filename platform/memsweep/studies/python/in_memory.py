@@ -16,8 +16,7 @@ from torch import nn
 
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError
-from memsweep.models.module.anatomy import to_dtype
-from memsweep.models.module.factory import Factory
+from memsweep.models.module.factory import Factory, to_dtype
 from memsweep.models.module.in_memory import drop, put
 from memsweep.models.module.model import Module
 from memsweep.models.roles import Signature

@@ -25,7 +25,7 @@ from memsweep.errors import ConfigError
 from memsweep.learning.state.weights_file import to_bytes
 from memsweep.models.base import Model
 from memsweep.models.contracts import default_dtype
-from memsweep.models.module.anatomy import to_dtype
+from memsweep.models.module.factory import to_dtype
 from memsweep.models.module.model import Module
 from memsweep.models.module.steps import step_of, with_steps
 from memsweep.report.analysis.contents import Contents, analyse

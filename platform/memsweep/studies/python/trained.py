@@ -10,7 +10,7 @@ from torch import nn
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.models.base import Model, Signature
-from memsweep.models.module.anatomy import to_dtype
+from memsweep.models.module.factory import to_dtype
 from memsweep.models.module.model import Module
 from memsweep.report.read.weights import ReplicaWeights
 from memsweep.trust.gate import Trust, admit_plan

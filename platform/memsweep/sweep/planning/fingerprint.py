@@ -13,13 +13,14 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
+from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
@@ -28,6 +29,7 @@ from memsweep.sweep.planning.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
+    from memsweep.models.roles import Role
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ENGINE = PACKAGE.name
@@ -64,11 +66,15 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.trial.mixes_models": lambda config, kernels: (
         config.chain is None and asks_measures(config) and mixes_models(config.model)
     ),
+    "memsweep.config.schema.training.groups_by_pattern": lambda config, kernels: groups_by_pattern(config.training),
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
     ),
     "memsweep.models.module.roles.carries_settings": lambda config, kernels: _asks_settings(config),
     "memsweep.models.roles.asks_settings": lambda config, kernels: _asks_settings(config),
+    "memsweep.models.module.influence.influence_decides": lambda config, kernels: any(
+        role.from_influence for role in _roles_of_module(config)
+    ),
     "memsweep.models.module.config.wraps": lambda config, kernels: (
         config.model.name == "module" and wraps(config.model)
     ),
@@ -345,17 +351,24 @@ def _has_layer_units(model: Any) -> bool:
 
 
 def _asks_settings(config: TrialConfig) -> bool:
-    """Whether parameters of a user's module ask for settings of the optimizer; one that cannot be built asks none."""
-    from memsweep.models.roles import asks_settings, signature_of
+    """Whether parameters of a user's module ask for settings of the optimizer."""
+    from memsweep.models.roles import asks_settings
+
+    return asks_settings(_roles_of_module(config))
+
+
+def _roles_of_module(config: TrialConfig) -> Collection[Role]:
+    """The roles of the weights where a user's module is among the models or the layers; none if it cannot be built."""
+    from memsweep.models.roles import signature_of
 
     if config.model.name != "module" and not _has_layer_units(config.model):
-        return False
+        return ()
     model = registry.get(registry.MODEL, config.model.name)
     signature = signature_of(config)
     try:
-        return signature is not None and asks_settings(model.roles_at(config.model, signature).values())
+        return () if signature is None else model.roles_at(config.model, signature).values()
     except ModuleError:  # the check before a study says it
-        return False
+        return ()
 
 
 @functools.lru_cache(maxsize=16)
