@@ -111,7 +111,8 @@ def test_a_wheel_runs_from_an_empty_folder_without_a_compiler(quick: Path, tmp_p
     assert {path.stem for path in records.iterdir()} == ours
     if not kernels:
         return
-    assert not cache.exists(), "something was compiled"
+    made_there = {path.suffix for path in cache.rglob("*") if path.is_file()}
+    assert made_there <= {".db"}, "something was compiled"  # MLflow's empty database is kept there, too
     record: dict[str, Any] = json.loads(next(records.iterdir()).read_text())
     assert record["provenance"]["kernel_build"] in {path.stem.rpartition("-")[2] for path in kernels}
     # at first use, the same compiler makes the same file
