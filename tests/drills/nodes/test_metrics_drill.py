@@ -51,7 +51,8 @@ def test_a_cluster_shows_how_far_a_study_is(tmp_path: Path) -> None:
         process = start("sweep", STUDY, *place, cwd=drill.folder, env=environment())
         try:
             # Ray exports each gauge by itself: those of one moment are together once nothing moves any more
-            wait_for(lambda: shown(gauges(head)) == (1, 2), process.poll)
+            # three trials are two packs or three
+            wait_for(lambda: shown(gauges(head)) in ((1, 1), (1, 2)), process.poll)
             found = gauges(head)
             wait_for(
                 lambda: any(name.startswith("drill: diagonal_rnn 2, watched 1") for name in tasks(head)), process.poll
