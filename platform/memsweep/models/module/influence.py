@@ -168,7 +168,7 @@ class _Measured:
     Attributes:
         growth: by name.
         met: which parameters have met in something that the inputs are part of, and is part of the last outputs.
-        added: the names of those that are added to something.
+        added: names of the summands, such as biases.
     """
 
     growth: Mapping[str, float]

@@ -68,7 +68,7 @@ def cache() -> Path:
     Raises:
         CannotBuildError: there is none.
     """
-    return _cache()
+    return _cache()  # which keeps its name: it is in the code of all trials
 
 
 def _cache() -> Path:

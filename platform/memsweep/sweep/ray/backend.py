@@ -183,7 +183,7 @@ class RayBackend:
         from memsweep.sweep.ray.callbacks import GatedVariants, RunnerCallback
 
         by_pack = {pack: self._fit(job) for pack, job in asked.items()}
-        callback = RunnerCallback(  # whoever tries a job again gives it as it was given, before it was fitted
+        callback = RunnerCallback(  # a job that is tried again comes back as it was asked for, and is fitted anew
             asked, events, lambda waiting: self._room.look(partial(turns.left, waiting=waiting))
         )
         turns = Turns([*by_pack.values()], self._room, callback.open, at_once, events.first, events.free)
