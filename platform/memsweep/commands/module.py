@@ -71,8 +71,9 @@ def describe_module(args: argparse.Namespace) -> Answer:
     ]
     if guessed:
         guesses = (
-            f"{guessed} of the roles are guessed. The ball recurrent moves what is recurrent, the ball weights all but "
-            'the biases. Correct a role in the study, model.roles.recurrent: ["PATTERN"].'
+            f"{guessed} of the roles {'is' if guessed == 1 else 'are'} guessed. The ball recurrent moves what is "
+            "recurrent, the ball weights all but the biases. Correct a role in the study, model.roles.recurrent: "
+            '["PATTERN"].'
         )
         lines.append(wrapped(guesses))
     lines += [wrapped(f"{text}.") for text in (*item["refusals"], *item["notes"])]
