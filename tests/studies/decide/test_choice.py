@@ -147,6 +147,25 @@ def test_an_axis_that_is_too_short_for_unstable_is_made_longer_where_the_radius_
     assert choose(replace(short(axis, -0.7), grows=()), cost).option is None
 
 
+def test_sizes_that_a_model_cannot_have_are_in_no_design() -> None:
+    asked = question()
+    design = replace(asked.design, widths=(4, 6, 8, 12), top=12)
+    asked = replace(asked, design=design, grows=(HORIZON, WIDTH))
+    every = {width for each in designs(asked) for width in each.design.widths}
+    assert any(width % 2 for width in every)
+    even = [*designs(replace(asked, possible=lambda width, horizon: width % 2 == 0))]
+    assert all(width % 2 == 0 for each in even for width in each.design.widths)
+    assert {10, 16} <= {width for each in even for width in each.design.widths}  # in place of 9 or 10, 17
+    none = [*designs(replace(asked, possible=lambda width, horizon: False))]
+    assert {(each.design.widths, each.design.horizons) for each in none} == {
+        (asked.design.widths, asked.design.horizons)
+    }
+    now = asked.design
+    short = [*designs(replace(asked, possible=lambda width, horizon: horizon <= now.horizons[-1]))]
+    assert {each.design.horizons[-1] for each in short} == {now.horizons[-1]}
+    assert max(each.design.widths[-1] for each in short) > 12
+
+
 def test_a_forecast_along_a_short_axis_follows_its_slope_and_the_limit_slopes_wider_interval() -> None:
     chosen = [choose(short(WIDTH, slope), cost) for slope in (-0.7, -0.6, -0.5)]
     assert all(each.option is not None and each.sure for each in chosen)

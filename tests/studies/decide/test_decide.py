@@ -8,7 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -23,16 +23,40 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
 from memsweep.errors import ConfigError, Exit, StoreError
+from memsweep.report.analysis.contents import Finding
 from memsweep.studies.decide.first_round import SHARE, first_rounds, seconds_of
 from memsweep.studies.decide.options import ABOVE
+from memsweep.studies.decide.reading import Subject
 from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
+from memsweep.studies.decide.rows import Cells
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from sweeping import end, environment, memsweep, start
 
+PAIRS = """
+task: {name: linear_functional, kernel: exponential}
+model: {name: module, factory: "pairs:Pairs"}
+training: {seeds: 5, steps: 1}
+perturbation: {balls: [recurrent]}
+grid: {model.width: [4, 6], task.horizon: [3, 6]}
+"""
+PAIRS_MODULE = """
+from torch import nn
+
+
+class Pairs(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        assert width % 2 == 0, "units come in pairs"
+        self.rnn = nn.RNN(inputs, width, batch_first=True)
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x):
+        return self.head(self.rnn(x)[0])
+"""
 WORDS = ("decide", "small.yaml", "--inline", "--no-page", "--json")
 
 
@@ -79,6 +103,17 @@ def test_a_study_that_lacks_everything_is_decided_and_every_command_knows_its_tr
     swept = memsweep("sweep", "small.yaml", "--inline", "--no-page", cwd=folder)
     assert swept.returncode == 2  # it would drop the trials of the rounds
     assert "--drop-extended" in swept.stderr
+
+
+def test_sizes_at_which_the_modules_code_fails_are_in_no_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pairs.yaml").write_text(PAIRS)
+    (tmp_path / "pairs.py").write_text(PAIRS_MODULE)
+    monkeypatch.chdir(tmp_path)
+    trials = {str(place): row for place, row in enumerate(load_study("pairs.yaml", workspace=tmp_path).rows)}
+    sizes = {name: (row.model.width, row.task.horizon) for name, row in trials.items()}  # type: ignore[attr-defined]
+    cells = Cells(Subject("", "", cast(Finding, None), trials, sizes))
+    assert [cells.possible(width, 6) for width in (4, 5, 6, 8)] == [True, False, True, True]
+    assert cells.possible(4, 12)
 
 
 @pytest.mark.more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
 from memsweep.config.grid.first_plan import first_plans
 from memsweep.config.load import study_files
+from memsweep.config.load.code import code_problems
 from memsweep.config.load.hydra import read, resolve
 from memsweep.config.load.overrides import GRID, SEARCH, Overrides, parse
 from memsweep.config.load.tree import study_tree
@@ -33,8 +33,6 @@ from memsweep.trust.gate import NONE, Trust, admit_study
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
 _RESOURCES, _KEEP, _DECIDE = "resources", "keep", "decide"
-_NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
-"""A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
 know_sections(
     {"": TrialConfig, _RESOURCES: ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig, _DECIDE: DecideConfig}
 )
@@ -142,7 +140,7 @@ def _checked(
         plans = first_plans(base, axes, _said(written, changes, protocol), problems)
     (base, axes), *smaller = plans
     trials = expand(base, axes, problems, for_models=for_models(protocol))
-    problems += _problems_of_code(trials)
+    problems += code_problems(trials)
     # what only the sections and the trials together show
     resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
     decide = section(DecideConfig, tree.get(_DECIDE, {}), _DECIDE, problems)
@@ -198,23 +196,6 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
     kept = [leaf for path, value in own for leaf, _ in leaves(value, path)]
     kept = [leaf for leaf in kept if not any(lies_in(leaf, path) for path in gone)]
     return [*kept, *(leaf for path, value in typed for leaf, _ in leaves(value, path))]
-
-
-def _problems_of_code(trials: Sequence[TrialConfig]) -> list[str]:
-    """The problems that the own code of models and tasks shows when it runs, each model once on each task.
-
-    Several trials may have one fault with different numbers (shapes, differences): it is told once, of the first trial.
-    """
-    different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
-    texts, known = list[str](), set[str]()
-    for trial in different.values():
-        parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))
-        own = [
-            sentence(kind, text) for kind, name in parts for text in registry.get(kind, name).problems_of_code(trial)
-        ]
-        texts += [text for text in dict.fromkeys(own) if _NUMBER.sub("#", text) not in known]
-        known |= {_NUMBER.sub("#", text) for text in own}
-    return texts
 
 
 def _meant(key: str) -> str:

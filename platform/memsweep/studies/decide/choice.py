@@ -18,6 +18,8 @@ ROUNDS = 10
 """Most rounds of a study: the rule's interval spends a part of its error at each look, and no more than so many."""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
+FAR_HOPE = 2.0
+"""Likewise for the amount that a hopeless question comes with, where there is no other."""
 NEAR = 20.0
 """Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
 REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2}
@@ -34,15 +36,23 @@ class Chosen:
         question: that is open.
         option: what is added; None where nothing that a round may do is expected to decide it.
         cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
-        needed: what would be needed beyond what a round may do; None where nothing is known to.
-        sure: a verdict is expected of the option, or of what is needed, and not only hoped for.
+        needed: what would be needed beyond this round, or beyond what a round may do; None where nothing is known to.
+        whole: core seconds of ``needed``, likewise.
+        hope: standard errors by which its estimates must turn out better for a verdict; 0: one is expected of the
+            option, or of what is needed.
     """
 
     question: Question
     option: Option | None
     cost: float = 0.0
     needed: Option | None = None
-    sure: bool = False
+    whole: float = 0.0
+    hope: float = HOPE
+
+    @property
+    def sure(self) -> bool:
+        """Whether a verdict is expected, and not only hoped for."""
+        return self.hope == 0.0
 
 
 def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
@@ -64,15 +74,18 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
     if wrong and (found is None or wrong[0][0] < found[0]):
         return Chosen(question, wrong[0][1], wrong[0][0])
     if found is not None:
-        return Chosen(question, found[1], found[0], sure=True)
+        return Chosen(question, found[1], found[0], hope=0.0)
     if (filled := _filled(question, cost, every)) is not None:
         return Chosen(question, filled[1], filled[0])
-    if (step := _step(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
-        return Chosen(question, step[1], step[0])
-    for hope in (0.0, HOPE):
+    if (hoped := _cheapest(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
+        whole, needed = hoped
+        price, step = _step(question, cost, whole)
+        return Chosen(question, step, price, needed, whole)
+    for hope in (0.0, HOPE, FAR_HOPE):
         far = [each for each in designs(question, FAR_SEEDS) if decides(question, each, hope)]
-        if (needed := _cheapest(question, cost, far)) is not None:
-            return Chosen(question, None, *needed, sure=not hope)
+        if (amount := _cheapest(question, cost, far)) is not None:
+            whole, needed = amount
+            return Chosen(question, None, whole, needed, whole, hope)
     return Chosen(question, None, math.inf)
 
 
@@ -82,12 +95,8 @@ def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[
     return _cheapest(question, cost, [*whole]) if question.gaps else None
 
 
-def _step(question: Question, cost: Cost, hoped: Sequence[Option]) -> tuple[float, Option] | None:
-    """Where an option could decide if its question turns out well: the one that narrows most per core second."""
-    priced = [(price, each) for each in hoped if 0.0 < (price := cost(question, each)) < math.inf]
-    if not priced:
-        return None
-    most = min(price for price, _ in priced)
+def _step(question: Question, cost: Cost, most: float) -> tuple[float, Option]:
+    """The option of at most so many core seconds that narrows most per core second."""
     small = [(price, each) for each in designs(question) if 0.0 < (price := cost(question, each)) <= most]
     return max(small, key=lambda one: (narrowing(question, one[1], HOPE) / one[0], -one[0]))
 

@@ -6,13 +6,18 @@ import math
 from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
-from memsweep.studies.decide.choice import Chosen
+from memsweep.studies.decide.choice import FAR_HOPE, HOPE, Chosen
 from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.question import Question
 from memsweep.studies.decide.reading import Subject
 
 DECIDED, HOPELESS, LIMIT, OPEN = "decided", "hopeless", "limit", "open"
 """A verdict; more than this command may do would be needed; the limit came first; the run ended before its end."""
+_BETTER = {
+    0.0: "",
+    HOPE: ", if its estimates turn out a standard error better",
+    FAR_HOPE: ", if its estimates turn out two standard errors better",
+}
 
 
 @dataclass(frozen=True)
@@ -55,15 +60,14 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
     if needed is None:
         lies = f"nothing in reach is expected to decide it: {'; '.join(question.reasons[:2])}"
         return looks or lies, math.nan
-    hours = chosen.cost * factor / 3600.0
+    hours = max(chosen.cost, chosen.whole) * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
     if needed.repairs:
         told = f"what would be tried next, with no forecast of a verdict: {amount}"
     elif question.gaps and chosen.option is not None:
         told = f"what would be added next, because the rule lacks it: {amount}"
     else:
-        better = "" if chosen.sure else ", if its estimates turn out a standard error better"
-        told = f"what would decide it by forecast: {amount}{better}"
+        told = f"what would decide it by forecast: {amount}{_BETTER[chosen.hope]}"
     return f"{looks + '; ' if looks else ''}{told}", hours
 
 

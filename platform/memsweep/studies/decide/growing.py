@@ -175,7 +175,8 @@ class GrowingTrials(GridTrials):
 
     def _open(self, subject: Subject, look: _Look, left: float, factor: float) -> tuple[str, str, float, float]:
         """The state of an open question, why, the core hours needed, and the core seconds that its round takes."""
-        question, cells = question_of(subject), Cells(subject, self._failed(subject))
+        cells = Cells(subject, self._failed(subject))
+        question = question_of(subject, cells.possible)
         tried = [name for one in self._rounds for step in one.steps if step.key == subject.key for name in step.repairs]
 
         def price(asked: Question, option: Option) -> float:
@@ -188,7 +189,7 @@ class GrowingTrials(GridTrials):
         if self.rounds >= self._most:
             return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it"), 0.0
         seconds = chosen.cost * factor
-        if seconds > self._limit:
+        if max(seconds, chosen.whole * factor) > self._limit:
             return HOPELESS, *hopeless(chosen, factor, "more than the limit would be needed"), 0.0
         if seconds > left:
             return LIMIT, "", seconds / 3600.0, 0.0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
@@ -71,12 +72,14 @@ def _horizons(question: Question) -> Iterator[tuple[int, ...]]:
     if HORIZON not in question.grows:
         yield now
         return
+    axis = _Axis(now, functools.partial(question.possible, question.design.top))
     first = max(0, math.ceil(math.log2(max(question.since, 1.0) / now[-1])))
     for doublings in range(DOUBLINGS + 1):
         start = first or 1  # a memory that is longer than all horizons leaves the first of them unusable
-        longer = tuple(now[-1] * 2**power for power in range(start, start + doublings))
+        longer = [axis.from_on(now[-1] * 2**power) for power in range(start, start + doublings)]
         for middles in range(MIDDLES + 1):
-            yield _filled((*now, *longer), middles, question.since)
+            if None not in longer:
+                yield axis.filled((*now, *filter(None, longer)), middles, question.since)
 
 
 def _widths(question: Question) -> Iterator[tuple[tuple[int, ...], int]]:
@@ -88,24 +91,55 @@ def _widths(question: Question) -> Iterator[tuple[tuple[int, ...], int]]:
     yield now, top
     if WIDTH not in question.grows:
         return
+    axis = _Axis(now, lambda width: question.possible(width, question.design.horizons[-1]))
     for middles in range(1, MIDDLES + 1):
-        yield _filled(now, middles), top
-    longer = [tuple(now[-1] * 2**power for power in range(1, count + 1)) for count in range(1, WIDER + 1)]
+        yield axis.filled(now, middles), top
+    longer = [[axis.from_on(now[-1] * 2**power) for power in range(1, count + 1)] for count in range(1, WIDER + 1)]
     least = math.ceil(LONG_RANGE * min(now[question.lost :], default=now[-1]))
-    if least > now[-1] and (least,) not in longer:
-        longer.append((least,))
-    for wider in ((*now, *new) for new in longer):
-        yield from ((_filled(wider, middles), top) for middles in range(MIDDLES + 1))
+    if least > now[-1] and [least] not in longer:
+        longer.append([axis.from_on(least)])
+    for wider in ((*now, *filter(None, new)) for new in longer if None not in new):
+        yield from ((axis.filled(wider, middles), top) for middles in range(MIDDLES + 1))
         yield wider, wider[-1]
 
 
-def _filled(values: Sequence[int], count: int, since: float = 0.0) -> tuple[int, ...]:
-    """The values with so many more between them, each in the middle of the widest gap."""
-    found = sorted(values)
-    for _ in range(count):
-        gaps = [(b / a, a, b) for a, b in itertools.pairwise(found) if a >= since and b - a > 1]
-        if not gaps:
-            break
-        _, low, high = max(gaps, key=lambda gap: (round(gap[0], 3), -gap[1]))  # short ones cost least
-        found = sorted({*found, round(math.sqrt(low * high))})
-    return tuple(found)
+@dataclass(frozen=True)
+class _Axis:
+    """Values that could be added to an axis.
+
+    A model may have some widths alone, as multiples of its heads: then a multiple of what all present values share
+    takes the place of another one.
+
+    Attributes:
+        now: the present values.
+        possible: whether a value can be had.
+    """
+
+    now: tuple[int, ...]
+    possible: Callable[[int], bool]
+
+    def from_on(self, value: int) -> int | None:
+        """The value, or the next one that can be had; None where neither can."""
+        shared = math.gcd(*self.now)
+        return self._first((value, shared * math.ceil(value / shared)))
+
+    def filled(self, values: Sequence[int], count: int, since: float = 0.0) -> tuple[int, ...]:
+        """The values with so many more between them, each in the middle of the widest gap in which one can be had."""
+        found, full = sorted(values), set[tuple[int, int]]()
+        while count:
+            gaps = [(b / a, a, b) for a, b in itertools.pairwise(found) if a >= since and (a, b) not in full]
+            if not gaps:
+                break
+            _, low, high = max(gaps, key=lambda gap: (round(gap[0], 3), -gap[1]))  # short ones cost least
+            if (middle := self._between(low, high)) is None:
+                full.add((low, high))
+            else:
+                found, count = sorted({*found, middle}), count - 1
+        return tuple(found)
+
+    def _between(self, low: int, high: int) -> int | None:
+        shared, middle = math.gcd(*self.now), math.sqrt(low * high)
+        return self._first(value for value in (round(middle), shared * round(middle / shared)) if low < value < high)
+
+    def _first(self, values: Iterable[int]) -> int | None:
+        return next(filter(self.possible, values), None)

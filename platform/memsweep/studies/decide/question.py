@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from scipy.special import stdtrit
@@ -122,6 +122,7 @@ class Question:
         below, above: whether radii end below or above the radii that were tried.
         found: the share of the largest known change that the search found.
         grows: axes on which values can be added.
+        possible: whether the task and the model can have a width and a horizon.
         reasons: of the rule.
     """
 
@@ -144,6 +145,7 @@ class Question:
     above: bool = False
     found: float = math.nan
     grows: tuple[str, ...] = (HORIZON, WIDTH)
+    possible: Callable[[int, int], bool] = field(default=lambda width, horizon: True, compare=False)
     reasons: tuple[str, ...] = ()
 
     @functools.cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,8 +71,8 @@ def kind_of(config: TrialConfig) -> str:
     return json.dumps(sizeless, sort_keys=True, default=str)
 
 
-def question_of(subject: Subject) -> Question:
-    """The question of a condition without a verdict."""
+def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Question:
+    """The question of a condition without a verdict, and whether it can have a width and a horizon."""
     finding = subject.finding
     judgement, radii = finding.judgement, Radii.of(finding.radii, _no_change)
     design = design_of(subject, judgement.width)
@@ -100,6 +100,7 @@ def question_of(subject: Subject) -> Question:
         above=_ends(radii, below=False),
         found=finding.found_share,
         grows=_axes(subject),
+        possible=possible,
         reasons=judgement.reasons,
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from memsweep.config.load.code import code_problems
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import at_horizon
@@ -62,6 +63,17 @@ class Cells:
             training = self.subject.trials[name].training
             self.seeds.setdefault(cell, set()).update(range(training.first_seed, training.first_seed + training.seeds))
         self._made: dict[tuple[Cell, int, int], TrialConfig] = {}
+        self._possible: dict[Cell, bool] = dict.fromkeys(self.seeds, True)
+
+    def possible(self, width: int, horizon: int) -> bool:
+        """Whether the settings allow these sizes, and the model's and the task's own code runs at them."""
+        cell = width, horizon
+        if cell not in self._possible:
+            try:
+                self._possible[cell] = not code_problems([self._like(cell, 0, 1)])
+            except (ConfigError, ValueError):
+                self._possible[cell] = False
+        return self._possible[cell]
 
     def addition(self, question: Question, option: Option) -> Addition | None:
         """The trials of an option; None where a cell of it has failed, or cannot be."""
