@@ -97,6 +97,7 @@ def test_what_ends_at_the_horizon_is_a_note(factory: str, notes: str) -> None:
     assert re.search(notes, "; ".join(result.notes)) if notes else not result.notes
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch says so of vmap
 def test_vmap_is_taken_where_its_numbers_are_equal() -> None:
     def refusal(factory: str, **fields: object) -> str | None:
         return vmap_refusal(ModuleConfig(factory=f"{NETS}/{factory}", width=4, **fields), SIZES)  # type: ignore[arg-type]
@@ -104,6 +105,7 @@ def test_vmap_is_taken_where_its_numbers_are_equal() -> None:
     assert refusal("min_gru.py:MinGRU") is None
     assert refusal("selective_ssm.py:SelectiveSSM", width_argument="d_model") is None
     assert "gru" in (refusal("torch_rnn.py:gru") or "")
+    assert "derivative" in (refusal("transformer.py:Transformer") or "")  # in evaluation alone
     assert refusal("normalized.py:Normalized") == "it keeps running statistics"
 
 

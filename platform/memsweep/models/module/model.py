@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -292,9 +293,9 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
     short = Signature(signature.inputs, signature.outputs, min(PROBE_STEPS, signature.horizon))
     sizes = config.sizes(short)
     inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
-    results = []
-    for how in ("sequential", "vmap"):
-        model = Module(dataclasses.replace(config, replicas=how), signature).train()
+    results: dict[str, list[Tensor]] = {"sequential": [], "vmap": []}
+    for how, mode in itertools.product(results, (True, False)):  # a measurement runs the module in evaluation
+        model = Module(dataclasses.replace(config, replicas=how), signature).train(mode)
         initial = [Module.initial(config, signature, np.random.default_rng(seed)) for seed in (0, 1)]
         weights = {
             name: torch.stack([torch.from_numpy(each[name]) for each in initial]).requires_grad_()
@@ -310,8 +311,8 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
                 with looked_at(config.factory, factory.file):
                     raise
             return in_one_line(error)
-        results.append([outputs.detach(), *gradients])
-    equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results, strict=True))
+        results[how] += [outputs.detach(), *gradients]
+    equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results.values(), strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
 
 
