@@ -10,6 +10,8 @@ import pytest
 import safetensors.numpy
 
 from benchmarks.published import seeds
+from memsweep.sweep.planning.plan_file import FILES, read_plan
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import decode
 from paths import ROOT
 
@@ -27,10 +29,13 @@ def test_a_kept_store_is_whole_and_small(store: Path) -> None:
     paths = sorted((store / "records").glob("*.json"))
     records = [decode(path.read_bytes(), path.stem, path.name) for path in paths]
     kept = {path.relative_to(store).as_posix() for path in files(store)}
-    expected = {f"records/{record['identity']}.json" for record in records}
+    expected = {f"records/{record['identity']}.json" for record in records} | {*FILES}
+    plan = read_plan(Location.at(store))
+    assert plan is not None
     for record in records:
         assert record["study"] == store.name
         assert record["outcome"] in ("done", "diverged")
+        assert record["config"] == plan.rows[record["identity"]]
         for folder, told in record["files"].items():
             (path,) = (store / folder).glob(f"{record['identity']}.*")
             expected.add(path.relative_to(store).as_posix())
