@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from memsweep import registry
 from memsweep.config.core.fields import setting
 
 DATA_VARIABLE = "MEMSWEEP_DATA"
@@ -34,6 +36,18 @@ class DataFolderConfig:
     def __post_init__(self) -> None:
         # a worker may run in another working folder than the command
         object.__setattr__(self, "folder", str(Path(self.folder).absolute()))
+
+
+def found_here(task: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A task's section of a stored trial, with the data folder of this machine where its own is not there.
+
+    Args:
+        task: name and fields; those of a task that reads no published files stay as they are.
+    """
+    if "folder" not in task or Path(task["folder"]).is_dir() or task["name"] not in registry.names(registry.TASK):
+        return task
+    reads = issubclass(registry.get(registry.TASK, task["name"]).Config, DataFolderConfig)
+    return {**task, "folder": str(Path(data_folder()).absolute())} if reads else task
 
 
 def existing(paths: Iterable[Path]) -> list[Path]:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.search.domains import domain_to_plain
+from memsweep.data.folder import found_here
 from memsweep.errors import ConfigError, MemsweepError, StoreError, did_you_mean
 from memsweep.extras import need
 from memsweep.redaction import redacted
 from memsweep.sweep.driver.launch import Launch, Limits
-from memsweep.sweep.planning.plan_file import FILES, StoredPlan, read_plan
+from memsweep.sweep.planning.plan_file import FILES, StoredPlan, no_plan, of_records, read_plan
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.layout import folder_name, study_of
 from memsweep.sweep.store.results import Store
@@ -230,7 +231,7 @@ def different(places: list[Location]) -> list[Location]:
 
 
 def plan_to_run(store: Store, trust: Trust, also: Iterable[TrialConfig] = ()) -> StoredPlan:
-    """The stored plan of a study that is to be continued, extended or measured: what it names may be called.
+    """The stored plan of a study that is to be continued or extended: what it names may be called.
 
     Args:
         store: the study's results.
@@ -241,11 +242,36 @@ def plan_to_run(store: Store, trust: Trust, also: Iterable[TrialConfig] = ()) ->
         MemsweepError: there is none, or it is damaged.
         TrustError: it names code that this user has neither planned nor trusted.
     """
-    plan = stored_plan(store)
+    return _admitted(stored_plan(store), store, trust, also)
+
+
+def plan_to_measure(store: Store, trust: Trust) -> StoredPlan:
+    """The stored plan of a study that is to be measured; of a store without one, the trials that it holds.
+
+    Args:
+        store, trust: as of ``plan_to_run``.
+
+    Raises:
+        MemsweepError: the plan or a record is damaged.
+        TrustError: as of ``plan_to_run``.
+    """
+    plan = read_plan(store.location)
+    if plan is None:
+        plan = of_records(study_of(store.location.name), store.records())
+    return _admitted(plan, store, trust)
+
+
+def _admitted(plan: StoredPlan, store: Store, trust: Trust, also: Iterable[TrialConfig] = ()) -> StoredPlan:
     models = [config["model"] for config in [*plan.rows.values(), *plan.cells]]
     admitted = _with_space(_models(also), plan.search)
     admit_plan(_with_space(models, plan.search), plan.study, str(store.location), trust, admitted)
-    return plan
+    rows = {identity: _here(config) for identity, config in plan.rows.items()}
+    return replace(plan, rows=rows, cells=tuple(map(_here, plan.cells)))
+
+
+def _here(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored trial, as it is read on this machine: results may have been copied from another one."""
+    return {**config, "task": found_here(config["task"])}
 
 
 def remember_plan(study: str, trials: Iterable[TrialConfig], search: Search | None) -> None:
@@ -272,8 +298,5 @@ def stored_plan(store: Store) -> StoredPlan:
     """
     plan = read_plan(store.location)
     if plan is None:
-        raise MemsweepError(
-            f"{store.location} holds results but no plan: run its study file once more (memsweep sweep STUDY), which "
-            "writes the plan again and reuses the results."
-        )
+        raise MemsweepError(no_plan(store.location))
     return plan

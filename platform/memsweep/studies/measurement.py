@@ -15,7 +15,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.studies.locations import plan_to_run, store_of
+from memsweep.studies.locations import plan_to_measure, store_of
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.reuse import find_reusable, with_stored_training
@@ -44,7 +44,7 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
         TrustError: the plan names code that this user has neither planned nor trusted.
     """
     changes = settings(words, workspace)
-    plan, results = plan_to_run(store, trust), store.location.parent
+    plan, results = plan_to_measure(store, trust), store.location.parent
     values = dict(changes.values)
     name = str(values.pop(NAME, " ".join([plan.study, *(words or ["measured again"])])))
     sweep = SweepConfig(

@@ -23,7 +23,7 @@ from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of
 from memsweep.report.read.rounds import StoredRound, stored_rounds
-from memsweep.sweep.planning.plan_file import StoredPlan, read_plan
+from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.form import OtherSchemaError
 from memsweep.sweep.store.layout import default_results
@@ -330,7 +330,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
     place = Location.at(where)
     store, plan = Store(place), read_plan(place)
     if plan is None:
-        raise StoreError(f"there is no study in {place}. Run the study first, or give another folder with --results.")
+        raise StoreError(no_plan(place))
     stored = store.identities()
     chosen = [identity for identity in plan.rows if identity in stored]
     known = Known() if known is None else known

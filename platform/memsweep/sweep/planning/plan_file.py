@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -22,7 +22,7 @@ from memsweep.errors import ConfigError, StoreError
 from memsweep.sweep.planning.identity import without_later
 from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.form import Form, OtherSchemaError, require
-from memsweep.sweep.store.record import MEND, from_json, of_form, require_config, sealed, to_json
+from memsweep.sweep.store.record import MEND, Record, from_json, of_form, require_config, sealed, to_json
 
 if TYPE_CHECKING:
     from memsweep.config.schema.claims import Claims
@@ -204,6 +204,32 @@ def read_plan(location: Location | Path) -> StoredPlan | None:
             "this: run the study file once more (memsweep sweep STUDY), which writes the plan again and reuses them."
         ) from faults[0]
     return max(plans, key=lambda plan: plan.serial, default=None)
+
+
+def no_plan(location: Location) -> str:
+    """Says that the folder of a study holds no plan, and what to do."""
+    if location.names("records"):
+        return (
+            f"{location} holds results but no plan: run its study file once more (memsweep sweep STUDY), which writes "
+            "the plan again and reuses the results. memsweep measure needs no plan."
+        )
+    return f"there is no study in {location}. Run the study first, or give another folder with --results."
+
+
+def of_records(study: str, records: Iterable[Record]) -> StoredPlan:
+    """A plan of the trials that a store holds, for one that lacks its own: of the study itself it knows the name."""
+    return StoredPlan(
+        study=study,
+        description="",
+        rows={record["identity"]: record["config"] for record in records},
+        protocol="",
+        claims=None,
+        grid={},
+        resources=to_dict(ResourcesConfig()),
+        tracking={},
+        provenance={},
+        serial=0,
+    )
 
 
 class _Row(TypedDict):
