@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -123,13 +124,32 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
     let_through(sys.stdout, f"{to_json(verb, code, each_text(document, without_secrets))}\n")
 
 
-def _command(args: argparse.Namespace) -> Answer:
-    from memsweep.commands import command
+@contextlib.contextmanager
+def _importing() -> Iterator[None]:
+    """Looks for no garbage while modules are imported, nor in what they made later on.
 
+    A million objects stay for as long as the process does, and each search went through all of them again.
+    """
+    before, enabled = len(sys.modules), gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if len(sys.modules) > before:
+            gc.freeze()
+        if enabled:
+            gc.enable()
+
+
+def _command(args: argparse.Namespace) -> Answer:
+    with _importing():
+        from memsweep.commands import command
+
+        run = command(args.command)
     args.discover = partial(_discover, args)
     if any(word.startswith("+") for word in getattr(args, "overrides", ())):
         sys.stderr.write(filled(f"note: {PLUS}.\n", sys.stderr))
-    answer: Answer = command(args.command)(args)
+    answer: Answer = run(args)
     return answer
 
 
@@ -187,7 +207,9 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
 
-    for sentence in registry.discover(workspace):
+    with _importing():
+        missing = registry.discover(workspace)
+    for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
     _say_replaced(args)
 
