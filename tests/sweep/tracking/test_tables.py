@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tracking_data import client_of, identity_of, make_config, store_trial
@@ -38,7 +37,7 @@ def sweep(results: Path, report: Path) -> str:
     for verdict, radius in (("stable", 0.5), ("unstable", 0.25)):
         tracker = Tracker(None, results, "a study", "described", {"trials": 2, "grid.task.horizon": "[8]"}, {"t": "x"})
         for number, loss in ((2, 0.1), (3, float("inf")), (4, float("nan"))):
-            tracker.log_stored(store_trial(results, number, summary={"loss": loss, "word": verdict}))
+            tracker.log_stored(store_trial(results, number, "a study", summary={"loss": loss, "word": verdict}))
         tracker.log_failure(identity_of(5), FAILURE, make_config(5))
         about = Verdicts({"ball_all/radius": radius, "ball_all/slope": float("nan")}, {"ball_all/verdict": verdict}, 7)
         tracker.log_verdicts({identity_of(number): about for number in (2, 3, 4)})
@@ -100,13 +99,9 @@ def test_a_sweep_of_its_own_database_does_not_import_mlflow(tmp_path: Path) -> N
     assert done.stdout.split() == []
 
 
-def _deleted(client: Any, run: str) -> None:
-    client.delete_run(run)
-
-
 def test_a_run_that_somebody_deletes_meanwhile_is_mlflows_to_refuse(tmp_path: Path) -> None:
     tracker = Tracker(None, tmp_path, "s")
     assert tracker.run_id is not None
-    _deleted(client_of(tracking_uri(None, tmp_path)), tracker.run_id)
+    client_of(tracking_uri(None, tmp_path)).delete_run(tracker.run_id)
     tracker.log_report(tmp_path)
     assert tracker.finish().startswith("Not in MLflow yet: ")
