@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import Exit, filled, listed, printable
 from memsweep.gate import each_text, let_through, streams
+from memsweep.imports import importing
 from memsweep.redaction import without_secrets
 
 _MOST_NAMED = 5
@@ -124,25 +124,8 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
     let_through(sys.stdout, f"{to_json(verb, code, each_text(document, without_secrets))}\n")
 
 
-@contextlib.contextmanager
-def _importing() -> Iterator[None]:
-    """Looks for no garbage while modules are imported, nor in what they made later on.
-
-    A million objects stay for as long as the process does, and each search went through all of them again.
-    """
-    before, enabled = len(sys.modules), gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if len(sys.modules) > before:
-            gc.freeze()
-        if enabled:
-            gc.enable()
-
-
 def _command(args: argparse.Namespace) -> Answer:
-    with _importing():
+    with importing():
         from memsweep.commands import command
 
         run = command(args.command)
@@ -207,7 +190,7 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
 
-    with _importing():
+    with importing():
         missing = registry.discover(workspace)
     for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
