@@ -82,3 +82,17 @@ def test_a_plan_of_seconds_of_work_runs_without_ray_and_says_what_ray_costs(
     assert "of work" not in told
     assert "expected in this process: " in told
     assert "s for Ray and its workers to start, and 30 s of the processor or more" in told
+
+
+def test_no_garbage_is_looked_for_while_a_command_imports(tmp_path: Path) -> None:
+    """Each full search would go through all that torch made; later ones leave it out."""
+    code = (
+        "import gc, sys\n"
+        "from memsweep.cli import main\n"
+        "full = []\n"
+        "gc.callbacks.append(lambda phase, info: full.append(phase) if info['generation'] == 2 else None)\n"
+        "code = main(['list', 'tasks'])\n"
+        "print('found', code, len(full), 'torch' in sys.modules, gc.isenabled(), gc.get_freeze_count() > 100_000)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert ended.stdout.splitlines()[-1] == "found 0 0 True True True"

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from benchmarks import __main__, harness, published_curves, summary
+from benchmarks import __main__, harness, published_curves, roof, summary
 from benchmarks.published.loop import NAMES, PublishedLoop, PublishedTraining
 from benchmarks.published.matrix import PublishedMatrix
 from benchmarks.scale import proc
@@ -202,6 +202,17 @@ def test_counted_work_agrees_with_torchs_own_counter(monkeypatch):
     with FlopCounterMode(display=False) as counter:
         peak.pulled(peak.dense_response, (layer.readout, layer.matrix, columns), horizon)
     assert counter.get_total_flops() == peak.krylov_work(models, width, horizon).operations
+
+
+def test_the_limits_of_the_core_are_those_of_loops_that_compute():
+    """The loop of multiply-adds refuses a wrong sum itself."""
+    for dtype, lanes in ((torch.float64, 2), (torch.float32, 4)):
+        operations = roof.multiply_adds(dtype, 100)
+        assert operations % (2 * 100 * roof.CHAINS * lanes) == 0
+        assert operations == 100 * roof.multiply_adds(dtype, 1)
+    source, target = peak.noise(1000), torch.zeros(1000, dtype=torch.float64)
+    roof.copy(source, target)
+    assert torch.equal(source, target)
 
 
 def test_every_target_has_its_row():

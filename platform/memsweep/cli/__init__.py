@@ -25,6 +25,7 @@ from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
 from memsweep.errors import Exit, filled, listed, printable
 from memsweep.gate import each_text, let_through, streams
+from memsweep.imports import importing
 from memsweep.redaction import without_secrets
 
 _MOST_NAMED = 5
@@ -124,12 +125,14 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
 
 
 def _command(args: argparse.Namespace) -> Answer:
-    from memsweep.commands import command
+    with importing():
+        from memsweep.commands import command
 
+        run = command(args.command)
     args.discover = partial(_discover, args)
     if any(word.startswith("+") for word in getattr(args, "overrides", ())):
         sys.stderr.write(filled(f"note: {PLUS}.\n", sys.stderr))
-    answer: Answer = command(args.command)(args)
+    answer: Answer = run(args)
     return answer
 
 
@@ -187,7 +190,9 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
 
-    for sentence in registry.discover(workspace):
+    with importing():
+        missing = registry.discover(workspace)
+    for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
     _say_replaced(args)
 

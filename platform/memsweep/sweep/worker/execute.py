@@ -18,6 +18,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
 from memsweep.errors import StorageError, StoreError
 from memsweep.gate import gated
+from memsweep.imports import importing
 from memsweep.models.module.in_memory import put_all
 from memsweep.sweep.planning.chain_values import carried_value
 from memsweep.sweep.planning.cost import training_share
@@ -115,7 +116,8 @@ def execute_pack(
 
 
 def _run_pack() -> RunPack:
-    from memsweep.trial import run_pack
+    with importing():
+        from memsweep.trial import run_pack
 
     return run_pack
 
