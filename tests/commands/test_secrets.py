@@ -120,7 +120,7 @@ def test_no_half_of_a_secret_is_left_where_a_long_text_is_cut(secrets: None) -> 
 
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_why_tracking_failed_is_told_without_the_address_s_password(address: str) -> None:
-    from memsweep.sweep.tracking.faults import reason
+    from memsweep.sweep.tracking.writer import reason
 
     for width in (0, 150, 180):  # a sentence that is cut may be cut within the address
         said = reason(ValueError(f"{'x' * width} could not open {address}/api"), address)

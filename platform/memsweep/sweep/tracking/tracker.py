@@ -22,7 +22,6 @@ from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.typed import typed
 from memsweep.sweep.tracking import run_content
-from memsweep.sweep.tracking.faults import is_transient, reason
 from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.uri import SERVERS, prepare_environment, runs_page, tracking_uri
 
@@ -287,10 +286,11 @@ class Tracker:
             job(self._writer)
         except Exception as error:  # an error of MLflow must not break the sweep; the sentence at the end reports it
             try:
-                return reason(error, self._full_uri), is_transient(error)
+                from memsweep.sweep.tracking.writer import is_transient, reason
             except ImportError:  # MLflow itself cannot be imported
                 absent = "" if is_there("mlflow") else f"mlflow is not installed: {line_for('mlflow')}"
                 return absent or f"{type(error).__name__}: {without_secrets(str(error))}", False
+            return reason(error, self._full_uri), is_transient(error)
         return "", False
 
 

@@ -14,7 +14,6 @@ import sqlite3
 import time
 import urllib.parse
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from pathlib import Path
 
 from memsweep.errors import ConfigError, one_of
@@ -82,11 +81,6 @@ def tracking_uri(uri: str | None, results: Location | Path) -> str:
             "the tracking URI",
         )
     return chosen
-
-
-def own_database(uri: str, results: Location | Path) -> Path | None:
-    """The file of the results folder's own database, where the tracking URI is that of it."""
-    return home(results) / MLFLOW_DATABASE if uri == default_uri(results) else None
 
 
 def is_whole(uri: str) -> bool:
@@ -159,8 +153,8 @@ def mend(uri: str, results: Location | Path) -> None:
     Raises:
         ConnectionError: another process holds the database.
     """
-    database = own_database(uri, results)
-    if database is None or not database.is_file() or is_here(results):
+    database = home(results) / MLFLOW_DATABASE
+    if uri != default_uri(results) or not database.is_file() or is_here(results):
         return
     try:
         with _opened(f"file:{urllib.parse.quote(str(database))}") as opened:
@@ -182,8 +176,8 @@ def make_whole(uri: str, results: Location | Path) -> None:
     Args:
         uri, results: as of ``mend``.
     """
-    database = own_database(uri, results)
-    if database is None or database.exists():
+    database = home(results) / MLFLOW_DATABASE
+    if uri != default_uri(results) or database.exists():
         return
     draft = database.with_name(f".{database.name}.{os.getpid()}")
     try:
@@ -201,12 +195,14 @@ def make_whole(uri: str, results: Location | Path) -> None:
 
 def _kept() -> Path | None:
     """Where this user's cache has an empty database of this MLflow, whose hundred steps to its tables cost a second."""
+    from mlflow.version import VERSION
+
     from memsweep.recurrence.compiled.build import cache
     from memsweep.recurrence.compiled.compiler import CannotBuildError
 
     try:
-        return cache() / f"mlflow-{metadata.version('mlflow-skinny')}.db"
-    except (CannotBuildError, metadata.PackageNotFoundError):  # no folder that is this user's alone; no MLflow
+        return cache() / f"mlflow-{VERSION}.db"
+    except CannotBuildError:  # no folder that is this user's alone
         return None
 
 

@@ -1,4 +1,4 @@
-"""Writes runs to MLflow: one experiment per study, one parent run per sweep, one child run per trial.
+"""Writes runs with MLflow's client: one experiment per study, one parent run per sweep, one child run per trial.
 
 Every call may be made again after an error and ends in the same runs. Where a creation was repeated, by MLflow's client
 or by us, two runs may exist: ``close`` deletes all but one.
@@ -7,28 +7,40 @@ or by us, two runs may exist: ``close`` deletes all but one.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import requests
 from filelock import FileLock
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param, Run, RunTag, ViewType
+from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
 from memsweep import registry
-from memsweep.extras import is_there
-from memsweep.gate import gated
+from memsweep.gate import each_text, gated
+from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.tracking.held import Client, Held, Value
 from memsweep.sweep.tracking.run_content import HEADLINE, IDENTITY, NOTE, OUTCOME, ChildRun, Stamp, Verdicts, sweep_key
-from memsweep.sweep.tracking.tables import Tables, knows
-from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, make_whole, mend, own_database, run_page
+from memsweep.sweep.tracking.uri import SERVERS, artifact_location, home, make_whole, mend, run_page
+
+logging.getLogger("urllib3.connectionpool").setLevel(logging.ERROR)  # its warnings would fill the terminal
 
 PARENT, SWEEP = "mlflow.parentRunId", "memsweep.sweep"
 
 _LOCK_SECONDS = 120.0
 _BATCH = 100
+_PAGE = 500  # runs a search asks for at once
+
+_PERMANENT = {"INVALID_PARAMETER_VALUE", "BAD_REQUEST", "RESOURCE_DOES_NOT_EXIST", "PERMISSION_DENIED"}
+_PERMANENT |= {"UNAUTHENTICATED", "ENDPOINT_NOT_FOUND", "INVALID_STATE"}
+_GONE = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"}  # MLflow's answers to the second deletion of a run
+_BUSY = {408, 429}  # the two of HTTP's 4xx that may succeed later
 
 
 def _outdated(names: Iterable[str], verdicts: Verdicts) -> list[str]:
@@ -38,18 +50,44 @@ def _outdated(names: Iterable[str], verdicts: Verdicts) -> list[str]:
     return [name for name in names if of_verdict.search(name) and name not in verdicts.tags]
 
 
+class _Client(MlflowClient):
+    """MLflow's client, whose texts pass the gate: names of runs, parameters and tags."""
+
+    def create_run(self, *args: Any, **options: Any) -> Run:
+        """As of MLflow."""
+        options["tags"] = each_text(options.get("tags") or {})
+        return super().create_run(*args, **options | {"run_name": gated(options["run_name"])})
+
+    def create_experiment(self, name: str, artifact_location: str | None, tags: Mapping[str, str]) -> str:
+        """As of MLflow."""
+        return str(super().create_experiment(name, artifact_location, each_text(tags)))
+
+    def log_batch(
+        self, run_id: str, metrics: Sequence[Metric] = (), params: Sequence[Param] = (), tags: Sequence[RunTag] = ()
+    ) -> None:
+        """As of MLflow."""
+        shown = [Param(gated(each.key), gated(each.value)) for each in params]
+        super().log_batch(run_id, metrics, shown, [RunTag(gated(each.key), gated(each.value)) for each in tags])
+
+    def set_tag(self, run_id: str, key: str, value: str) -> None:
+        """As of MLflow."""
+        super().set_tag(run_id, gated(key), gated(value))
+
+
 @dataclass(frozen=True)
 class _Known:
     """A child run as MLflow holds it."""
 
-    run: Held
+    run_id: str
     stamp: Stamp
+    artifacts: str
     values: dict[str, float | str] = field(default_factory=dict)  # metrics and tags
 
     @classmethod
-    def of(cls, run: Held) -> _Known:
-        stamp = Stamp(run.tags.get(OUTCOME, ""), run.status, run.started, run.ended or 0)
-        return cls(run, stamp, {**run.metrics, **run.tags})
+    def of(cls, run: Run) -> _Known:
+        info, data = run.info, run.data
+        stamp = Stamp(data.tags.get(OUTCOME, ""), info.status, info.start_time or 0, info.end_time or 0)
+        return cls(info.run_id, stamp, str(info.artifact_uri), {**data.metrics, **data.tags})
 
 
 class Writer:
@@ -81,12 +119,12 @@ class Writer:
         key = sweep_key(study, own_params, own_tags)
         own_tags |= {SWEEP: key, "mlflow.source.name": f"memsweep sweep {study}"}
         note = {NOTE: description} if description else {}
-        self._description = description
-        self._key = key
+        self._uri, self._description = uri, description
+        self._own = f"tags.`{SWEEP}` = '{key}'"  # the children do not have this tag
         self._children: dict[str, _Known] = {}
         with _alone(uri, results):
             make_whole(uri, results)
-            self._client = _client(uri, results)
+            self._client = _Client(tracking_uri=uri)
             self.experiment_id = self._experiment(study, note, artifact_location(uri, results))
             mend(uri, results)
             self.parent_id = self._parent(study, own_tags | note, own_params)
@@ -100,17 +138,18 @@ class Writer:
         if self.holds(child.identity, child.stamp):
             return
         begun = self._run_of(child)
-        self._client.log(
-            begun.run.run_id,
-            [Value(point.key, point.value, child.stamp.ended, point.step) for point in child.metrics],
-            child.params,
-            {key: value for key, value in child.tags.items() if begun.values.get(key) != value},
+        self._client.log_batch(
+            begun.run_id,
+            metrics=[Metric(point.key, point.value, child.stamp.ended, point.step) for point in child.metrics],
+            params=[Param(key, value) for key, value in child.params.items()],
+            tags=[RunTag(key, value) for key, value in child.tags.items() if begun.values.get(key) != value],
         )
         with tempfile.TemporaryDirectory(prefix="memsweep-") as folder:
             for name, data in child.artifacts.items():
                 (Path(folder) / name).write_bytes(data)
-            self._client.save(begun.run, Path(folder))
-        self._client.end(begun.run.run_id, child.stamp.status, child.stamp.ended)
+            # not the client's log_artifacts, which asks for the run once more
+            get_artifact_repository(begun.artifacts, tracking_uri=self._uri).log_artifacts(folder)
+        self._client.set_terminated(begun.run_id, child.stamp.status, child.stamp.ended)
         self._children[child.identity] = replace(begun, stamp=child.stamp)
 
     def write_verdicts(self, identity: str, verdicts: Verdicts) -> None:
@@ -120,11 +159,11 @@ class Writer:
         outdated = _outdated([name for name, value in known.values.items() if isinstance(value, str)], verdicts)
         if values.items() <= known.values.items() and not outdated:
             return
-        metrics = [Value(key, value, verdicts.time, 0) for key, value in verdicts.metrics.items()]
-        self._client.log(known.run.run_id, metrics, tags=verdicts.tags)
+        metrics = [Metric(key, value, verdicts.time, 0) for key, value in verdicts.metrics.items()]
+        self._client.log_batch(known.run_id, metrics, tags=[RunTag(*tag) for tag in verdicts.tags.items()])
         known.values.update(values)
         for name in outdated:
-            self._client.delete_tag(known.run.run_id, name)
+            self._client.delete_tag(known.run_id, name)
             if name not in verdicts.metrics:
                 del known.values[name]
 
@@ -136,22 +175,22 @@ class Writer:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no report in {folder}")
-        self._client.save(self._client.run(self.parent_id), folder, "report")
+        self._client.log_artifacts(self.parent_id, str(folder), "report")
         page = run_page(self.experiment_id, self.parent_id, "report/index.html")
         said = about.tags.get(HEADLINE, "") if about is not None else ""
         texts = [self._description, said, f"[The report with its verdicts]({page[1:]})"]
-        self._client.log(self.parent_id, tags={NOTE: "\n\n".join(filter(None, texts))})
+        self._client.set_tag(self.parent_id, NOTE, "\n\n".join(filter(None, texts)))
         if about is not None:
             self._write_study(about)
 
     def _write_study(self, about: Verdicts) -> None:
         """Metrics and tags of the parent run, in the largest batches that MLflow takes."""
-        tags = [*about.tags.items()]
-        metrics = [Value(name, value, about.time, 0) for name, value in about.metrics.items()]
+        tags = [RunTag(*tag) for tag in about.tags.items()]
+        metrics = [Metric(name, value, about.time, 0) for name, value in about.metrics.items()]
         for start in range(0, max(len(tags), len(metrics)), _BATCH):
             part = slice(start, start + _BATCH)
-            self._client.log(self.parent_id, metrics[part], tags=dict(tags[part]))
-        for name in _outdated(self._client.run(self.parent_id).tags, about):
+            self._client.log_batch(self.parent_id, metrics[part], tags=tags[part])
+        for name in _outdated(self._client.get_run(self.parent_id).data.tags, about):
             self._client.delete_tag(self.parent_id, name)
 
     def close(self, status: str, keep: Collection[str] | None) -> None:
@@ -163,8 +202,8 @@ class Writer:
         """
         self._delete_duplicates(self.parent_id)
         for identity in sorted(self._children.keys() - (self._children.keys() if keep is None else set(keep))):
-            self._client.delete_run(self._children.pop(identity).run.run_id)
-        self._client.end(self.parent_id, status)
+            self._delete(self._children.pop(identity).run_id)
+        self._client.set_terminated(self.parent_id, status)
 
     def _run_of(self, child: ChildRun) -> _Known:
         """The run of a trial to write to; a new one if there is none that was begun for this result."""
@@ -173,64 +212,74 @@ class Writer:
         if known is not None and known.stamp == begun:
             return known
         if known is not None:  # its start and its artifacts cannot be changed
-            self._client.delete_run(known.run.run_id)
+            self._delete(known.run_id)
             del self._children[child.identity]
         tags = child.tags | {PARENT: self.parent_id}
-        run = self._client.create_run(self.experiment_id, child.stamp.started, tags, child.name)
+        run = self._client.create_run(self.experiment_id, child.stamp.started, tags=tags, run_name=child.name)
         self._children[child.identity] = known = _Known.of(run)
         return known
 
     def _experiment(self, study: str, note: Mapping[str, str], artifacts: str | None) -> str:
-        if (found := self._client.experiment(study)) is not None:
-            return found
-        # Without the kind MLflow's page guesses one, and opens on traces of language models.
-        tags = {"mlflow.experimentKind": "custom_model_development", **note}
-        made = self._client.create_experiment(study, artifacts, tags) or self._client.experiment(study)
-        if made is None:
-            raise ConnectionError(f"MLflow did not create the experiment {study!r}")
-        return made
+        found = self._client.get_experiment_by_name(study)
+        if found is None:
+            # Without the kind MLflow's page guesses one, and opens on traces of language models.
+            tags = {"mlflow.experimentKind": "custom_model_development", **note}
+            with contextlib.suppress(MlflowException):  # an attempt whose answer was lost, or another process, made it
+                return str(self._client.create_experiment(study, artifacts, tags))
+            found = self._client.get_experiment_by_name(study)
+            if found is None:
+                raise ConnectionError(f"MLflow did not create the experiment {study!r}")
+        if found.lifecycle_stage == "deleted":
+            self._client.restore_experiment(found.experiment_id)
+        return str(found.experiment_id)
 
     def _parent(self, study: str, tags: Mapping[str, str], params: Mapping[str, str]) -> str:
-        run = min(self._of_this_sweep(), key=_rank, default=None)
+        run = min(self._search(self._own), key=_rank, default=None)
         if run is None:
-            run = self._client.create_run(self.experiment_id, None, tags, study)
+            run = self._client.create_run(self.experiment_id, tags=dict(tags), run_name=study)
         else:
-            self._delete_duplicates(run.run_id)
-        if run.status != "RUNNING":
-            self._client.end(run.run_id, "RUNNING", run.ended)
-        if missing := {name: value for name, value in params.items() if name not in run.params}:
-            self._client.log(run.run_id, params=missing)
-        return run.run_id
-
-    def _of_this_sweep(self) -> list[Held]:
-        return self._client.tagged(self.experiment_id, SWEEP, self._key)  # the children do not have this tag
+            self._delete_duplicates(run.info.run_id)
+        run_id = str(run.info.run_id)
+        if run.info.status != "RUNNING":
+            self._client.set_terminated(run_id, "RUNNING", run.info.end_time)  # one request; update_run makes two
+        if missing := [Param(name, value) for name, value in params.items() if name not in run.data.params]:
+            self._client.log_batch(run_id, params=missing)
+        return run_id
 
     def _delete_duplicates(self, parent: str) -> None:
         """Keep one parent run, and one child run per trial; note the children that remain."""
-        for run in self._of_this_sweep():
-            if (other := run.run_id) != parent:
-                for child in self._client.tagged(self.experiment_id, PARENT, other):
-                    self._client.log(child.run_id, tags={PARENT: parent})
-                self._client.delete_run(other)
-        children: dict[str, list[Held]] = {}
-        for run in self._client.tagged(self.experiment_id, PARENT, parent):
-            if IDENTITY in run.tags:
-                children.setdefault(run.tags[IDENTITY], []).append(run)
+        for run in self._search(self._own):
+            if (other := run.info.run_id) != parent:
+                for child in self._search(f"tags.`{PARENT}` = '{other}'"):
+                    self._client.set_tag(child.info.run_id, PARENT, parent)
+                self._delete(other)
+        children: dict[str, list[Run]] = {}
+        for run in self._search(f"tags.`{PARENT}` = '{parent}'"):
+            if IDENTITY in run.data.tags:
+                children.setdefault(run.data.tags[IDENTITY], []).append(run)
         for runs in children.values():
             runs.sort(key=_rank)
             for run in runs[1:]:
-                self._client.delete_run(run.run_id)
+                self._delete(run.info.run_id)
         self._children = {identity: _Known.of(runs[0]) for identity, runs in children.items()}
 
+    def _delete(self, run_id: str) -> None:
+        try:
+            self._client.delete_run(run_id)
+        except MlflowException as error:
+            if error.error_code not in _GONE:
+                raise
 
-def _client(uri: str, results: Location | Path) -> Client:
-    """MLflow's client; of the results folder's own database the quick way to its tables, where they are known."""
-    database = own_database(uri, results)
-    if database is not None and is_there("mlflow") and knows(database):
-        return Tables(database)
-    from memsweep.sweep.tracking.client import MlflowsClient
-
-    return MlflowsClient(uri)
+    def _search(self, condition: str) -> list[Run]:
+        runs: list[Run] = []
+        token: str | None = None
+        while token is None or token:
+            found = self._client.search_runs(
+                [self.experiment_id], condition, ViewType.ACTIVE_ONLY, _PAGE, page_token=token
+            )
+            runs += found
+            token = found.token or ""
+        return runs
 
 
 @contextlib.contextmanager
@@ -245,6 +294,30 @@ def _alone(uri: str, results: Location | Path) -> Iterator[None]:
         yield
 
 
-def _rank(run: Held) -> tuple[bool, bool, int, str]:
+def _rank(run: Run) -> tuple[bool, bool, int, str]:
     """Order in which several runs of the same trial are kept: with a result, then ended, then the oldest."""
-    return run.status != "FINISHED", run.status == "RUNNING", run.started, run.run_id
+    status = run.info.status
+    return status != "FINISHED", status == "RUNNING", run.info.start_time or 0, str(run.info.run_id)
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same call may succeed later: the server is away, the database is busy, the disk is full."""
+    if isinstance(error, MlflowException):
+        return error.error_code not in _PERMANENT
+    if isinstance(error, requests.exceptions.HTTPError) and error.response is not None:
+        return error.response.status_code >= 500 or error.response.status_code in _BUSY
+    # requests' and the lock's errors are OSErrors too; a path that is missing or forbidden stays so.
+    return isinstance(error, OSError) and not isinstance(error, FileNotFoundError | PermissionError)
+
+
+def reason(error: Exception, uri: str) -> str:
+    """The cause of an error, as a short text without secrets."""
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, requests.exceptions.RetryError) and (code := re.search(r"too many (\d+) error", str(link))):
+            return f"{redacted(uri)} answered with HTTP status {code[1]}"
+        if isinstance(link, requests.exceptions.ConnectionError | requests.exceptions.Timeout):
+            return f"no answer from {redacted(uri)}"
+        link = link.__cause__ or link.__context__
+    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{type(error).__name__}: {without_secrets(first.replace(uri, redacted(uri)))[:200]}"
