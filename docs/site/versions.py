@@ -3,7 +3,7 @@
 ``versions.py FOLDER``, in the environment of ``docker/site.lock``. A commit with the tag of its version gives a folder
 of that name, which stays; any other checkout gives ``dev``. ``latest`` is the newest release, or ``dev`` before the
 first. Each version's pages have a list of all versions: ``style/selector.js`` makes it of ``versions.js``, a script,
-because no browser lets a page that is opened as a file read JSON.
+because no browser lets a page that is opened as a file read JSON. So mike, whose list is JSON, does not serve here.
 """
 
 from __future__ import annotations
