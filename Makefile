@@ -153,13 +153,11 @@ ui: env ## open the MLflow UI on 127.0.0.1 (PORT=5000)
 	@MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false \
 	  $(PY) -m mlflow ui --backend-store-uri "sqlite:///$(abspath $(DB))" --host 127.0.0.1 --port $(PORT) --workers 1
 
-site: ## build the pages as a site in site/: open site/index.html; search and all pages work without a network
+site: ## build the pages as a version of the site in site/, beside the older ones: open site/index.html; needs no network
 	@if [ ! -x $(SITE)/bin/mkdocs ]; then \
 	  echo "site: installing mkdocs in $(SITE)"; \
 	  $(call TOOL,$(SITE),site); fi
-	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --config-file docs/site/mkdocs.yml --site-dir $(abspath site) 2>&1 \
-	  | sed '/^INFO /d; /^  - /d'
-	@echo "site: site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/python docs/site/versions.py site 2>&1 | sed '/^INFO /d; /^  - /d'
 
 image: ## build the image of the cluster (GPU=1: with CUDA; TORCH_INDEX= where pip finds torch)
 	@started=$$SECONDS; \

@@ -71,8 +71,6 @@ def interface(stub: str) -> str:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     config.nav = navigation((ROOT / INDEX).read_text(encoding="utf-8"))
-    version = re.search(r'^__version__ = "(.+)"', (ROOT / "platform/memsweep/__init__.py").read_text(), re.MULTILINE)
-    config.site_name = f"memsweep {version[1]}" if version else "memsweep"
     return config
 
 

@@ -188,6 +188,8 @@ def test_trained_weights_are_looked_at(nets: Path, capsys: pytest.CaptureFixture
         (["my_nets:MinGRU", "--width", "4", "arguments.layers=2,3"], "one value is expected"),
         (["my_nets:MinGRU", "--width", "4", "layers=2"], "is written arguments.layers=..."),
         (["my_nets:MinGRU", "--width", "4", "arguments.depth=2"], "has no argument 'depth'"),
+        (["my_nets:MinGRU"], "needs the argument width: give it as --width N, such as --width 16"),
+        (["my_nets:MinGRU", "width_argument=inputs"], "needs the argument inputs: give it as --width N"),
         (["lru", "widht=4"], "widht"),
         (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "cannot be read"),
     ],

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from benchmarks.published import gallery
+from memsweep.config.load.study_files import names
 from memsweep.errors import MemsweepError
 from paths import ROOT
 
@@ -37,6 +38,17 @@ def test_a_sentence_stands_on_the_page_that_it_links(study: str) -> None:
     assert plain(TOLD[study]["found"]) in plain(text)
     assert study in text
     assert "picture" not in TOLD[study] or (gallery.PICTURES / TOLD[study]["picture"]).is_file()
+
+
+def test_every_study_that_was_run_links_its_result() -> None:
+    """In the catalogue, whose first column has every study; what came out of it has a section of its own."""
+    rows = re.findall(r"^\| (.+?) \| ", (ROOT / "docs" / "catalogue.md").read_text("utf-8"), re.MULTILINE)
+    linked = dict(link for row in rows for link in re.findall(r"\[`(\w+)`\]\(([\w./#-]+)\)", row))
+    assert {name: linked.get(name) for name in TOLD} == {name: f"gallery.md#{name}" for name in TOLD}
+    heads = re.findall(r"^## (.*?):", (ROOT / "docs" / "evidence" / "studies.md").read_text("utf-8"), re.MULTILINE)
+    sections = {name for head in heads for name in head.split(", ") if name in names(ROOT)}
+    assert sections
+    assert sections <= {*linked}
 
 
 def test_a_stored_study_is_added_with_its_headline_and_an_unfinished_one_is_not(

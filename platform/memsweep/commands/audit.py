@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -115,7 +116,21 @@ def _of_user(args: argparse.Namespace, given: dict[str, Any], signature: Any) ->
 
     config = config_from(ModuleConfig, {"factory": args.module, **given}, SOURCE)
     factory, arguments = resolve(args.module), config.arguments.plain()
+    name = config.names.width
+    if args.width is None and name not in arguments and _is_required(factory.make, name):
+        raise ConfigError(
+            [f"{args.module} needs the argument {name}: give it as --width N, such as --width 16"], SOURCE
+        )
     return lambda: factory.build(signature, args.width, arguments, config.names, args.seed)
+
+
+def _is_required(make: Callable[..., object], name: str | None) -> bool:
+    """Whether a callable has an argument of this name and no default for it; no where it has no signature."""
+    try:
+        found = inspect.signature(make).parameters.get(name or "")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.default is inspect.Parameter.empty
 
 
 def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any) -> Callable[[], nn.Module]:

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
@@ -23,11 +23,11 @@ SMALL = {
 
 
 def exported(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own: Trackio takes its folder from the environment when it is imported."""
-    program = "import sys; from memsweep_trackio.export import main; sys.exit(main(sys.argv[1:]))"
+    """The command as a user types it, where pip put it; Trackio takes its folder from the environment."""
+    (program,) = [file for file in distribution("memsweep-trackio").files or () if file.name == "memsweep-trackio"]
     environment = {**os.environ, "TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [sys.executable, "-c", program, *words],
+        [program.locate(), *words],
         cwd=folder,
         env=environment,
         capture_output=True,
