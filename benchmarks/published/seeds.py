@@ -38,7 +38,8 @@ RUNS = {"whole": "whole", "smaller": "smaller", "no": "not run"}
 HEAD = """# The five works, part by part
 
 This page lists the figures, tables, commands, options and data of the works that this project continues. \
-Beside each stands the study that answers it. Published numbers stand beside ours, where there are any.
+Beside each stands the study that answers it. Published numbers stand beside ours, where there are any. \
+[seeds.bib](seeds.bib) cites the works.
 
 *Whole*: run at its own size. *Smaller*: run at a size or in a part that the row says. *Not run*: there is a study or \
 not, and no result of it. Brackets hold the least and the most over seeds, or a 95 % interval where the row is of a \

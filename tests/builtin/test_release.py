@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 import yaml
-from test_wheel import copied
+from test_wheel import copied, install
 
 from memsweep import __version__
-from paths import ROOT, docker_program
+from paths import ROOT, docker_program, python_path
 
 PLUGINS = sorted((ROOT / "plugins").glob("*/pyproject.toml"))
 KEEP_A_CHANGELOG = ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
@@ -35,6 +35,23 @@ def test_the_metadata_are_those_of_the_citation() -> None:
     assert about["authors"] == about["maintainers"] == [{"name": each["name"]} for each in cited["authors"]]
     assert about["keywords"] == cited["keywords"]
     assert about["urls"] if "repository-code" in cited else "urls" not in about  # no address is invented
+
+
+def test_the_five_works_have_bibtex_that_says_what_the_citation_says() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["references"]
+    entries = (ROOT / "docs" / "seeds.bib").read_text(encoding="utf-8").split("@misc")[1:]
+    assert len(entries) == len(cited) == 5
+    for entry, work in zip(entries, cited, strict=True):
+        authors = " and ".join(f"{each['family-names']}, {each['given-names']}" for each in work["authors"])
+        fields = dict(re.findall(r"^  (\w+) = \{+(.*?)\}+,?$", entry, re.MULTILINE))
+        assert fields == {
+            "title": work["title"],
+            "author": authors,
+            "year": str(work["year"]),
+            "eprint": work["url"].rpartition("/")[2],
+            "archivePrefix": "arXiv",
+            "url": work["url"],
+        }
 
 
 def test_every_licence_of_what_the_wheel_holds_is_a_licence_file() -> None:
@@ -177,16 +194,15 @@ def test_a_plugin_package_keeps_its_contract_from_its_wheel(path: Path, tmp_path
     needs = path.parent.name.removeprefix("memsweep-")
     if importlib.util.find_spec(needs) is None:
         pytest.skip(f"the package {needs} is not installed: pip install {needs}")
-    source, there = tmp_path / "source", tmp_path / "there"
+    source = tmp_path / "source"
     shutil.copytree(path.parent, source, ignore=shutil.ignore_patterns("__pycache__", "build", "*.egg-info"))
-    pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"]
-    for words in (
-        [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source],
-        [*pip, "install", "--no-deps", "--no-index", "--find-links", tmp_path, "--target", there, path.parent.name],
-    ):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(there), os.environ.get("PYTHONPATH", "")])}
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, source / "tests"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600)
+    words = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path]
+    done = subprocess.run([*words, source], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (made,) = tmp_path.glob("*.whl")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([python_path(), os.environ.get("PYTHONPATH", "")])}
+    words = [install(made, tmp_path / "there"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    done = subprocess.run(
+        [*words, source / "tests"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 import subprocess
-from importlib.metadata import distribution
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,10 @@ SMALL = {
 
 def exported(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command as a user types it, where pip put it; Trackio takes its folder from the environment."""
-    (program,) = [file for file in distribution("memsweep-trackio").files or () if file.name == "memsweep-trackio"]
+    program = Path(sysconfig.get_path("scripts"), "memsweep-trackio")
     environment = {**os.environ, "TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [program.locate(), *words],
+        [program, *words],
         cwd=folder,
         env=environment,
         capture_output=True,
