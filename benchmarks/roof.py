@@ -1,4 +1,4 @@
-"""What this core can do at most: multiply-adds in registers, and a copy, by loops of our own in C++.
+"""The most that this core can do: multiply-adds in registers, and a copy, by loops of our own in C++.
 
 They share no code with any library or kernel that is measured. A matrix product of a library is no peak: it may use
 shorter vectors than the core has, and then kernels seem to do more than is possible.

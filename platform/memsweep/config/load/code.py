@@ -1,4 +1,4 @@
-"""What the own code of models and tasks shows when it runs."""
+"""Problems that the own code of models and tasks shows when it runs."""
 
 from __future__ import annotations
 
