@@ -37,3 +37,12 @@ def test_a_number_that_follows_from_a_size_is_no_condition() -> None:
     assert "training.steps" not in columns
     assert coupled == ("training.steps",)
     assert conditions == len(WIDTHS)
+
+
+def test_two_folders_of_data_are_two_conditions() -> None:
+    configs = [config("lru", horizon) for horizon in (6, 12, 6, 12)]
+    for one, folder in zip(configs, ("a", "a", "b", "b"), strict=True):
+        one["task"]["folder"] = folder
+    columns, _, conditions = grouped(configs)
+    assert "task.folder" in columns
+    assert conditions == 2

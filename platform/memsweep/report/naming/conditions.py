@@ -27,7 +27,6 @@ _NEVER = (
     *SIZES.values(),
     "chain.earlier",  # follows from the width, or from another axis that the chain runs along
     "training.checkpoint_every",  # cannot change a number
-    "task.folder",  # where published files lie on the machine that computed a trial
 )
 _SEEDS = ("training.seeds", "training.first_seed")
 OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")

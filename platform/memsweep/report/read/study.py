@@ -342,7 +342,7 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         name=plan.study,
         description=plan.description,
         planned=len(plan.rows),
-        records={identity: known.records[identity] for identity in whole},
+        records={identity: _placed(known.records[identity], plan.rows[identity]) for identity in whole},
         tables=known.tables(whole),
         missing=tuple(
             _missing(identity, config, faults.get(identity, ""), failures.get(identity))
@@ -365,6 +365,14 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         rounds=rounds,
         replaced=_replaced(store, [name for one in rounds for name in one.removed if name in gone]),
     )
+
+
+def _placed(record: Record, row: Mapping[str, Any]) -> Record:
+    """A record with the data folder of the plan, which may have come to another machine since."""
+    config, folder = record["config"], row["task"].get("folder")
+    if folder == config["task"].get("folder"):
+        return record
+    return {**record, "config": {**config, "task": {**config["task"], "folder": folder}}}
 
 
 def _replaced(store: Store, identities: Iterable[str]) -> dict[str, Record]:
