@@ -28,7 +28,6 @@ def test_every_cell_compiles_calls_what_there_is_and_has_its_output() -> None:
     assert "image/png" in notebook.codes(stored)[-1]["outputs"][-1]["data"]
 
 
-@pytest.mark.long
 @pytest.mark.more
 def test_the_cells_give_the_verdict_that_stands_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
