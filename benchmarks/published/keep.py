@@ -20,7 +20,7 @@ from memsweep.sweep.store.record import decode, encode, from_json, sealed, to_js
 
 STORES = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "stores"
 MACHINE = {"command": "", "workspace": "../..", "address": ""}
-"""In the provenance of a plan: a results folder lies in its workspace, and nobody typed a command there."""
+"""Stands in a kept plan for the author's machine: the workspace is the folder that holds results/."""
 
 
 def keep(study: Path, stores: Path = STORES) -> Path:

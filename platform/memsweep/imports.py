@@ -9,17 +9,20 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def importing() -> Iterator[None]:
-    """Looks for no garbage while modules are imported, nor in what they made later on.
+def importing(*, own_process: bool = False) -> Iterator[None]:
+    """Looks for no garbage while modules are imported.
 
-    Torch's objects stay for as long as the process does, and each full search went through all of them again.
+    Args:
+        own_process: nothing but this command runs here: later searches leave out what is there now. Torch's objects
+            stay for as long as the process does, and each full search went through all of them again. In a process of
+            a user's, garbage of theirs would never be freed.
     """
     before, enabled = len(sys.modules), gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if len(sys.modules) > before:
+        if own_process and len(sys.modules) > before:
             gc.freeze()
         if enabled:
             gc.enable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -16,11 +17,13 @@ from image_files import write_mnist
 from memsweep.cli import main
 from memsweep.errors import StoreError
 from memsweep.report.read.study import load_study
+from memsweep.studies import locations
 from memsweep.sweep.planning.plan_file import FILES, read_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.record import decode
 from memsweep.sweep.store.results import Store
+from memsweep.trust.gate import NONE
 from paths import ROOT
 from sweeping import FAST
 
@@ -150,6 +153,20 @@ def test_a_kept_study_goes_on_where_it_was_stopped(place: Path, capsys: pytest.C
     # where the data lay tells no conditions apart
     assert [record["config"]["task"]["folder"] for record in records] == 2 * [str(place / "data")]
     assert (place / "results" / "images" / "records" / f"{before}.json").read_bytes() == old
+
+
+def test_of_two_data_sets_that_are_away_none_takes_the_place_of_the_other(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location.at(place / "results" / "images")
+    plan = read_plan(location)
+    assert plan is not None
+    rows = {
+        name: {**config, "task": {**config["task"], "folder": f"{place}/away{number}"}}
+        for number, (name, config) in enumerate(plan.rows.items())
+    }
+    monkeypatch.setattr(locations, "read_plan", lambda _: replace(plan, rows=rows))
+    assert locations.plan_to_measure(Store(location), NONE).rows == rows
 
 
 def test_results_without_a_plan_are_measured_and_the_other_commands_say_what_lacks(

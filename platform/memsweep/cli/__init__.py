@@ -125,7 +125,7 @@ def _print_document(verb: str, code: int, document: Mapping[str, Any]) -> None:
 
 
 def _command(args: argparse.Namespace) -> Answer:
-    with importing():
+    with importing(own_process=True):
         from memsweep.commands import command
 
         run = command(args.command)
@@ -190,7 +190,7 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
     from memsweep import registry
 
-    with importing():
+    with importing(own_process=True):
         missing = registry.discover(workspace)
     for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))

@@ -265,6 +265,8 @@ def _admitted(plan: StoredPlan, store: Store, trust: Trust, also: Iterable[Trial
     models = [config["model"] for config in [*plan.rows.values(), *plan.cells]]
     admitted = _with_space(_models(also), plan.search)
     admit_plan(_with_space(models, plan.search), plan.study, str(store.location), trust, admitted)
+    if len({config["task"].get("folder") for config in [*plan.rows.values(), *plan.cells]} - {None}) != 1:
+        return plan  # of several data sets none may take the place of another
     rows = {identity: _here(config) for identity, config in plan.rows.items()}
     return replace(plan, rows=rows, cells=tuple(map(_here, plan.cells)))
 

@@ -110,7 +110,7 @@ def test_sizes_at_which_the_modules_code_fails_are_in_no_round(tmp_path: Path, m
     (tmp_path / "pairs.py").write_text(PAIRS_MODULE)
     monkeypatch.chdir(tmp_path)
     trials = {str(place): row for place, row in enumerate(load_study("pairs.yaml", workspace=tmp_path).rows)}
-    sizes = {name: (row.model.width, row.task.horizon) for name, row in trials.items()}  # type: ignore[attr-defined]
+    sizes = {name: (cast(Any, row.model).width, cast(Any, row.task).horizon) for name, row in trials.items()}
     cells = Cells(Subject("", "", cast(Finding, None), trials, sizes))
     assert [cells.possible(width, 6) for width in (4, 5, 6, 8)] == [True, False, True, True]
     assert cells.possible(4, 12)

@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
     """The problems that the own code of models and tasks shows when it runs, each model once on each task.
 
-    Several trials may have one fault with different numbers (shapes, differences): it is told once, of the first trial.
+    A fault that several trials have, with different numbers (shapes, differences), is told once, of the first trial.
     """
     different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
     texts, known = list[str](), set[str]()
