@@ -20,7 +20,7 @@ from error_rates import Case, Study, Truth
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
 from memsweep.studies.decide.choice import FAR_SEEDS, ROUNDS, choose
-from memsweep.studies.decide.options import Option
+from memsweep.studies.decide.options import SEEDS, Option
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 from memsweep.studies.decide.reading import regainable
 
@@ -99,7 +99,7 @@ def cost_of(design: Design) -> float:
 
 def decided(case: Case, rng: np.random.Generator) -> Ended:
     """The end of one study."""
-    return followed(Study(case, rng), case, error_rates.SEEDS)[0]
+    return followed(Study(case, rng, SEEDS[-1]), case, SEEDS[-1])[0]
 
 
 def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None, bool]:

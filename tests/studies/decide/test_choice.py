@@ -16,7 +16,7 @@ from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
 from memsweep.studies.decide.choice import NEAR, REPAIRED, choose
 from memsweep.studies.decide.decisions import hopeless
 from memsweep.studies.decide.forecast import decides, narrowing
-from memsweep.studies.decide.options import BELOW, EFFORT, STEPS, Option, designs
+from memsweep.studies.decide.options import BELOW, EFFORT, SEEDS, STEPS, Option, designs
 from memsweep.studies.decide.question import HORIZON, STEP, WIDTH, Design, Obstacle, Question
 from paths import ROOT
 
@@ -94,21 +94,32 @@ def test_estimates_from_too_few_sizes_make_nothing_hopeless() -> None:
     assert not [*sized.lacks(chosen.option.design)]
 
 
+def test_seeds_that_differ_much_are_met_by_as_many_more_as_they_take() -> None:
+    asked = replace(question(), grows=())
+    wide = Obstacle(STEP, 0.07, 0.5, 0.0, 5, 0.95)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Question, "aims", ((wide,),))
+        chosen = choose(asked, cost)
+    assert chosen.option is not None
+    assert chosen.sure
+    assert 40 < chosen.option.design.seeds <= SEEDS[-1]
+
+
 def test_a_memory_that_no_seed_learns_is_hopeless() -> None:
     asked = replace(question(), misfit={(8, 800): 50.0}, valid_widths=0, valid_horizons=0, complete=0)
     assert choose(asked, cost).option is None
 
 
 def test_a_slope_beside_the_limit_is_hopeless_with_the_amount_that_would_decide() -> None:
-    study = Study(Case(AT_LIMIT, "normal", 0.03), np.random.default_rng(3))
-    evidence = study.weigh(40, 5)
-    design = Design(40, AT_LIMIT.widths, study.horizons[:5], AT_LIMIT.widths[-1])
+    study = Study(Case(AT_LIMIT, "normal", 0.03), np.random.default_rng(3), SEEDS[-1])
+    evidence = study.weigh(SEEDS[-1], 5)
+    design = Design(SEEDS[-1], AT_LIMIT.widths, study.horizons[:5], AT_LIMIT.widths[-1])
     asked = decide_rates.question_of(evidence, design)
     chosen = choose(
         asked, lambda asked, option: cost(asked, option) if option.design.horizons == design.horizons else math.inf
     )
     assert chosen.option is None
-    assert chosen.needed is None or chosen.needed.design.seeds > 40
+    assert chosen.needed is None or chosen.needed.design.seeds > SEEDS[-1]
 
 
 def short(axis: str, estimate: float, reach: float = 0.3) -> Question:
@@ -188,10 +199,14 @@ def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     why, hours = hopeless(chosen, 1.0, "more than the limit would be needed")
     assert "seeds 5 to 10, width 32, about" in why
     assert hours == chosen.cost / 3600.0
-    far = choose(short(WIDTH, -0.3), lambda asked, option: cost(asked, option) if option.design.seeds > 40 else 0.0)
+
+    def beyond_rounds(asked: Question, option: Option) -> float:
+        return cost(asked, option) if option.design.seeds > SEEDS[-1] else 0.0
+
+    far = choose(short(WIDTH, -0.3), beyond_rounds)
     assert far.option is None
     why, hours = hopeless(far, 1.0)
-    assert "seeds 5 to 60, width 32, about" in why
+    assert "seeds 5 to 250, width 32, about" in why
     assert math.isfinite(hours)
 
 

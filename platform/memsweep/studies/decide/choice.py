@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.forecast import decides, narrowing
-from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, SEEDS, STEPS, Option, designs
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LEARNERS_AMONG, STEPS, Option, designs
 from memsweep.studies.decide.question import Question
 
 Cost = Callable[[Question, Option], float]
@@ -24,7 +24,7 @@ NEAR = 20.0
 """Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
 REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2}
 """How often each repair is tried on a condition."""
-FAR_SEEDS = (60, 80, 120, 200, 400, 1000)
+FAR_SEEDS = (250, 400, 630, 1000)
 """Numbers of seeds that a forecast names, and that no round trains."""
 
 
@@ -118,6 +118,6 @@ def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple
 def _unfit(question: Question) -> bool:
     """Whether too few seeds approximate the target, and more of the same would not help."""
     enough_seeds = question.design.seeds >= SMALLEST_SEEDS and question.complete < SMALLEST_SEEDS
-    if SEEDS[-1] * question.kept >= SMALLEST_SEEDS:
+    if LEARNERS_AMONG * question.kept >= SMALLEST_SEEDS:
         return False
     return enough_seeds and bool(question.misfit) and question.valid_widths == 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.choice import FAR_HOPE, HOPE, Chosen
-from memsweep.studies.decide.options import SEEDS
+from memsweep.studies.decide.options import LEARNERS_AMONG
 from memsweep.studies.decide.question import Question
 from memsweep.studies.decide.reading import Subject
 
@@ -74,7 +74,7 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
 def _unfit(question: Question) -> str:
     (width, horizon), times = min(question.misfit.items(), key=lambda item: item[1])
     seeds = question.design.seeds
-    few = "fewer than five of" if seeds >= SMALLEST_SEEDS else f"for five of {SEEDS[-1]} to do so, too few of"
+    few = "fewer than five of" if seeds >= SMALLEST_SEEDS else f"for five of {LEARNERS_AMONG} to do so, too few of"
     return (
         f"{few} {seeds} seeds learn the memory: at width {width} and horizon {horizon} the error of the others is "
         f"{times:.2g} times what is allowed"

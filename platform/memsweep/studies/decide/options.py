@@ -12,8 +12,10 @@ from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.stability.verdict.trend import LONG_RANGE
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 
-SEEDS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40)
+SEEDS = (5, 6, 8, 10, 13, 16, 20, 25, 31, 40, 50, 63, 80, 100, 126, 160, 200)
 """Numbers of seeds of a design; the error rates of docs/evidence/decide.md are those of up to so many."""
+LEARNERS_AMONG = 40
+"""Most seeds that are trained so that as many learn as a verdict needs; more narrow the intervals of those that do."""
 DOUBLINGS = 4
 """Most doublings of a horizon in one round."""
 MIDDLES = 2
