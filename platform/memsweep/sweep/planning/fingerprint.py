@@ -90,6 +90,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
     "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
+    "memsweep.recurrence.gated.onednn": lambda config, kernels: kernels == "compiled" and _suits_onednn(config),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }
@@ -348,6 +349,14 @@ def _has_layer_units(model: Any) -> bool:
     from memsweep.models.deep.unit import has_layer_units, is_deep
 
     return is_deep(model) and has_layer_units(model)
+
+
+def _suits_onednn(config: TrialConfig) -> bool:
+    import torch
+
+    from memsweep.recurrence.gated.onednn import suits
+
+    return _is_deep(config) and suits(getattr(torch, config.training.dtype), getattr(config.model, "width", 0))
 
 
 def _asks_settings(config: TrialConfig) -> bool:

@@ -35,6 +35,7 @@ _BRANCHES = frozenset(
         "influence_decides",
         "mixes_models",
         "refers_elsewhere",
+        "suits",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
