@@ -4,8 +4,9 @@
                        c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),    c_{-1} = h_{-1} = 0
 
 The gradient is written by hand. On a processor compiled code does all of it (``kernel``), or oneDNN's where that is
-faster (``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t that of h_t through everything later, the errors of the
-sums U h_{t-1} are multiples of p_t (of l_t for o), whose factors are all known before time runs backward.
+faster (``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t
+that of h_t through everything later, the errors of the sums U h_{t-1} are multiples of p_t (of l_t for o), whose
+factors are all known before time runs backward.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 4 M: i, f, o,
 g in this order.

@@ -28,6 +28,7 @@ _BRANCHES = frozenset(
         "asks_measures",
         "asks_settings",
         "carries_settings",
+        "drops",
         "freezes_weights",
         "groups_by_pattern",
         "has_layer_units",
