@@ -362,6 +362,17 @@ def test_onednn_moves_the_wide_lstm_of_single_numbers(rewritten: dict[Path, byte
     assert moved == {(64, "float32")}
 
 
+def test_the_call_for_dropout_is_in_the_closure_of_stacks_that_drop_features() -> None:
+    fields = {"known": {"dropout": 0.1}, "of torch": {"dropout": 0.1, "pooling": "mean"}, "none": {}}
+    unit = usual_unit("gru")
+    held = {
+        name: code_closure(dataclasses.replace(trial(), model=usual_model("residual_stack", unit=unit, **given)))
+        for name, given in fields.items()
+    }
+    call = ("memsweep.models.deep.fused_stack", "dropped_stack")
+    assert {name for name, closure in held.items() if call in closure} == {"known"}
+
+
 def test_a_users_file_that_has_the_word_of_a_kernel_does_not_call_it(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text("def layer(self):\n    self.state_space = 1\n")
     kernel = tmp_path / "state_space.cpp"

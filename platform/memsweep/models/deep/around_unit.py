@@ -181,7 +181,7 @@ class Dropout:
         return x_NBTF * scale_RBF.repeat_interleave(x_NBTF.shape[0] // len(scale_RBF), 0).unsqueeze(2)
 
     def factors_of_rows(self, first_row: int, like_BTI: Tensor) -> Tensor | None:
-        """What ``apply`` multiplies features by, ``[R, B, P, F]``; None where nothing is dropped.
+        """The factors by which ``apply`` multiplies features, ``[R, B, P, F]``; None where nothing is dropped.
 
         Args:
             first_row: where in the batch the first sequence stands.
