@@ -21,6 +21,8 @@ from memsweep.streams import Stream
 HORIZONS: Final = (100, 1000)
 WIDTHS: Final = (64, 128)
 BATCH: Final = 32
+BY_ONEDNN: Final = ((64, 100, 1), (128, 100, 4), (128, 100, 16), (256, 100, 32), (512, 50, 32))
+"""Widths, horizons and sequences of LSTMs in float32 for which ours calls torch's."""
 # torch's order of the gates, and the sign of each: its GRU calls the share of a state that stays what ours calls new
 _GATES: Final[dict[str, dict[str, int]]] = {
     "gru": {"reset": 1, "update": -1, "candidate": 1},
@@ -107,3 +109,6 @@ def rows(options: Options, pairs: int, shortest: float) -> Iterator[Row]:
     for name, dtype, width, horizon in product(_GATES, ("float64", "float32"), widths, horizons):
         if options.wants({"dtype": dtype, "width": width, "horizon": horizon}):
             yield measured(name, width, horizon, batch, dtype, pairs, shortest)
+    for width, horizon, batch in () if options.quick else BY_ONEDNN:
+        if options.wants({"dtype": "float32", "width": width, "horizon": horizon}):
+            yield measured("lstm", width, horizon, batch, "float32", pairs, shortest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from itertools import product
 from typing import Any
 
@@ -111,6 +112,78 @@ def test_bits_depend_neither_on_company_nor_on_threads(unit: dict[str, Any]) -> 
             assert torch.equal(found[1], together[1][order])
     finally:
         torch.set_num_threads(threads)
+
+
+SHARE = 0.3
+DROPPED = [(unit, PLAIN) for unit in UNITS] + [(UNITS[1], PLAIN | {"mixing": mixing}) for mixing in MIXINGS[1:-1]]
+
+
+def in_step(model: StackedModel, step: int = 3) -> StackedModel:
+    """The model in training, at a step, and not at the first sequence of a batch."""
+    model.train()
+    model.start_step([5, 8, 2], step)
+    model.first_row = 4
+    return model
+
+
+@pytest.mark.parametrize("dtype", CLOSE)
+@pytest.mark.parametrize("batch", [BATCH, FEW])
+@pytest.mark.parametrize(("unit", "fields"), DROPPED, ids=str)
+def test_a_stack_with_dropout_has_torchs_outputs_gradients_and_loss(
+    unit: dict[str, Any], fields: dict[str, Any], batch: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = in_step(model_of(config_of(unit, **fields, dropout=SHARE), dtype))
+    inputs, targets = (noise(batch, HORIZON, size, seed=size).to(dtype) for size in (INPUTS, OUTPUTS))
+    weights, squares = weights_of(model, dtype), noise(HORIZON, seed=6).square().to(dtype)
+    live = torch.tensor([True, False, True])
+    fused = model.squared_gradient(flat(model, weights), inputs, targets, squares, live)
+    assert fused is not None
+    found = []
+    for way in ("compiled", "plain"):
+        monkeypatch.setenv(KERNELS, way)
+        outputs = model.outputs(weights, inputs)
+        loss_N = (squares.unsqueeze(-1) * (outputs - targets).square()).sum((1, 2, 3))
+        gradients = torch.autograd.grad(loss_N[live].sum(), list(weights.values()))
+        found.append([outputs.detach(), loss_N.detach(), *gradients])
+    for name, mine, theirs in zip(("outputs", "loss", *weights), *found, strict=True):
+        assert relative(mine, theirs) <= CLOSE[dtype], name
+    expected = flat(model, dict(zip(weights, found[1][2:], strict=True)))
+    assert relative(fused[0][live], found[1][1][live]) <= CLOSE[dtype]
+    assert relative(fused[1], expected) <= CLOSE[dtype]
+
+
+def test_dropout_drops_other_features_at_each_step_and_none_in_evaluation() -> None:
+    config, inputs = config_of(UNITS[1], dropout=SHARE), noise(BATCH, HORIZON, INPUTS)
+    model = model_of(config)
+    weights = weights_of(model)
+    plain = model.outputs(weights, inputs)
+    first, second = (in_step(model, step).outputs(weights, inputs) for step in (1, 2))
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, plain)
+    model.eval()
+    whole = model_of(dataclasses.replace(config, dropout=0.0)).outputs(weights, inputs)
+    assert torch.equal(model.outputs(weights, inputs), whole)
+    assert torch.equal(plain, whole)
+
+
+def test_bits_of_dropout_depend_neither_on_company_nor_on_threads_nor_on_copies() -> None:
+    model = model_of(config_of(UNITS[1], dropout=SHARE))
+    data = (noise(BATCH, HORIZON, INPUTS), noise(BATCH, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square())
+    weights, threads, seeds = flat(model, weights_of(model)), torch.get_num_threads(), [5, 8, 2]
+    found = []
+    try:
+        for count, order in ((1, [0, 1, 2]), (2, [1]), (2, [2, 0])):
+            torch.set_num_threads(count)
+            model.train()
+            model.start_step([seeds[row] for row in order], 3)
+            found.append(model.squared_gradient(weights[order], *data, torch.ones(len(order), dtype=torch.bool)))
+        model.start_step(seeds[1:2], 3)
+        found.append(model.squared_gradient(weights[[1, 1]], *data, torch.ones(2, dtype=torch.bool)))
+    finally:
+        torch.set_num_threads(threads)
+    together, *others = [[part.clone() for part in each] for each in found if each is not None]
+    for order, other in zip(([1], [2, 0], [1, 1]), others, strict=True):
+        assert all(torch.equal(mine, theirs[order]) for mine, theirs in zip(other, together, strict=True))
 
 
 @pytest.mark.parametrize(

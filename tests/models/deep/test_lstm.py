@@ -1,4 +1,4 @@
-"""The LSTM unit beside torch's own, and what it refuses."""
+"""The LSTM unit beside torch's own, by oneDNN where shape says so, and what it refuses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.deep.residual_stack import ResidualStack
 from memsweep.models.deep.unit_lstm import LSTMUnit
+from memsweep.recurrence.compiled.library import KERNELS
+from memsweep.recurrence.gated.lstm import lstm_states
+from memsweep.recurrence.gated.onednn import FEW, NARROWEST, WIDE, few_or_wide_states, suits
 from memsweep.testing import UnitSuite
 
 registry.discover()
@@ -53,6 +56,64 @@ def test_it_is_torchs_with_all_gradients() -> None:
         for kind, source in (("encoder", "weight_ih_l0"), ("matrix", "weight_hh_l0"), ("bias", "bias_ih_l0")):
             for gate, gradient in zip(TORCHS, getattr(theirs, source).grad.chunk(4), strict=True):
                 torch.testing.assert_close(by_name[f"{kind}_{gate}"][row], gradient, rtol=1e-10, atol=1e-10)
+
+
+ONEDNN = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+
+
+def single(width: int, batch: int, models: int = 2) -> list[Tensor]:
+    """Input and weights of ``lstm_states`` in float32, leaves each."""
+    noise, shapes = torch.Generator().manual_seed(width), [(4 * width, width), (4 * width,), (4 * width, width)]
+    weights = [torch.randn(models, *shape, generator=noise) / width**0.5 for shape in shapes]
+    return [each.requires_grad_() for each in (torch.randn(models, batch, 9, width, generator=noise), *weights)]
+
+
+@ONEDNN
+@pytest.mark.parametrize(("width", "batch"), [(NARROWEST, 1), (NARROWEST, FEW), (WIDE, 3)])
+def test_onednn_has_the_states_and_gradients_of_the_loop(
+    width: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, outer = single(width, batch), torch.randn(2, batch, 9, width, generator=torch.Generator().manual_seed(1))
+    fast = few_or_wide_states(*given)
+    assert fast is not None
+    assert torch.equal(lstm_states(*given), fast)
+    found = [fast, *torch.autograd.grad(fast, given, outer)]
+    monkeypatch.setenv(KERNELS, "plain")
+    assert few_or_wide_states(*given) is None
+    doubles = [each.detach().double().requires_grad_() for each in given]
+    states = lstm_states(*doubles)
+    for mine, theirs in zip(found, (states, *torch.autograd.grad(states, doubles, outer.double())), strict=True):
+        assert float((mine.detach() - theirs.detach()).norm() / theirs.detach().norm()) < 2e-6
+
+
+@ONEDNN
+def test_states_by_onednn_are_the_same_bits_in_any_company_and_with_any_threads() -> None:
+    given, threads = single(NARROWEST, 7, models=3), torch.get_num_threads()
+    together = lstm_states(*given)
+    try:
+        torch.set_num_threads(2)
+        for some in (1, 2, 5):
+            assert torch.equal(lstm_states(given[0][:, :some], *given[1:]), together[:, :some])
+            assert torch.equal(lstm_states(given[0][:, -some:], *given[1:]), together[:, -some:])
+        with torch.no_grad():
+            assert torch.equal(lstm_states(*(each[1:2] for each in given)), together[1:2])
+        for models in ([1], [2, 0]):
+            for count in (1, 7):
+                both = []
+                for threads_now in (1, 2):
+                    torch.set_num_threads(threads_now)
+                    own = [given[0][models, :count], *(each[models] for each in given[1:])]
+                    both.append(torch.autograd.grad(lstm_states(*own).square().sum(), given))
+                assert all(torch.equal(one, other) for one, other in zip(*both, strict=True))
+    finally:
+        torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize(("width", "batch"), [(NARROWEST - 1, 1), (NARROWEST, FEW + 1)])
+def test_many_sequences_of_narrow_layers_and_double_numbers_are_ours(width: int, batch: int) -> None:
+    given = single(width, batch)
+    assert not suits(torch.float32, width) or few_or_wide_states(*given) is None
+    assert not suits(torch.float64, WIDE)
 
 
 def test_eigenvalues_are_those_of_autograds_jacobian_at_rest() -> None:

@@ -344,6 +344,35 @@ def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(re
         forget("memsweep.recurrence.scan")
 
 
+def test_onednn_moves_the_wide_lstm_of_single_numbers(rewritten: dict[Path, bytes]) -> None:
+    configs = {
+        (width, dtype): dataclasses.replace(
+            trial(training={"dtype": dtype}),
+            model=usual_model("residual_stack", unit=usual_unit("lstm"), width=width, features=width),
+        )
+        for width, dtype in ((8, "float32"), (64, "float32"), (64, "float64"))
+    }
+    before = {name: code_fingerprint(config) for name, config in configs.items()}
+    path = PACKAGE / "recurrence" / "gated" / "onednn.py"
+    rewritten[path] = path.read_bytes().replace(b"FEW = 16", b"FEW = 17")
+    forget("memsweep.recurrence.gated.onednn")
+    moved = {name for name, config in configs.items() if code_fingerprint(config) != before[name]}
+    rewritten.clear()
+    forget("memsweep.recurrence.gated.onednn")
+    assert moved == {(64, "float32")}
+
+
+def test_the_call_for_dropout_is_in_the_closure_of_stacks_that_drop_features() -> None:
+    fields = {"known": {"dropout": 0.1}, "of torch": {"dropout": 0.1, "pooling": "mean"}, "none": {}}
+    unit = usual_unit("gru")
+    held = {
+        name: code_closure(dataclasses.replace(trial(), model=usual_model("residual_stack", unit=unit, **given)))
+        for name, given in fields.items()
+    }
+    call = ("memsweep.models.deep.fused_stack", "dropped_stack")
+    assert {name for name, closure in held.items() if call in closure} == {"known"}
+
+
 def test_a_users_file_that_has_the_word_of_a_kernel_does_not_call_it(tmp_path: Path) -> None:
     (tmp_path / "user.py").write_text("def layer(self):\n    self.state_space = 1\n")
     kernel = tmp_path / "state_space.cpp"

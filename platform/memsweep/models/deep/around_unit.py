@@ -180,6 +180,18 @@ class Dropout:
         scale_RBF = mask_RBF.to(x_NBTF) / (1.0 - self.share)
         return x_NBTF * scale_RBF.repeat_interleave(x_NBTF.shape[0] // len(scale_RBF), 0).unsqueeze(2)
 
+    def factors_of_rows(self, first_row: int, like_BTI: Tensor) -> Tensor | None:
+        """The factors by which ``apply`` multiplies features, ``[R, B, P, F]``; None where nothing is dropped.
+
+        Args:
+            first_row: where in the batch the first sequence stands.
+            like_BTI: the sequences, with numbers of the type that is wanted.
+        """
+        if not self._generators:
+            return None
+        last_row = first_row + len(like_BTI)
+        return torch.from_numpy(self._masks(last_row)[:, first_row:last_row]).to(like_BTI) / (1.0 - self.share)
+
     def _masks(self, rows: int) -> np.ndarray:
         """Masks of at least so many rows of the batch; more rows continue the same random numbers."""
         more = rows - self._masks_RBPF.shape[1]

@@ -2,14 +2,17 @@
 
 In torch a step of a small stack is some two thousand operations, of which the recurrence is four, and takes as long
 whatever its width. The compiled call (``recurrence/compiled/cpp/stack.h``) takes a block of sequences through
-encoder, layers and readout and back. ``knows`` says which stacks it computes; torch computes all others, and is the
-oracle.
+encoder, layers and readout and back. ``knows`` says which stacks it computes, and ``dropped_stack`` has those that drop
+features: masks are drawn as torch's way draws them, and handed to the call as factors. In evaluation nothing is
+dropped. Torch computes all other stacks, and is the oracle.
 
-Letters: N models, B batch, T time, I inputs, O outputs, S size of a model's flat weights.
+Letters: N models, B batch, T time, I inputs, O outputs, S size of a model's flat weights; R replicas, F features, P
+places of all layers.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memsweep.models.deep.around_unit import BATCH, LAYER, MIXINGS
+from memsweep.models.deep.around_unit import BATCH, LAYER, MIXINGS, Dropout
 from memsweep.models.deep.unit import has_layer_units
 from memsweep.recurrence.activations import CODES
 from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
@@ -135,3 +138,53 @@ class _Outputs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *outer: Any) -> tuple[Tensor | None, ...]:
         return None, None, None, ctx.kernel.gradient(ctx.config, *ctx.saved_tensors, outer[0]), None
+
+
+def drops(config: Any) -> bool:
+    """Whether models of this config drop features in training, and are otherwise known over few steps at least."""
+    return bool(config.dropout) and knows(dataclasses.replace(config, dropout=0.0), 1)
+
+
+class CompiledDroppedStack(CompiledStack):
+    """A compiled stack whose features are multiplied by factors behind the gelu and behind the gate.
+
+    Attributes:
+        factors: ``[R, B, P, F]``; copies of a replica share them.
+    """
+
+    function = "dropped_stack"  # DroppedStackCall of stack.cpp
+    tensors = (*CompiledStack.tensors, "factors")  # type: ignore[assignment]
+    factors: Tensor
+
+    def _run(
+        self,
+        mode: int,
+        config: Any,
+        inputs_BTI: Tensor,
+        outputs: int,
+        tensors: Mapping[str, Tensor],
+        live_N: Tensor | None = None,
+    ) -> None:
+        copies = len(tensors["weights"]) // len(self.factors)
+        factors_NBPF = self.factors.repeat_interleave(copies, 0)
+        super()._run(mode, config, inputs_BTI, outputs, {**tensors, "factors": factors_NBPF}, live_N)
+
+
+def dropped_stack(config: Any, inputs_BTI: Tensor, dropout: Dropout | None, first_row: int) -> CompiledStack | None:
+    """The compiled call for stacks of a config with dropout; None where torch computes them.
+
+    Args:
+        config: of the stack.
+        inputs_BTI: the sequences.
+        dropout: of this step of training; None in evaluation.
+        first_row: where in the batch the first sequence stands.
+    """
+    if not knows(dataclasses.replace(config, dropout=0.0), inputs_BTI.shape[1]):
+        return None
+    factors = None if dropout is None else dropout.factors_of_rows(first_row, inputs_BTI)
+    if factors is None:
+        return CompiledStack.load(inputs_BTI.dtype)
+    kernel = CompiledDroppedStack.load(inputs_BTI.dtype)
+    if kernel is not None:
+        kernel.factors = factors
+    return kernel

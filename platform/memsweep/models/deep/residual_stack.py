@@ -51,7 +51,7 @@ from memsweep.models.deep.around_unit import (
     norm_initial,
     norm_roles,
 )
-from memsweep.models.deep.fused_stack import CompiledStack, fused_outputs, knows
+from memsweep.models.deep.fused_stack import CompiledStack, dropped_stack, drops, fused_outputs, knows
 from memsweep.models.deep.unit import (
     DeepModel,
     LayerUnit,
@@ -315,6 +315,9 @@ class ResidualStack(DeepModel, LinearModel):
     def _compiled(self, inputs: Tensor) -> CompiledStack | None:
         """The compiled stack; None where torch computes it. Neither batch nor replicas decide it."""
         plain = type(self.recurrence) is Recurrence and inputs.is_cpu and not inputs.requires_grad
+        if drops(self.config):
+            dropout = self._dropout if self.training else None
+            return dropped_stack(self.config, inputs, dropout, self.first_row) if plain else None
         return CompiledStack.load(inputs.dtype) if plain and knows(self.config, inputs.shape[1]) else None
 
     def response(self, weights: Weights, horizon: int) -> Response:

@@ -3,9 +3,10 @@
     a_t = W x_t + b,   i_t, f_t, o_t = sigmoid(a_t + U h_{t-1}) each,   g_t = tanh(a^g_t + U_g h_{t-1}),
                        c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),    c_{-1} = h_{-1} = 0
 
-The gradient is written by hand. On a processor compiled code does all of it (``kernel``); the plain path here is its
-oracle, and what runs elsewhere. With p_t that of c_t and l_t that of h_t through everything later, the errors of the
-sums U h_{t-1} are multiples of p_t (of l_t for o), whose factors are all known before time runs backward.
+The gradient is written by hand. On a processor compiled code does all of it (``kernel``), or oneDNN's where that is
+faster (``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t
+that of h_t through everything later, the errors of the sums U h_{t-1} are multiples of p_t (of l_t for o), whose
+factors are all known before time runs backward.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 4 M: i, f, o,
 g in this order.
@@ -20,6 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.gated.kernel import CompiledGated
+from memsweep.recurrence.gated.onednn import few_or_wide_states, suits
 from memsweep.recurrence.layer import affine, require_fit
 
 
@@ -46,6 +48,10 @@ def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM
         bias=(bias_NG, [[models, 4 * width]]),
         matrix=(matrix_NGM, [[models, 4 * width, width]]),
     )
+    if suits(x_NBTF.dtype, width):
+        by_onednn = few_or_wide_states(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+        if by_onednn is not None:
+            return by_onednn
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
     # the inputs of all steps in one large product, in place of a small one at every step

@@ -8,6 +8,7 @@ result.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections import Counter
@@ -236,7 +237,10 @@ def _is_fused(trial: TrialConfig) -> bool:
     from memsweep.models.deep.fused_stack import knows
 
     by_itself = trial.model.name == "residual_stack" and not registry.get(registry.RULE, trial.training.rule).forward
-    return by_itself and _compiled(trial) and knows(trial.model, int(_horizon(trial)))
+    if not by_itself or not _compiled(trial):
+        return False
+    model: Any = trial.model
+    return knows(dataclasses.replace(model, dropout=0.0), int(_horizon(trial)))
 
 
 def _gradients(trial: TrialConfig) -> float:

@@ -88,8 +88,12 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
+    "memsweep.models.deep.fused_stack.drops": lambda config, kernels: (
+        kernels == "compiled" and config.model.name == "residual_stack" and _drops(config.model)
+    ),
     "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
+    "memsweep.recurrence.gated.onednn.suits": lambda config, kernels: kernels == "compiled" and _suits_onednn(config),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
     "memsweep.rules.batched.Batched": lambda config, kernels: _is_deep(config),
 }
@@ -348,6 +352,20 @@ def _has_layer_units(model: Any) -> bool:
     from memsweep.models.deep.unit import has_layer_units, is_deep
 
     return is_deep(model) and has_layer_units(model)
+
+
+def _drops(model: Any) -> bool:
+    from memsweep.models.deep.fused_stack import drops
+
+    return drops(model)
+
+
+def _suits_onednn(config: TrialConfig) -> bool:
+    import torch
+
+    from memsweep.recurrence.gated.onednn import suits
+
+    return _is_deep(config) and suits(getattr(torch, config.training.dtype), getattr(config.model, "width", 0))
 
 
 def _asks_settings(config: TrialConfig) -> bool:

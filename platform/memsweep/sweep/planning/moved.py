@@ -63,10 +63,17 @@ def as_before(lines: Iterable[str]) -> set[str]:
 
 
 def _as_run(line: str, runs: Set[str]) -> str:
-    """A line with what its names stand for where these texts run."""
+    """A line with what its names stand for where these texts run; that of a kernel's file has no names."""
+    if not is_of_definition(line):
+        return line
     text, meanings = parts_of(line)
     run = [(name, found, [each for each in found if each in runs]) for name, found in meanings]
     return line_of(text, [(name, (own or "") if found else found) for name, found, own in run])
+
+
+def is_of_definition(line: str) -> bool:
+    """Whether a line is a definition's, and no file's in another language."""
+    return _LINE.fullmatch(line) is not None
 
 
 def parts_of(line: str) -> tuple[str, list[tuple[str, Any]]]:

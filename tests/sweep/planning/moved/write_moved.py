@@ -194,11 +194,12 @@ def _whole(lines: set[str]) -> set[str]:
     from memsweep.sweep.planning import moved
 
     found = dict[tuple[str, tuple[str, ...]], list[tuple[str, Any]]]()
-    for text, meanings in map(moved.parts_of, lines):
+    files = {line for line in lines if not moved.is_of_definition(line)}
+    for text, meanings in map(moved.parts_of, lines - files):
         key = text, tuple(name for name, _ in meanings)
         known = found.setdefault(key, meanings)
         found[key] = [max(pair, key=lambda each: len(each[1])) for pair in zip(known, meanings, strict=True)]
-    return {moved.line_of(text, meanings) for (text, _), meanings in found.items()}
+    return files | {moved.line_of(text, meanings) for (text, _), meanings in found.items()}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@
 
 inline namespace BLOCKS {
 
+constexpr long PLACES = 2;  // of a layer at which features are dropped: behind the gelu, and behind the gate
+
 enum Mode { OUTPUTS = 0, PULL = 1, LOSS_AND_GRADIENT = 2 };
 enum Mixing { FULL_GLU = 0, HALF_GLU1 = 1, HALF_GLU2 = 2, GELU = 3, NONE = 4 };
 
@@ -57,6 +59,9 @@ public:
         const long F = call.features, maps = call.mixing == FULL_GLU ? 2 : call.mixing <= HALF_GLU2 ? 1 : 0;
         return Unit::size(unit_shape(call)) + (call.norm ? 2 * F : 0) + maps * (F * F + F);
     }
+
+    // Factors [PLACES][F][V] of the features of all steps, until the next call; null: all are 1.
+    void drop(const Vector* factors) { factors_ = factors; }
 
     // The features [T][F][V] on their way through the layer.
     void forward(const R* weights, Vector* x, Scratch<R>& scratch) {
@@ -150,6 +155,8 @@ private:
         if (call_.mixing == NONE) return;
         Vector *shown = shown_ + from, *mixed = mixed_ + from, *gate = gate_ + from;
         for (long k = 0; k < F_ * V; ++k) shown[k] = gelu<R>(answer[k], slope_[from + k]);
+        thin(0, shown);
+        thin(0, slope_ + from);
         if (call_.mixing == GELU) return;
         rows_times(
             at.gate, F_, F_, shown, [&](long i, int) { return at.gate[F_ * F_ + i] - Vector{}; },
@@ -160,6 +167,13 @@ private:
                 [&](long i, int v, Vector sum) { mixed[i * V + v] = sum; });
         else
             std::copy_n(call_.mixing == HALF_GLU1 ? shown : answer, F_ * V, mixed);
+        thin(1, mixed);
+    }
+
+    // Drops features of one step at a place.
+    void thin(long place, Vector* features) const {
+        if (!factors_) return;
+        for (long k = 0; k < F_ * V; ++k) features[k] *= factors_[place * F_ * V + k];
     }
 
     // One step of the gradients of answers, of the mixed features and of the gate before its sigmoid.
@@ -179,6 +193,7 @@ private:
             mixed[k] = dy[k] * s;
             gate[k] = dy[k] * mixed_[from + k] * s * (1 - s);
         }
+        thin(1, mixed);
         const bool first = call_.mixing == HALF_GLU1;
         rows_times<R>(
             turned_ + F_ * F_, F_, F_, gate, [&](long i, int v) { return first ? mixed[i * V + v] : Vector{}; },
@@ -223,6 +238,7 @@ private:
     Unit unit_;
     Buffer<Vector> normal_, scale_, slope_, shown_, mixed_, gate_;  // [T][F][V] each, scale [T][V]
     Buffer<R> turned_;
+    const Vector* factors_ = nullptr;
 };
 
 template <class R, class Unit> class Stack {
@@ -242,11 +258,15 @@ public:
         return affine + call.layers * StackLayer<R, Unit>::size(call);
     }
 
-    void forward(const R* weights, const Vector* x, Vector* y) {
+    // factors: of all layers, or null.
+    void forward(const R* weights, const Vector* x, const Vector* factors, Vector* y) {
         const long I = call_.inputs, O = call_.outputs, own = StackLayer<R, Unit>::size(call_);
         for (long t = 0; t < T_; ++t) affine(weights, F_, I, x + t * I * V, features_ + t * F_ * V);
-        for (long layer = 0; layer < call_.layers; ++layer)
-            layers_[gradient_ ? layer : 0].forward(weights + F_ * (I + 1) + layer * own, features_, scratch_);
+        for (long layer = 0; layer < call_.layers; ++layer) {
+            StackLayer<R, Unit>& now = layers_[gradient_ ? layer : 0];
+            now.drop(factors ? factors + layer * PLACES * F_ * V : nullptr);
+            now.forward(weights + F_ * (I + 1) + layer * own, features_, scratch_);
+        }
         for (long t = 0; t < T_; ++t)
             affine(weights + readout(), O, F_, features_ + t * F_ * V, y + t * O * V);
     }
@@ -288,12 +308,14 @@ private:
     std::deque<StackLayer<R, Unit>> layers_;
 };
 
-template <class R, class Unit> bool run_stack(const StackCall& call) {
+// factors: [N][B][layers][PLACES][F], or null.
+template <class R, class Unit> bool run_stack(const StackCall& call, const void* factors) {
     if (call.size != Stack<R, Unit>::size(call)) return false;
     const long B = call.batch, T = call.horizon, I = call.inputs, O = call.outputs, S = call.size;
+    const long dropped = call.layers * PLACES * call.features;
     const bool judged = call.mode == LOSS_AND_GRADIENT;
     Stack<R, Unit> stack(call);
-    Buffer<Vec<R>> x(T * I * V), y(T * O * V), target(judged ? T * O * V : 1);
+    Buffer<Vec<R>> x(T * I * V), y(T * O * V), target(judged ? T * O * V : 1), kept(factors ? dropped * V : 1);
     for (long first = 0; first < B; first += V * Simd<R>::lanes) {
         typename Simd<R>::Int own[V] = {};
         mark<R>(B, first, own);
@@ -303,7 +325,8 @@ template <class R, class Unit> bool run_stack(const StackCall& call) {
             if (!call.live[n]) continue;
             const R* weights = static_cast<const R*>(call.weights) + n * S;
             R* outer = static_cast<R*>(call.y) + n * B * T * O;
-            stack.forward(weights, x, y);
+            if (factors) pack<R>(static_cast<const R*>(factors) + n * B * dropped, B, first, dropped, dropped, kept);
+            stack.forward(weights, x, factors ? kept + 0 : nullptr, y);
             if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, T * O, outer);
             if (judged)
                 static_cast<R*>(call.loss)[n] += squared<R>(y, target, static_cast<const R*>(call.squares), T, O, own);
@@ -317,17 +340,17 @@ template <class R, class Unit> bool run_stack(const StackCall& call) {
     return true;
 }
 
-template <class R> bool choose_stack(const StackCall& call) {
+template <class R> bool choose_stack(const StackCall& call, const void* factors) {
     switch (call.unit) {
         case 0:
             switch (call.sigma) {
-                case 0: return run_stack<R, RnnUnit<R, Linear>>(call);
-                case 2: return run_stack<R, RnnUnit<R, Tanh>>(call);
-                case 3: return run_stack<R, RnnUnit<R, Relu>>(call);
+                case 0: return run_stack<R, RnnUnit<R, Linear>>(call, factors);
+                case 2: return run_stack<R, RnnUnit<R, Tanh>>(call, factors);
+                case 3: return run_stack<R, RnnUnit<R, Relu>>(call, factors);
             }
             return false;
-        case 1: return run_stack<R, GruUnit<R>>(call);
-        case 2: return run_stack<R, LruUnit<R>>(call);
+        case 1: return run_stack<R, GruUnit<R>>(call, factors);
+        case 2: return run_stack<R, LruUnit<R>>(call, factors);
     }
     return false;
 }

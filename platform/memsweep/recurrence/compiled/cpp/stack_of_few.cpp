@@ -3,4 +3,6 @@
 #include "stack.h"
 
 // Whether there is such a stack; call: a StackCall.
-extern "C" bool memsweep_stack_of_few(const void* call) { return choose_stack<REAL>(*static_cast<const StackCall*>(call)); }
+extern "C" bool memsweep_stack_of_few(const void* call, const void* factors) {
+    return choose_stack<REAL>(*static_cast<const StackCall*>(call), factors);
+}

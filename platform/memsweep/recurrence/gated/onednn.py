@@ -1,0 +1,61 @@
+"""The LSTM of oneDNN, which torch.lstm calls in float32 on a processor: faster than ours where it has few sequences.
+
+Our kernel has sequences in the lanes of its vectors, 32 in a block, and oneDNN has units. Shape alone chooses. The
+states of a sequence are the same bits whatever stands beside it, and however many threads there are. Of one sequence
+alone oneDNN takes products in another order, so that a second one, of zeros, stands beside it.
+
+Letters: see memsweep.recurrence.gated.lstm.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from memsweep.recurrence.gated.kernel import CompiledGated
+
+NARROWEST = 64
+"""From this width on."""
+WIDE = 256
+"""From this width on with any number of sequences."""
+FEW = 16
+"""Sequences up to which narrower ones are faster; they would fill half a block of ours."""
+
+
+def suits(dtype: torch.dtype, width: int) -> bool:
+    """Whether some of the layers of this width, with numbers of this type, are computed here."""
+    return dtype == torch.float32 and width >= NARROWEST
+
+
+def few_or_wide_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor | None:
+    """The states, arguments and result as of ``lstm_states``; None where it computes them itself."""
+    batch, width = x_NBTF.shape[1], matrix_NGM.shape[2]
+    ours = batch > FEW and width < WIDE
+    # without our kernel, torch's loop is wanted: it is the oracle
+    if ours or not x_NBTF.numel() or not torch.backends.mkldnn.is_available() or CompiledGated.fitting(x_NBTF) is None:
+        return None
+    tensors = (x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+    if torch.is_grad_enabled():
+        return _states(*tensors)
+    with torch.enable_grad():  # without it oneDNN goes another way, whose bits are others
+        return _states(*(each.detach() for each in tensors))
+
+
+def _states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor:
+    batch, width = x_NBTF.shape[1], matrix_NGM.shape[2]
+    if batch == 1:
+        x_NBTF = torch.cat([x_NBTF, torch.zeros_like(x_NBTF)], 1)
+    start_1BM = x_NBTF.new_zeros(1, x_NBTF.shape[1], width)
+    zeros_G = torch.zeros_like(bias_NG[0])
+    weights = map(_in_their_order, (encoder_NGF, matrix_NGM, bias_NG))
+    states = [
+        torch.lstm(x_BTF, (start_1BM, start_1BM), (encoder, matrix, bias, zeros_G), True, 1, 0.0, True, False, True)[0]
+        for x_BTF, encoder, matrix, bias in zip(x_NBTF, *weights, strict=True)
+    ]
+    return torch.stack(states)[:, :batch].contiguous()
+
+
+def _in_their_order(gates_NG: Tensor) -> Tensor:
+    """From i, f, o, g to i, f, g, o."""
+    into, forget, out, candidate = gates_NG.chunk(4, 1)
+    return torch.cat([into, forget, candidate, out], 1)
