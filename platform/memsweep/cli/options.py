@@ -259,9 +259,18 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         *_LAUNCH,
     ),
     "atlas": (
-        ("layer", {"metavar": "LAYER", "help": "file_or_package:callable, [batch, time, features] -> the same"}),
+        (
+            "layer",
+            {"metavar": "LAYER", "nargs": "?", "help": "file_or_package:callable, [batch, time, features] -> the same"},
+        ),
         _OVERRIDES,
+        ("--export", {"metavar": "FILE", "help": "write the row of LAYER to a file, for others to --add"}),
+        (
+            "--add",
+            {"metavar": "FILE", "nargs": "+", "action": "extend", "help": "show rows of others, checked by identity"},
+        ),
         *_PLACES,
+        _TRUST,
         _NO_REUSE,
         *_LAUNCH,
     ),

@@ -158,6 +158,15 @@ def named_code(config: Any) -> set[Definition]:
     return roots
 
 
+def named_fingerprint(config: Any) -> str:
+    """A hash of the code that the config names besides its parts, without the engine's, 16 hexadecimal digits."""
+
+    def of_engine(definition: Definition) -> bool:
+        return _top(definition[0]) == ENGINE
+
+    return GRAPH.digest(GRAPH.closure(named_code(config), of_engine), of_engine)
+
+
 def _see_new_files() -> None:
     """Reads files of users again where they were imported again."""
     from memsweep.models.module.factory import generation
