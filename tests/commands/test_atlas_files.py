@@ -92,7 +92,7 @@ def test_the_row_of_a_run_and_its_file(author: tuple[Path, Json]) -> None:
 
 
 SAID = {"standing": "", "changed": []}
-"""What differs between the row of a run and that of its file."""
+"""The keys in which the row of a run and that of its file differ."""
 
 
 def test_a_row_is_checked_where_its_code_is(author: tuple[Path, Json], reader: Callable[..., tuple[int, Json]]) -> None:
@@ -126,7 +126,7 @@ def test_a_row_is_checked_where_its_code_is(author: tuple[Path, Json], reader: C
 
 
 def reidentified(content: Json) -> None:
-    """What a person does who knows how identities are made: the code is said to be another one."""
+    """A file of a person who knows how identities are made, with another code."""
     from memsweep.config.schema.canonical import trial_from_dict
     from memsweep.sweep.planning.identity import identity_from
 

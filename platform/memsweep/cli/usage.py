@@ -139,8 +139,8 @@ examples:
         "A layer of 30 lines with a loop over time in Python takes about an hour of one core. Fewer seeds or tasks\n"
         "make it quicker, and the table says so. It is a study of its own: interrupted, the same command goes on.\n\n"
         "--export FILE writes the row for others. --add FILE shows theirs, without LAYER, too: the identity of each\n"
-        "trial is made again. A file that does not agree with itself is refused. + marks a row whose configuration\n"
-        "and code are those of this version and of the author's file here, ? one that was not checked, with the reason.\n"
+        "trial is made again. A file that does not agree with itself is refused. + marks a row that follows from its\n"
+        "configuration, this version's code and the author's file here, ? one that was not checked, and says why.\n"
         "Exit code: as of memsweep sweep.",
         """\
 examples:

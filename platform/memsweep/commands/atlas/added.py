@@ -162,7 +162,7 @@ class _Read:
 
 
 def _problems(trial: TrialOf, layer: str, columns: Sequence[str]) -> Iterator[str]:
-    """What is wrong with a trial of a row, without reading any code."""
+    """Says what is wrong with a trial of a row, without reading any code."""
     parts = [trial["config"].get(name) for name in ("task", "model", "training")]
     task, model, training = (part if isinstance(part, Mapping) else {} for part in parts)
     tasks = [name for name in columns if not name.endswith(TIMES)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
@@ -57,7 +57,7 @@ class TrialOf(TypedDict):
     training_code: str
     layer_code: str
     parameters: int
-    values: dict[str, list[float | None]]
+    values: dict[str, Sequence[float | None]]
 
 
 class RowFile(TypedDict):

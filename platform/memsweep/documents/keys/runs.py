@@ -176,7 +176,7 @@ class AtlasItem(TypedDict):
     """A layer of the atlas on a task."""
 
     unit: Annotated[str, "its name, or the import path that was given"]
-    own: Annotated[bool, "it is the layer that was given; the others are stored"]
+    own: Annotated[bool, "it is the layer that was given"]
     task: Annotated[str, "its name; with ', 4T': in sequences of four times the trained length"]
     accuracy: Annotated[float, "median over seeds; null: it was not measured"]
     low: Annotated[float, "least of all seeds"]
