@@ -125,7 +125,7 @@ def kernels_of(config: TrialConfig, device: str) -> str:
 
     from memsweep.recurrence.layer_outputs import kernels
 
-    return kernels(getattr(torch, config.training.dtype), device)
+    return kernels(getattr(torch, config.training.dtype), device, over_time=config.model.name != "module")
 
 
 def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
