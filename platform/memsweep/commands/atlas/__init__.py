@@ -66,7 +66,7 @@ def atlas(args: argparse.Namespace) -> Answer:
         rows = _added(args, columns)
     if layer:
         study = atlas_study(layer, overrides, Path(args.workspace))
-        request = Request(study, trials_of(study), no_reuse=args.no_reuse, overrides=tuple(overrides), source=PROTOCOL)
+        request = Request(study, trials_of(study), no_reuse=args.no_reuse, overrides=tuple(overrides))
         ending = verbs.execute(request, args, Location.at(args.results))
         own = own_row(layer, () if ending.report is None else ending.report.contents.losses, columns, overrides)
         rows.insert(0, own)
