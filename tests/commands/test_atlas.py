@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +10,7 @@ import pytest
 
 from memsweep import registry
 from memsweep.commands.atlas import PROTOCOL, atlas_study, protocol_of
-from memsweep.commands.atlas.rows import STORED_SEEDS, AtlasRow, Cell, atlas_text, own_row, stored_rows
+from memsweep.commands.atlas.rows import OWN, STORED_SEEDS, AtlasRow, Cell, atlas_text, own_row, stored_rows
 from memsweep.config.load.hydra import read
 from memsweep.errors import ConfigError
 from paths import ROOT
@@ -69,22 +66,22 @@ def loss_row(task: str, seeds: int, value: Cell, longer: Cell) -> SimpleNamespac
 def test_a_row_stands_among_the_others_and_says_what_it_lacks() -> None:
     stored = stored_rows()
     found = [loss_row("parity", 2, Cell(1.0, 0.9, 1.0), Cell(0.99, 0.98, 1.0))]
-    own = own_row("my:Net", found, [*stored[0].cells])
-    text = atlas_text(own, stored, ["confirm.seeds=2"], columns=200)
+    own = own_row("my:Net", found, [*stored[0].cells], ["confirm.seeds=2"])
+    text = atlas_text([own], stored, columns=200)
     (line,) = (line for line in text.splitlines() if line.startswith("→ my:Net  "))
     assert line.split("  ")[0] == "→ my:Net"
     assert "100 [90, 100]" in line
     assert "99 [98, 100]" in line
     assert line.count("–") == 7
     assert "2 fresh seeds, fewer than the 8 of the stored rows" in text
-    assert "Settings of this run that are not the protocol's: confirm.seeds=2." in text
+    assert "Settings of my:Net that are not the protocol's: confirm.seeds=2." in text
     assert all(
         len(each) <= 80 or "fresh" in each
-        for each in atlas_text(own, stored, columns=80).splitlines()
+        for each in atlas_text([own], stored, columns=80).splitlines()
         if each[:2] in ("  ", "→ ")
     )
-    none = AtlasRow("my:Net", {name: Cell(*[float("nan")] * 3) for name in stored[0].cells}, own=True)
-    assert "no task has a result yet" in atlas_text(none, stored)
+    none = AtlasRow("my:Net", {name: Cell(*[float("nan")] * 3) for name in stored[0].cells}, OWN)
+    assert "no task has a result yet" in atlas_text([none], stored)
 
 
 def test_rows_are_ranked_over_the_columns_that_the_own_row_has() -> None:
@@ -94,7 +91,7 @@ def test_rows_are_ranked_over_the_columns_that_the_own_row_has() -> None:
     value = (middles[5] + middles[6]) / 2  # above the mean of most rows over all columns
     none = Cell(*[float("nan")] * 3)
     own = own_row("my:Net", [loss_row(task, 3, Cell(value, value, value), none)], [*stored[0].cells])
-    text = atlas_text(own, stored, columns=400).splitlines()
+    text = atlas_text([own], stored, columns=400).splitlines()
     rows = [line[2:].split()[0] for line in text[3:] if line.strip()][:13]
     expected = sorted([own, *stored], key=lambda row: -row.cells[task].middle)
     assert rows == [row.unit for row in expected]
@@ -109,26 +106,3 @@ def test_each_layer_has_a_study_of_its_own() -> None:
     layers = ["a/b.py:C", "a-b.py:C", "a_b:C", "a.b:C", "a b:C", "a:b:C", "a-b:C"]
     assert len({protocol_of(layer)["name"] for layer in layers}) == len(layers)
     assert protocol_of("my_nets:MyMixer")["name"] == "atlas-my_nets-MyMixer"
-
-
-@pytest.mark.more
-def test_from_the_command_line(workspace: Path) -> None:
-    words = ["grid.task=[{name: parity, horizon: 4}]", "training.steps=2", "training.seeds=1", "confirm.seeds=2"]
-    words += ["search.training.learning_rate={choice: [0.01]}", "search.trials=1", "search.batch=1"]
-    told = subprocess.run(
-        [sys.executable, "-m", "memsweep", "atlas", LAYER, *words, "--inline", "--no-page", "--json"],
-        cwd=workspace,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    document = json.loads(told.stdout)
-    own = {item["task"]: item for item in document["atlas"] if item["own"]}
-    assert own["parity"]["unit"] == LAYER
-    assert own["parity"]["seeds"] == 2
-    assert 0 <= own["parity"]["low"] <= own["parity"]["accuracy"] <= 1
-    assert own["mqar"]["accuracy"] is None
-    assert own["mqar"]["seeds"] == 0
-    assert document["changed"] == words
-    assert len(document["atlas"]) == 13 * 9

@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 from jsonschema import Draft7Validator
 
+import memsweep as ms
 from memsweep.cli import main
 from memsweep.documents.schema import document_schema
+from memsweep.errors import MemsweepError
 from memsweep.stability.verdict.judgement import RULE_VERSION
 from memsweep.sweep.store.layout import folder_name
 from report_study import THEORY, write_study
@@ -86,3 +88,34 @@ def test_the_document_of_a_comparison_fits_its_schema(results: Path, capsys: pyt
     assert document["comparison"]["studies"] == ["first", "a second one"]
     assert document["criteria"] == {"thresholds": [0.02], "slope_limit": -0.2, "rule_version": RULE_VERSION}
     assert [row["study"] for row in document["comparison"]["tables"]["losses"]] == ["first", "a second one"]
+
+
+@pytest.mark.parametrize(("paper", "inches"), [("single", 3.25), ("double", 6.75)])
+def test_figures_are_as_wide_as_the_columns_of_a_paper(results: Path, paper: str, inches: float) -> None:
+    """Measured in the files: the page of each PDF in points, of 72 to the inch. The pictures of the page stay."""
+    page = results / "first" / "report" / "index.html"
+    assert main(["report", "first", "--figures", "pdf,svg"]) == 0
+    before, files = page.read_text(), {path.name for path in (page.parent / "figures").iterdir()}
+    for name in ("--figures", "pdf,svg", "--paper", paper), ("--paper", paper):
+        assert main(["report", "first", *name]) == 0
+        drawn = [*(page.parent / "figures").glob("*.pdf")]
+        assert drawn
+        for path in drawn:
+            box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", path.read_bytes())
+            assert box is not None
+            assert float(box[1]) == pytest.approx(72 * inches, abs=0.01)
+            assert float(box[2]) < 72 * 9.5  # the text of a page
+    assert {path.name for path in (page.parent / "figures").iterdir()} >= {n for n in files if n.endswith(".pdf")}
+    pictures = [re.findall(r"data:image/[^\"]*", text) for text in (before, page.read_text())]
+    assert pictures[0] == pictures[1]
+    assert main(["report", "first", "a second one", "--paper", paper, "--out", "beside"]) == 0
+    assert re.search(rb"/MediaBox \[ ?0 0 ([\d.]+)", Path("beside/radius.pdf").read_bytes())[1] == b"%g" % (72 * inches)
+
+
+def test_a_figure_of_python_is_as_wide_as_a_paper_asks(results: Path) -> None:
+    found = ms.results("first")
+    name = found.figures[0]
+    assert found.figure(name, paper="single").get_figwidth() == 3.25
+    assert found.figure(name, paper="double").get_figwidth() == 6.75
+    with pytest.raises(MemsweepError, match="allowed: double, single"):
+        found.figure(name, paper="A4")

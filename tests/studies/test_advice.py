@@ -58,6 +58,21 @@ def advised(text: str) -> set[str]:
     return {each.strip().rstrip(".") for each in found}
 
 
+WEIGHTS = "memsweep measure --factory my_nets:Net --weights 'of mine.pt' --task parity"
+MODULE = "memsweep decide my_nets:Net --kernel polynomial"
+OF_WORDS = (
+    (
+        f"{WEIGHTS} training.seeds=1",
+        "",
+        f"{WEIGHTS} model.width=3 training.seeds=2",
+        "",
+    ),
+    ("memsweep atlas a:Net", "", "memsweep atlas a:Net model.width=3 training.seeds=2", ""),
+    (MODULE, "my_nets:Net", f"{MODULE} model.width=3 training.seeds=2", f"{MODULE} --max-core-hours 1"),
+)
+"""Commands that make a study of their words: the study as they name it, what adds trials, and what goes on with it."""
+
+
 def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,6 +90,10 @@ def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
     stored = replace(stored, address="")  # there is no such cluster to join
     advice = stored.extended_by("model.width=3 training.seeds=2")
     assert advice == f"ms.extend(study, 'training.steps=2', 'model.width=3', 'training.seeds=2', results='{folder}')"
+    for line, source, more, until in OF_WORDS:
+        typed_in = replace(stored, command=line, source=source, overrides=())
+        assert typed_in.extended_by("model.width=3 training.seeds=2") == more
+        assert typed_in.until_decided == until
     found = eval(advice, {"ms": ms, "study": study})
     assert (len(found.contents.study.records), found.missing.empty) == (2, True)
 

@@ -75,7 +75,8 @@ READ = {
 """Commands that read, and call nothing."""
 OF_RESULTS = ("status", "report", "weights", "sync")
 NAMES_ONE = {"audit", "atlas", "init"}
-"""Commands that read no document: two take code that was typed, one writes a folder."""
+"""Commands that take code that was typed, or write a folder. The rows that ``atlas --add`` reads:
+``tests/commands/test_atlas_files.py``."""
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from typing import Any
 from memsweep.cli import usage
 from memsweep.documents.keys import DOCUMENTS
 from memsweep.errors import ConfigError
-from memsweep.report.formats import FIGURES, TABLES, TRIALS
+from memsweep.report.formats import FIGURES, PAPER, TABLES, TRIALS
 from memsweep.sweep.estimate.nodes import VARIABLE, NodeOffer, hours_for
 from memsweep.sweep.store.layout import default_results
 
@@ -259,9 +259,18 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         *_LAUNCH,
     ),
     "atlas": (
-        ("layer", {"metavar": "LAYER", "help": "file_or_package:callable, [batch, time, features] -> the same"}),
+        (
+            "layer",
+            {"metavar": "LAYER", "nargs": "?", "help": "file_or_package:callable, [batch, time, features] -> the same"},
+        ),
         _OVERRIDES,
+        ("--export", {"metavar": "FILE", "help": "write the row of LAYER to a file, for others to --add"}),
+        (
+            "--add",
+            {"metavar": "FILE", "nargs": "+", "action": "extend", "help": "show rows of others, checked by identity"},
+        ),
         *_PLACES,
+        _TRUST,
         _NO_REUSE,
         *_LAUNCH,
     ),
@@ -285,6 +294,10 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         (
             "--figures",
             {"metavar": "F,G", "type": _figures, "help": f"formats: {','.join(FIGURES)}; {TRIALS}: of each trial, too"},
+        ),
+        (
+            "--paper",
+            {"choices": [*PAPER], "metavar": "|".join(PAPER), "help": "figures as wide as a paper's column, or as two"},
         ),
         ("--table", {"metavar": "NAME", "help": "print this table alone: verdicts, slopes, losses, ..."}),
         ("--format", {"choices": TABLES, "metavar": "|".join(TABLES), "help": "of --table (markdown)"}),

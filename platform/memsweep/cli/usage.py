@@ -137,14 +137,19 @@ examples:
         "Its row is shown among the twelve, which come with memsweep. LAYER is my_nets:MyMixer for the class\n"
         "(or any callable) MyMixer in my_nets.py. Its arguments are written as model.unit.arguments.heads=2.\n"
         "A layer of 30 lines with a loop over time in Python takes about an hour of one core. Fewer seeds or tasks\n"
-        "make it quicker, and the table says so. It is a study of its own: interrupted, the same command goes on.\n"
+        "make it quicker, and the table says so. It is a study of its own: interrupted, the same command goes on.\n\n"
+        "--export FILE writes the row for others. --add FILE shows theirs, without LAYER, too: the identity of each\n"
+        "trial is made again. A file that does not agree with itself is refused. + marks a row that follows from its\n"
+        "configuration, this version's code and the author's file here, ? one that was not checked, and says why.\n"
         "Exit code: as of memsweep sweep.",
         """\
 examples:
   memsweep atlas my_nets:MyMixer
   memsweep atlas my_nets:MyMixer --max-hours 0.5
   memsweep atlas my_nets:MyMixer confirm.seeds=4 'search.training.learning_rate={choice:[0.01]}' search.trials=1
-  memsweep atlas my_nets:MyMixer 'grid.task=[{name:parity,horizon:32}]'""",
+  memsweep atlas my_nets:MyMixer 'grid.task=[{name:parity,horizon:32}]'
+  memsweep atlas my_nets:MyMixer --export my_mixer.json
+  memsweep atlas --add my_mixer.json theirs.json""",
     ),
     "resume": Text(
         "finish the plan of a study",

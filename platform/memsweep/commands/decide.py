@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from memsweep.commands.verbs import execute, limits_of, read, stored
 from memsweep.config.load import study_files
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, counted
+from memsweep.recurrence.compiled.expected import nothing_is_trained
 from memsweep.studies.decide.decisions import DECIDED, HOPELESS, LIMIT, Decision
 from memsweep.studies.decide.request import Deciding, deciding, limits_of_study
 from memsweep.sweep.driver.progress import duration
@@ -35,9 +37,10 @@ def decide(args: argparse.Namespace) -> Answer:
     study = None if store is not None else _smallest(args) if _names_module(args.study) else read(args)
     results = Location.at(args.results) if store is None else store.location.parent
     limits = limits_of_study(limits_of(args), study)
-    request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits)
+    with nothing_is_trained() if args.plan else contextlib.nullcontext():
+        request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits)
+        decisions, steps = questions.preview(request, results) if args.plan else ([], [])
     if args.plan:
-        decisions, steps = questions.preview(request, results)
         _print(decisions, steps)
         return Answer(_document(request.sweep.name, decisions, questions, steps))
     if questions.note:

@@ -15,6 +15,7 @@ from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import MemsweepError, filled
 from memsweep.gate import display
+from memsweep.recurrence.compiled.expected import nothing_is_trained
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.sweep.estimate.nodes import offered
 from memsweep.sweep.store.filesystem import Location
@@ -30,6 +31,12 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def plan(args: argparse.Namespace) -> Answer:
+    """Says what ``sweep`` would do; see ``_plan``."""
+    with nothing_is_trained():
+        return _plan(args)
+
+
+def _plan(args: argparse.Namespace) -> Answer:
     """Says what ``sweep`` would do: trials, reuse, packs, resources, expected hours; writes only what it measured."""
     from memsweep.config.load.study import load_study
 

@@ -16,7 +16,7 @@ from memsweep.commands.outputs import check_folder
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, StorageError, did_you_mean
 from memsweep.extras import is_there, line_for
-from memsweep.report.formats import TABLES, TRIALS
+from memsweep.report.formats import FIGURES, PDF, TABLES, TRIALS
 from memsweep.studies.locations import different, find_study
 from memsweep.sweep.store.filesystem import Location
 
@@ -43,9 +43,9 @@ def report(args: argparse.Namespace) -> Answer:
         return _table(tables_of(contents).named, contents, args)
     code = Exit.DONE
     try:
-        paths = reports.build(place, criteria=criteria, formats=args.figures)
+        paths = reports.build(place, criteria=criteria, formats=_formats(args))
     except StorageError as error:  # a folder that cannot be written can be read
-        paths, code = reports.build(place, criteria=criteria, formats=args.figures, apart=True), error.exit_code
+        paths, code = reports.build(place, criteria=criteria, formats=_formats(args), apart=True), error.exit_code
         console.say_sentence(f"{error} The report is kept apart, on this machine.", file=sys.stderr)
     text = f"{paths.text()}\nreport: {console.shown(paths.page)}"
     return Answer(_document(paths.contents, report=report_item(paths)), code, text)
@@ -62,7 +62,7 @@ def _compare(args: argparse.Namespace, places: Sequence[Location], criteria: Cri
     found = compared(list(zip(places, studies, strict=True)))
     if args.table:
         return _table(found.named, studies[0], args)
-    page = publish_comparison(found, Path(args.out), args.figures or ()) if args.out else None
+    page = publish_comparison(found, Path(args.out), _formats(args) or ()) if args.out else None
     text = comparison_text(found)
     item: ComparisonItem = {
         "studies": [*found.names],
@@ -105,18 +105,28 @@ def _check(args: argparse.Namespace) -> None:
     problems = []
     if args.out and not several:
         problems.append("--out is for a comparison of studies: a study's own report goes into its folder. Leave it out")
-    if args.figures and not is_there("matplotlib"):
-        problems.append(f"--figures needs matplotlib, which is not installed: {line_for('matplotlib')}")
-    if args.figures and several and not args.out:
-        problems.append("--figures of a comparison needs a folder for the files: add --out FOLDER")
+    drawn = " and ".join(flag for flag in ("--figures", "--paper") if getattr(args, flag.lstrip("-")))
+    if drawn and not is_there("matplotlib"):
+        problems.append(f"{drawn} needs matplotlib, which is not installed: {line_for('matplotlib')}")
+    if drawn and several and not args.out:
+        problems.append(f"{drawn} of a comparison needs a folder for the files: add --out FOLDER")
     if args.figures and several and TRIALS in args.figures:
         problems.append(f"a comparison has no charts of single trials: leave {TRIALS} out of --figures")
-    if args.table and (args.figures or args.out):
-        problems.append("--table prints one table and writes nothing: leave out --figures and --out")
+    if args.table and (drawn or args.out):
+        problems.append("--table prints one table and writes nothing: leave out --figures, --paper and --out")
     if args.format and not args.table:
         problems.append("--format is that of a printed table: add --table NAME, such as --table verdicts")
     if problems:
         raise ConfigError(problems, "the command line")
+
+
+def _formats(args: argparse.Namespace) -> tuple[str, ...] | None:
+    """The formats of the figures, with the width of a paper among them, which are PDF where none is named."""
+    if args.paper is None:
+        formats: tuple[str, ...] | None = args.figures
+        return formats
+    named = [form for form in args.figures or () if form in FIGURES]
+    return (*(args.figures or ()), *(() if named else (PDF,)), args.paper)
 
 
 def _criteria(args: argparse.Namespace) -> Criteria:

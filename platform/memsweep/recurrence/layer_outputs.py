@@ -23,7 +23,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.activations import CODES, activation_named
-from memsweep.recurrence.compiled.library import Kernel, library, masks_of, readable
+from memsweep.recurrence.compiled.expected import is_compiled
+from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
 from memsweep.recurrence.layer import Gradients, Layer, require_fit
 from memsweep.recurrence.scan import scan
 from memsweep.recurrence.triton.layer import TritonLayer, triton_knows
@@ -156,14 +157,19 @@ def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:
     return CompiledLayer.load(dtype) if known and device == "cpu" else None
 
 
-def kernels(dtype: torch.dtype, device: str = "cpu") -> str:
+def kernels(dtype: torch.dtype, device: str = "cpu", *, over_time: bool = True) -> str:
     """The implementation of layers on this machine: ``compiled`` or ``plain``; on a GPU, ``triton`` or ``plain``.
 
     A driver without a GPU answers for its workers, so only what is installed counts.
+
+    Args:
+        dtype: of the numbers.
+        device: type of the device.
+        over_time: as of ``is_compiled``.
     """
     if device == "cuda":
         return "plain" if importlib.util.find_spec("triton") is None else "triton"
-    return "plain" if library(dtype) is None else "compiled"
+    return "compiled" if is_compiled(dtype, over_time=over_time) else "plain"
 
 
 def plain_outputs(layer: Layer, inputs_BTI: Tensor) -> Tensor:

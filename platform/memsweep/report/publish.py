@@ -22,7 +22,7 @@ from memsweep.extras import is_there, need
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
-from memsweep.report.formats import FIGURES, PAGE, PER_PICTURE, RADIUS, REPORT, TRIALS, Shown
+from memsweep.report.formats import FIGURES, PAGE, PER_PICTURE, RADIUS, REPORT, TRIALS, Shown, width_of
 from memsweep.report.page.files import Files
 from memsweep.report.page.render import on_page, render, render_comparison
 from memsweep.report.read.study import Study, load_study, typed, with_settings
@@ -90,7 +90,8 @@ def build(
         criteria: of the verdicts, as of ``memsweep.report.judge``. A report by other criteria than the rule's own goes
             to a folder of its own, ``judged/thresholds=0.01,0.1_slope_limit=-0.3``, and leaves the study's report as
             it is.
-        formats: of the figure files: png, pdf, svg; ``trials`` among them: the charts of every trial, too. None: png,
+        formats: of the figure files: png, pdf, svg; ``trials`` among them: the charts of every trial, too;
+            ``single`` or ``double``: as wide as one or both columns of a paper. None: png,
             and of many conditions the first ones alone, because drawing all of a thousand trials takes longer than
             everything else.
 
@@ -204,7 +205,7 @@ def _comparison(folder: Path, found: SideBySide, formats: Sequence[str]) -> Show
 
     gallery = comparison_gallery(found.drawn)
     if formats and gallery.panels:
-        draw(gallery, folder, formats)
+        draw(gallery, folder, [form for form in formats if form in FIGURES], width=width_of(formats))
     return embedded(gallery) if gallery.panels else None
 
 
@@ -236,13 +237,19 @@ def _page(folder: Path, contents: Contents, tables: Tables, formats: Sequence[st
     drawn = [charts for charts in sets if whole or not charts.extra]
     drawn += [trial_set(contents.study, identity) for identity in single]
     shown = on_page(contents, sets)
-    pictures, files = _figures(folder / "figures", drawn, formats, shown, None if whole else PER_PICTURE)
+    most, width = None if whole else PER_PICTURE, width_of(asked)
+    pictures, files = _figures(folder / "figures", drawn, formats, shown, most, width)
     beside = Files() if records is None else Files(files, records)
     return render(contents, tables, sets, pictures, formats, whole=whole, files=beside)
 
 
 def _figures(
-    folder: Path, sets: Sequence[ChartSet], formats: Sequence[str], shown: Callable[[str], bool], most: int | None
+    folder: Path,
+    sets: Sequence[ChartSet],
+    formats: Sequence[str],
+    shown: Callable[[str], bool],
+    most: int | None,
+    width: float | None,
 ) -> tuple[dict[str, Shown], dict[str, list[str]]]:
     """Writes the figures of a report into a folder; the pictures for the page, and the names of the files, by set.
 
@@ -257,9 +264,9 @@ def _figures(
 
     for charts in sets:
         gallery = gallery_of(charts, most)
-        picture = draw(gallery, folder, formats, embed=shown(charts.name))
+        picture = draw(gallery, folder, formats, embed=shown(charts.name), width=width)
         pictures |= {charts.name: picture} if picture is not None else {}
-        files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery) for form in formats]
+        files[charts.name] = [f"{name}.{form}" for name in parts_of(gallery, width) for form in formats]
     return pictures, files
 
 

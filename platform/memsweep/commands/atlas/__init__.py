@@ -6,43 +6,121 @@ import argparse
 import hashlib
 import re
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep import builtin
-from memsweep.commands import verbs
+from memsweep import builtin, registry
+from memsweep.commands import console, verbs
 from memsweep.commands.answers.run import run_document
-from memsweep.commands.atlas.rows import atlas_text, own_row, stored_rows
+from memsweep.commands.atlas.rows import AtlasRow, atlas_text, own_row, stored_rows
+from memsweep.commands.outputs import check_file
 from memsweep.config.load.hydra import read
 from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
+from memsweep.errors import ConfigError
 from memsweep.studies.continuation import trials_of
 from memsweep.studies.trials import Request
 from memsweep.sweep.store.filesystem import Location
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
+    from memsweep.documents.keys.runs import RunDocument
+    from memsweep.studies.ending import Ending
 
 PROTOCOL = "atlas_small"
 """The study whose tasks, budget, rates and seeds a layer gets."""
 _FILE = f"tasks/{PROTOCOL}.yaml"
+_ANY = "lstm"
+"""A unit that comes with memsweep: what is asked of it is the settings of all."""
+_NO_RUN: RunDocument = {
+    "study": PROTOCOL,
+    "trials": 0,
+    "reused": 0,
+    "finished": {},
+    "diverged": 0,
+    "failed": [],
+    "left": 0,
+    "stopped": None,
+    "seconds": 0.0,
+    "inline": True,
+    "time": {"seconds": 0.0, "slots": 0, "phases": {}},
+    "report": None,
+    "tracking": None,
+    "tracking_lacks": None,
+    "measured": [],
+}
+"""The keys of a run, where rows were shown and nothing ran."""
 _USUAL = (110, 24)
 """Columns and lines where there is no terminal."""
 
 
 def atlas(args: argparse.Namespace) -> Answer:
-    """Trains a layer on the tasks of the atlas, and shows its row among the stored ones."""
-    study = atlas_study(args.layer, args.overrides, Path(args.workspace))
-    request = Request(study, trials_of(study), no_reuse=args.no_reuse, overrides=tuple(args.overrides), source=PROTOCOL)
-    ending = verbs.execute(request, args, Location.at(args.results))
+    """Trains a layer on the tasks of the atlas, and shows its row and those of others among the stored ones."""
+    layer, *overrides = [*filter(None, [args.layer]), *args.overrides] or [""]
+    _check(layer, overrides, args)
     stored = stored_rows()
-    found = () if ending.report is None else ending.report.contents.losses
-    own = own_row(args.layer, found, [*stored[0].cells])
-    document = {**run_document(ending), "atlas": [item for row in (own, *stored) for item in row.items()]}
-    document["changed"] = list(args.overrides)
-    return Answer(
-        document, ending.code, atlas_text(own, stored, args.overrides, shutil.get_terminal_size(_USUAL).columns)
+    columns, rows, ending = [*stored[0].cells], list[AtlasRow](), None
+    if args.add:
+        rows = _added(args, columns)
+    if layer:
+        study = atlas_study(layer, overrides, Path(args.workspace))
+        request = Request(study, trials_of(study), no_reuse=args.no_reuse, overrides=tuple(overrides))
+        ending = verbs.execute(request, args, Location.at(args.results))
+        own = own_row(layer, () if ending.report is None else ending.report.contents.losses, columns, overrides)
+        rows.insert(0, own)
+        if args.export:
+            _export(Path(args.export), own, ending)
+    document = {
+        **(run_document(ending) if ending else _NO_RUN),
+        "atlas": [item for row in (*rows, *stored) for item in row.items()],
+        "changed": overrides,
+        "exported": args.export,
+    }
+    text = atlas_text(rows, stored, shutil.get_terminal_size(_USUAL).columns)
+    return Answer(document, ending.code if ending else 0, text)
+
+
+def _check(layer: str, overrides: Sequence[str], args: argparse.Namespace) -> None:
+    """Refuses a command line that could not be obeyed, with all that is wrong."""
+    problems = []
+    if not layer and not args.add:
+        problems.append(
+            "there is no LAYER: name one of yours, such as my_nets:MyMixer, or rows of others with --add FILE"
+        )
+    if not layer and args.export:
+        problems.append("--export writes the row of a layer: name it, such as my_nets:MyMixer")
+    if layer and ("=" in layer or layer.startswith("~")):
+        problems.append(
+            f"there is no LAYER: {layer} changes a setting. Name a layer of yours before it, as my_nets:MyMixer"
+        )
+    if problems:
+        raise ConfigError(problems, "the command line")
+    if args.export:
+        check_file(Path(args.export), "--export FILE")
+
+
+def _added(args: argparse.Namespace, columns: Sequence[str]) -> list[AtlasRow]:
+    from memsweep.commands.atlas.added import added_rows
+
+    workspace = Path(args.workspace)
+    registry.discover(workspace)
+    written = protocol_of(_ANY)
+    one = {**written, "model": {**written["model"], "unit": _ANY}}
+    usual = study_of(one, (), workspace, f"The protocol of {PROTOCOL}.")
+    return added_rows([Path(file) for file in args.add], columns, usual, console.trust_of(args))
+
+
+def _export(path: Path, own: AtlasRow, ending: Ending) -> None:
+    from memsweep.commands.atlas.row_file import write_row
+
+    if ending.report is None or not own.seeds:
+        console.say_sentence(f"{path} was not written: no task has a result on fresh seeds yet.", file=sys.stderr)
+        return
+    write_row(path, own, ending.report.contents, PROTOCOL)
+    console.say_sentence(
+        f"The row of {own.unit} was written to {path}: memsweep atlas --add {path} shows it elsewhere."
     )
 
 

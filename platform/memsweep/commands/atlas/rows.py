@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 STORED_SEEDS = 8
 """Seeds behind each number of the stored rows."""
 _FILE = "tasks.csv"
-_LONGER = "accuracy_4T"
+TIMES = ", 4T"
+"""Ends the name of a column of sequences of four times the trained length."""
+LONGER = "accuracy_4T"
 _GUESS = "25 (recall, copying), 50 (parity, flip_flop), 17 (S3)"
 
 
@@ -44,18 +46,45 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Standing:
+    """The place that a row comes from.
+
+    Attributes:
+        told: in words.
+        is_checked: its numbers were computed here, or the identities of its trials follow from configuration and code.
+        own: it is that of the layer that was given.
+        file: that holds it; empty where none does.
+    """
+
+    told: str
+    is_checked: bool = False
+    own: bool = False
+    file: str = ""
+
+    @property
+    def mark(self) -> str:
+        """In front of the row."""
+        return "→ " if self.own else "  " if not self.file else "+ " if self.is_checked else "? "
+
+
+STORED, OWN = Standing("stored (docs/atlas)", is_checked=True), Standing("computed here", is_checked=True, own=True)
+
+
+@dataclass(frozen=True)
 class AtlasRow:
     """A layer in the atlas.
 
     Attributes:
         unit: its name, or the import path of a user's.
         cells: by task, and ``task, 4T`` for sequences of four times the trained length.
-        own: it is the user's.
+        standing: where it comes from.
+        changed: settings that are not the protocol's.
     """
 
     unit: str
     cells: Mapping[str, Cell]
-    own: bool = False
+    standing: Standing = STORED
+    changed: tuple[str, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -72,12 +101,16 @@ class AtlasRow:
         for task, cell in self.cells.items():
             yield {
                 "unit": self.unit,
-                "own": self.own,
+                "own": self.standing.own,
                 "task": task,
                 "accuracy": cell.middle,
                 "low": cell.low,
                 "high": cell.high,
                 "seeds": cell.seeds,
+                "checked": self.standing.is_checked,
+                "standing": self.standing.told,
+                "file": self.standing.file or None,
+                "changed": list(self.changed),
             }
 
 
@@ -100,44 +133,57 @@ def _stored_cell(line: Mapping[str, str], name: str) -> Cell:
     return Cell(middle, low, high, STORED_SEEDS)
 
 
-def own_row(unit: str, found: Iterable[LossRow], columns: Sequence[str]) -> AtlasRow:
+def own_row(unit: str, found: Iterable[LossRow], columns: Sequence[str], changed: Sequence[str] = ()) -> AtlasRow:
     """The row of a layer, from the losses of its study; tasks that are not there are nan."""
     rows = {str(row.condition["task"]): row for row in found}
-    cells = {name: _cell(rows.get(name.removesuffix(", 4T")), longer=name.endswith(", 4T")) for name in columns}
-    return AtlasRow(unit, cells, own=True)
+    cells = {name: _cell(rows.get(name.removesuffix(TIMES)), longer=name.endswith(TIMES)) for name in columns}
+    return AtlasRow(unit, cells, OWN, tuple(changed))
 
 
 def _cell(row: LossRow | None, *, longer: bool) -> Cell:
-    spread: Spread | None = None if row is None else row.longer.get(_LONGER) if longer else row.value
-    if row is None or spread is None or math.isnan(spread.middle):
+    spread: Spread | None = None if row is None else row.longer.get(LONGER) if longer else row.value
+    return known_cell(spread, 0 if row is None else row.seeds)
+
+
+def known_cell(spread: Spread | None, seeds: int) -> Cell:
+    """A cell of numbers over seeds; one without a number where they are nan."""
+    if spread is None or math.isnan(spread.middle):
         return Cell(math.nan, math.nan, math.nan)
-    return Cell(spread.middle, spread.low, spread.high, row.seeds)
+    return Cell(spread.middle, spread.low, spread.high, seeds)
 
 
-def atlas_text(own: AtlasRow, stored: Sequence[AtlasRow], changed: Sequence[str] = (), columns: int = 110) -> str:
-    """The rows as a table, best mean over the user's columns first, the user's behind an arrow; then what they are.
+def atlas_text(own: Sequence[AtlasRow], stored: Sequence[AtlasRow], columns: int = 110) -> str:
+    """The rows as a table, best mean over the first own row's columns first, marked; then what they are.
 
     Args:
-        own: of the user's layer.
+        own: that of the user's layer, then those that were added.
         stored: those that come with memsweep.
-        changed: settings that are not the protocol's, as they were written.
         columns: of the terminal; a wider table is told in parts.
     """
-    columns_of_own = [name for name, cell in own.cells.items() if cell.known]
-    rows = sorted([own, *stored], key=lambda row: row.mean(columns_of_own or own.cells), reverse=True)
-    names = ["", *(f"{'→ ' if row.own else '  '}{row.unit}" for row in rows)]
-    series = [[task, *(row.cells[task].text for row in rows)] for task in own.cells]
-    settings = [f"Settings of this run that are not the protocol's: {', '.join(changed)}."] if changed else []
+    first = own[0]
+    columns_of_own = [name for name, cell in first.cells.items() if cell.known]
+    rows = sorted([*own, *stored], key=lambda row: row.mean(columns_of_own or first.cells), reverse=True)
+    names = ["", *(f"{row.standing.mark}{row.unit}" for row in rows)]
+    series = [[task, *(row.cells[task].text for row in rows)] for task in first.cells]
     return "\n".join(
         [
             "Accuracy in per cent, median over seeds [least, most]; 4T: in sequences of four times the trained length.",
             "",
             *_lines(names, series, columns),
-            f"→ {own.unit}: {_seeds(own.seeds)}. The other rows: {STORED_SEEDS} seeds each, stored (docs/atlas).",
-            f"A guess is right in {_GUESS} %. The order is that of the means of the medians{_over(own)}.",
-            *settings,
+            *(line for row in own for line in _about(row)),
+            f"The other rows: {STORED_SEEDS} seeds each, stored (docs/atlas).",
+            f"A guess is right in {_GUESS} %. The order is that of the means of the medians{_over(first)}.",
         ]
     )
+
+
+def _about(row: AtlasRow) -> Iterator[str]:
+    """The sentences about a row that does not come with memsweep."""
+    standing = row.standing
+    where = f" ({standing.file}), {standing.told}" if standing.file else ""
+    yield f"{standing.mark}{row.unit}{where}: {_seeds(row.seeds)}."
+    if row.changed:
+        yield f"  Settings of {row.unit} that are not the protocol's: {', '.join(row.changed)}."
 
 
 def _lines(names: Sequence[str], series: Sequence[Sequence[str]], columns: int) -> Iterator[str]:

@@ -176,18 +176,23 @@ class AtlasItem(TypedDict):
     """A layer of the atlas on a task."""
 
     unit: Annotated[str, "its name, or the import path that was given"]
-    own: Annotated[bool, "it is the layer that was given; the others are stored"]
+    own: Annotated[bool, "it is the layer that was given"]
     task: Annotated[str, "its name; with ', 4T': in sequences of four times the trained length"]
     accuracy: Annotated[float, "median over seeds; null: it was not measured"]
     low: Annotated[float, "least of all seeds"]
     high: Annotated[float, "most of all seeds"]
     seeds: Annotated[int, "how many; 0: it was not measured"]
+    checked: Annotated[bool, "stored or computed here, or its identities follow from configuration and code"]
+    standing: Annotated[str, "where it comes from; of a row of --add how far it was checked, and why no further"]
+    file: Annotated[str | None, "of --add"]
+    changed: Annotated[list[str], "settings of its layer that are not the protocol's"]
 
 
 class AtlasDocument(RunDocument):
-    """``memsweep atlas``."""
+    """``memsweep atlas``; without LAYER nothing is run."""
 
-    atlas: Annotated[list[AtlasItem], "the row of the layer, then the stored ones"]
+    atlas: Annotated[list[AtlasItem], "the row of the layer, those of --add, then the stored ones"]
+    exported: Annotated[str | None, "file of --export"]
     changed: Annotated[
         list[str], "settings of this run that are not the protocol's, as written: the stored rows have none of them"
     ]

@@ -117,7 +117,13 @@ def compile_to(path: Path, real: str, level: str, program: str) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_TIME_LIMIT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise CannotBuildError(f"{program} could not be run: {error}. Name another with CXX.") from error
+            raise CannotBuildError(
+                f"{program} did not end within {_TIME_LIMIT:g} s, and was stopped: this machine is slow, or does other "
+                "work. Run the same command again when it is idle, name another compiler with CXX, or leave the "
+                "kernels out with MEMSWEEP_KERNELS=plain. A wheel with kernels compiles nothing."
+                if isinstance(error, subprocess.TimeoutExpired)
+                else f"{program} could not be run: {error}. Name another with CXX."
+            ) from error
         if done.returncode != 0 or not built.is_file():
             lines = done.stderr.strip().splitlines() or ["it said nothing"]
             raise CannotBuildError(

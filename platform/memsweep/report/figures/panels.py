@@ -130,6 +130,8 @@ def ticks_at(ax: Axes, places: Sequence[float]) -> None:
 _LETTERS = 16.0  # of a title, per inch
 _DPI = 200
 _WIDTHS = {1: 4.6, 2: 3.2, 3: 2.5}  # of axes, inches, by panels side by side
+_HIGHEST = 8.5  # inches of a picture on a page of a paper, with room for its caption
+_NARROWEST = 3.0  # inches of a panel with its labels, where a paper sets the width of the picture
 _LEFT, _RIGHT, _ABOVE, _BELOW, _LINE = 0.6, 0.4, 0.45, 0.45, 0.165  # around axes, and of a line below, inches
 _METADATA: Mapping[str, dict[str, str | None]] = {  # no dates, and no versions of libraries
     "png": {"Software": None},
@@ -186,6 +188,7 @@ def draw(
     formats: Sequence[str] = FIGURES[:1],
     *,
     embed: bool = False,
+    width: float | None = None,
 ) -> Shown | None:
     """Write a gallery as pictures of at most 12 panels each: ``<name>.png``, ``<name>-2.png``, ...
 
@@ -194,12 +197,13 @@ def draw(
         folder: of the files.
         formats: of ``memsweep.report.formats.FIGURES``; each picture is a file in each of them.
         embed: return the first picture for a page.
+        width: of the files' pictures, inches; None: that of the page's.
     """
-    shown = None
-    for name, panels in parts_of(gallery).items():
+    shown = embedded(gallery) if embed and width is not None else None
+    for name, panels in parts_of(gallery, width).items():
         with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-            figure, words = _picture(gallery, panels), _words(panels)
+            figure, words = _picture(gallery, panels, width), _words(panels)
             for form in formats:
                 # into memory first: at a full disk a backend fails in ways of its own while it closes its file
                 drawn = io.BytesIO()
@@ -210,17 +214,26 @@ def draw(
     return shown
 
 
-def parts_of(gallery: Gallery) -> dict[str, Sequence[Panel]]:
-    """The pictures of a gallery, by name: panels of at most 12 each."""
-    starts = range(0, len(gallery.panels), PER_PICTURE)
+def parts_of(gallery: Gallery, width: float | None = None) -> dict[str, Sequence[Panel]]:
+    """The pictures of a gallery, by name: panels of at most 12 each, and no more than a page of a paper has room for.
+
+    Args:
+        gallery: whose panels they are.
+        width: as of ``draw``.
+    """
+    most = PER_PICTURE
+    if width is not None and gallery.panels:
+        rows = int(_HIGHEST // sum(_heights(gallery.panels)))
+        most = min(most, max(1, rows) * _columns(gallery, gallery.panels, width))
+    starts = range(0, len(gallery.panels), most)
     names = (gallery.name if number == 1 else f"{gallery.name}-{number}" for number in range(1, len(starts) + 1))
-    return {name: gallery.panels[at : at + PER_PICTURE] for name, at in zip(names, starts, strict=True)}
+    return {name: gallery.panels[at : at + most] for name, at in zip(names, starts, strict=True)}
 
 
-def figure_of(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
-    """One picture of a gallery, as a figure of its own."""
+def figure_of(gallery: Gallery, panels: Sequence[Panel], width: float | None = None) -> Picture:
+    """One picture of a gallery, as a figure of its own; ``width`` as of ``draw``."""
     with matplotlib.rc_context(SETTINGS):
-        return _picture(gallery, panels)
+        return _picture(gallery, panels, width)
 
 
 class Picture(Figure):
@@ -238,10 +251,11 @@ class Picture(Figure):
 
 
 def embedded(gallery: Gallery) -> Shown:
-    """The picture of a gallery of at most 12 panels for a page alone, without files."""
+    """The first picture of a gallery for a page alone, without files."""
+    panels = next(iter(parts_of(gallery).values()))
     with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        return _data_address(_picture(gallery, gallery.panels)), _words(gallery.panels)
+        return _data_address(_picture(gallery, panels)), _words(panels)
 
 
 def _words(panels: Sequence[Panel]) -> str:
@@ -249,12 +263,12 @@ def _words(panels: Sequence[Panel]) -> str:
     return clean(" ".join(about))
 
 
-def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
-    columns = min(gallery.columns, len(panels))
+def _picture(gallery: Gallery, panels: Sequence[Panel], width: float | None = None) -> Picture:
+    columns = _columns(gallery, panels, width)
     rows, labels = math.ceil(len(panels) / columns), [clean(label) for label, _ in gallery.legend]
-    wide, high = _WIDTHS[columns], max(panel.high for panel in panels)
-    below = _BELOW + _LINE * max(panel.keys + len(panel.note) for panel in panels)
-    width = columns * (_LEFT + wide + _RIGHT)
+    wide = _WIDTHS[columns] if width is None else width / columns - _LEFT - _RIGHT
+    _, high, below = _heights(panels)
+    width = width or columns * (_LEFT + wide + _RIGHT)
     abreast = max(1, min(6, int(width / (0.6 + max(map(len, labels), default=0) / 15))))  # entries of the legend
     legend = 0.22 * math.ceil(len(labels) / abreast)
     height = rows * (_ABOVE + high + below) + legend
@@ -285,6 +299,18 @@ def _picture(gallery: Gallery, panels: Sequence[Panel]) -> Picture:
         ]
         figure.legend(handles=handles, loc="lower center", ncols=abreast, handlelength=3.5)
     return figure
+
+
+def _columns(gallery: Gallery, panels: Sequence[Panel], width: float | None) -> int:
+    """Panels side by side."""
+    abreast = gallery.columns if width is None else min(gallery.columns, int(width // _NARROWEST))
+    return min(abreast, len(panels))
+
+
+def _heights(panels: Sequence[Panel]) -> tuple[float, float, float]:
+    """Inches above the axes of a row of panels, of the axes, and below them."""
+    lines = max(panel.keys + len(panel.note) for panel in panels)
+    return _ABOVE, max(panel.high for panel in panels), _BELOW + _LINE * lines
 
 
 def _heading(panel: Panel, letters: int) -> Sequence[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -208,18 +210,32 @@ class Study:
     def extended_by(self, words: str) -> str:
         """The command that adds the trials of overrides: it names the study's file, and what its sweep changed.
 
-        A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``.
+        A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
+        command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
+        command, with the overrides.
         """
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
+        if self._is_of_words:
+            before = [word for word in shlex.split(self.command) if not any(_replaces(path, word) for path in paths)]
+            return shlex.join([*before, *added])
         kept = [word for word in self.overrides if not any(_replaces(path, word) for path in paths)]
         if self.source == "":
             return called("extend", self._results, *kept, *added, workspace=self.workspace, address=self.address)
         return self.typed("extend", self.source or self.name, *kept, *added)
 
     @property
+    def _is_of_words(self) -> bool:
+        """Whether a command line made the study, which no file holds."""
+        named = not self.source or _CALLABLE.fullmatch(self.source) is not None
+        return named and shlex.split(self.command)[1:2] in _OF_WORDS
+
+    @property
     def until_decided(self) -> str:
         """The command that goes on with the study until it is decided; empty for a study that Python made of a dict."""
+        if self._is_of_words:
+            is_decided = shlex.split(self.command)[1] == "decide"
+            return f"{self.command} --max-core-hours 1" if is_decided else ""
         words = (*self.overrides, "--max-core-hours", "1")
         return self.typed("decide", self.source, *words) if self.source else ""
 
@@ -230,6 +246,12 @@ class Study:
     @property
     def _results(self) -> Location:
         return Location.at(default_results()) if self.location is None else self.location.parent
+
+
+_OF_WORDS = [["measure"], ["atlas"], ["decide"]]
+"""The verbs whose study may be made of the command line alone."""
+_CALLABLE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
+"""A module that is named in the place of a study."""
 
 
 def _replaces(path: str, word: str) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.errors import MemsweepError, did_you_mean, one_of
 from memsweep.extras import need
 from memsweep.report.analysis.contents import Contents, analyse
+from memsweep.report.formats import PAPER, width_of
 from memsweep.report.headline.answer import answer_of
 from memsweep.report.read.study import typed, with_settings
 from memsweep.report.read.weights import ReplicaWeights, weights
@@ -187,11 +188,12 @@ class Results:
         """The names of the report's figures, as of its files in ``figures/``; those of single trials are not listed."""
         return list(self._figures())
 
-    def figure(self, name: str) -> Picture:
+    def figure(self, name: str, paper: str = "") -> Picture:
         """One of the report's figures, drawn anew.
 
         Args:
             name: one of ``figures``, such as ``radius-recurrent``; or ``trial-`` and the beginning of an identity.
+            paper: ``single`` or ``double``: as wide as one or both columns of a paper; empty: as in the report.
 
         Returns:
             A matplotlib ``Figure``, to be changed or saved as any: ``results.figure("memory").savefig("memory.pdf")``.
@@ -207,7 +209,10 @@ class Results:
             raise MemsweepError(
                 f"the report of {self.name} has no figure {name!r}.{did_you_mean(name, known)} It has: {one_of(known)}."
             )
-        return figure_of(*known[name])
+        if paper and paper not in PAPER:
+            raise MemsweepError(f"paper is {paper!r}; allowed: {one_of(PAPER)}.")
+        gallery, panels = known[name]
+        return figure_of(gallery, panels, width_of([paper]))
 
     def weights(self, trial: str | Mapping[str, Any] = "", seed: int | None = None) -> dict[str, Tensor]:
         """The trained weights of one model, as ``load_state_dict`` of its module takes them.

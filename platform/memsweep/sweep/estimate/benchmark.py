@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import multiprocessing
 import os
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.recurrence.compiled.expected import plain_if
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
@@ -133,7 +135,8 @@ def benchmark(
         work = (sender, Path(folder), plain, arithmetic, threads, str(workspace), seconds, keep, dict(trained))
         process = context.Process(target=_measure_all, args=work, daemon=True)
         began = time.monotonic()
-        process.start()
+        with plain_if(all(map(_puts_off, itertools.chain(*programs.values())))):
+            process.start()
         sender.close()
         try:
             with contextlib.suppress(EOFError):
@@ -202,6 +205,15 @@ def _measure_all(
             place = folder / str(position)
             for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock):
                 sender.send((name, measured))
+
+
+def _puts_off(config: TrialConfig) -> bool:
+    """Whether the kernels are put off that this trial has: they would take longer to compile than to measure."""
+    import torch
+
+    from memsweep.recurrence.compiled.expected import is_put_off
+
+    return is_put_off(getattr(torch, config.training.dtype), over_time=config.model.name != "module")
 
 
 @contextlib.contextmanager

@@ -129,7 +129,7 @@ def kernels_of(config: TrialConfig, device: str) -> str:
 
     from memsweep.recurrence.layer_outputs import kernels
 
-    return kernels(getattr(torch, config.training.dtype), device)
+    return kernels(getattr(torch, config.training.dtype), device, over_time=config.model.name != "module")
 
 
 def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
@@ -160,6 +160,15 @@ def named_code(config: Any) -> set[Definition]:
     if roots:
         _see_new_files()
     return roots
+
+
+def named_fingerprint(config: Any) -> str:
+    """A hash of the code that the config names besides its parts, without the engine's, 16 hexadecimal digits."""
+
+    def of_engine(definition: Definition) -> bool:
+        return _top(definition[0]) == ENGINE
+
+    return GRAPH.digest(GRAPH.closure(named_code(config), of_engine), of_engine)
 
 
 def _see_new_files() -> None:

@@ -64,13 +64,32 @@ ON_CPU = Arithmetic()
 
 def identity(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
     """The identity of a trial, 32 hexadecimal digits: 16 of the whole trial, then 16 of its training."""
-    place = identity_of(config, arithmetic)
+    return identity_from(config, identity_of(config, arithmetic), training_code(config, arithmetic))
+
+
+def identity_from(config: TrialConfig, place: Mapping[str, Any], training: str) -> str:
+    """The identity that follows from these parts, which another machine may have told: nothing of the code is read.
+
+    Args:
+        config: of the trial.
+        place: the parts beside it, as of ``identity_of``.
+        training: as of ``training_code``.
+    """
     whole = {"config": identifying(config), **place}
-    chain = config.chain
-    if chain is not None and chain.carry != "validation_loss":  # it trains by what was measured on the one before
+    if not training:
         return _hash(whole) + _hash({"training": whole})
     deciding = {name: part for name, part in whole["config"].items() if name != "perturbation"}
-    return _hash(whole) + _hash({"config": deciding, **place, "code": _code(config, arithmetic, training=True)})
+    return _hash(whole) + _hash({"config": deciding, **place, "code": training})
+
+
+def training_code(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> str:
+    """A hash of the code that makes a trial's trained weights.
+
+    Empty for a trial that trains by what was measured on the one before: all of its code decides them.
+    """
+    if config.chain is not None and config.chain.carry != "validation_loss":
+        return ""
+    return _code(config, arithmetic, training=True)
 
 
 def training_of(identity: str) -> str:
