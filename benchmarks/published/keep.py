@@ -47,7 +47,9 @@ def keep(study: Path, stores: Path = STORES) -> Path:
         identity, file = row["identity"], record_file(row["identity"])
         if (study / file).exists():
             record: dict[str, Any] = {**decode((study / file).read_bytes(), identity, file)}
-            record |= {"config": row["config"], "provenance": {**record["provenance"], "host": ""}}
+            # a trial that was taken over from another study names that one, which is not kept
+            record |= {"study": study.name, "config": row["config"]}
+            record |= {"provenance": {**record["provenance"], "host": ""}}
             for table in record["files"]:
                 _put(kept / table_file(table, identity), (study / table_file(table, identity)).read_bytes())
             _put(kept / file, encode(record))

@@ -139,20 +139,37 @@ def add(folder: Path) -> None:
 
 
 def _accuracies(folder: Path) -> list[list[object]]:
-    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most; none where a seed has none."""
-    found: list[tuple[str, float, list[object]]] = []
+    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most; none where a seed has none.
+
+    Of a study that searches settings they are of the winners, on fresh seeds.
+    """
+    found: list[tuple[tuple[str, ...], list[object]]] = []
     for path in sorted((folder / "replicas").glob("*.parquet")):
         seeds = pd.read_parquet(path)
-        if not seeds["metric"].eq("accuracy").all():
+        if not seeds["metric"].eq("accuracy").all() or not _reported(folder, path.stem):
             continue
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
         training, values = config["training"], seeds["test_metric"]
         measured = f"test accuracy after {training['steps']} steps"
         rest: list[object] = [measured, *(values.agg(of, skipna=False) for of in ("median", "min", "max")), len(values)]
-        found.append((_model(config["model"]), training["learning_rate"], rest))
-    several = Counter(model for model, _ in {(model, rate) for model, rate, _ in found})
-    told = [(f"{model} · rate {rate:g}" if several[model] > 1 else model, rest) for model, rate, rest in found]
-    return [[folder.name, condition, *rest] for condition, rest in told]
+        unit = config["model"].get("unit") or {}
+        least = f"r_min {unit['r_min']:g}" if "r_min" in unit else ""
+        names = _model(config["model"]), training.get("rule", ""), least, f"rate {training['learning_rate']:g}"
+        found.append((names, rest))
+    return [[folder.name, _condition(names, [other for other, _ in found]), *rest] for names, rest in found]
+
+
+def _reported(folder: Path, identity: str) -> bool:
+    """Whether a trial is no suggestion of a search, which its winner's fresh seeds stand for."""
+    winners = folder / "report" / "winners.csv"
+    return not winners.exists() or identity in set(pd.read_csv(winners)["confirmed_as"])
+
+
+def _condition(names: tuple[str, ...], every: Sequence[tuple[str, ...]]) -> str:
+    """The model, and of the rest what differs among the trials of one model."""
+    alike = [other for other in every if other[0] == names[0]]
+    rest = [name for place, name in enumerate(names) if place and len({other[place] for other in alike}) > 1]
+    return " · ".join([names[0], *rest])
 
 
 def _model(model: dict[str, Any]) -> str:

@@ -54,6 +54,27 @@ def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -
     assert "diagonal_rnn · exp · rate 0.01" in found or "diagonal_rnn · direct · rate 0.01" in found
 
 
+def test_of_a_search_the_winners_of_each_rule_are_told_and_its_suggestions_are_not(tmp_path: Path) -> None:
+    study = tmp_path / "searched"
+    shutil.copytree(STORED, study)
+    names = sorted(path.stem for path in (study / "replicas").glob("*.parquet"))
+    model = json.loads((study / "records" / f"{names[0]}.json").read_text("utf-8"))["config"]["model"]
+    for number, name in enumerate(names):
+        path = study / "replicas" / f"{name}.parquet"
+        pd.read_parquet(path).assign(metric="accuracy", test_metric=0.5).to_parquet(path)
+        record = study / "records" / f"{name}.json"
+        told = json.loads(record.read_text("utf-8"))
+        told["config"]["model"] = model
+        told["config"]["training"]["rule"] = ("bptt", "online_full")[number % 2]
+        record.write_text(json.dumps(told), "utf-8")
+    (study / "report").mkdir(exist_ok=True)
+    pd.DataFrame({"confirmed_as": names[:2]}).to_csv(study / "report" / "winners.csv", index=False)
+    rows = seeds._accuracies(study)
+    one, other = sorted(str(row[1]) for row in rows)
+    assert one.endswith(" · bptt")
+    assert other == one.replace("bptt", "online_full")
+
+
 def test_a_seed_without_an_accuracy_is_not_left_out_of_a_median(tmp_path: Path) -> None:
     study = tmp_path / "diverged"
     shutil.copytree(STORED, study)
