@@ -157,7 +157,7 @@ def test_the_first_round_and_the_range_of_the_rest_are_shown(
     (step,) = json.loads(capsys.readouterr().out)["next_round"]
     assert step["does"].startswith("its own plan, 7 trials; then by the results nothing, or at most 10 rounds: about ")
     assert step["does"].endswith(
-        "more for 40 seeds of all these trials, and what longer horizons, larger widths and repairs (finer radii, a "
+        "more for 200 seeds of all these trials, and what longer horizons, larger widths and repairs (finer radii, a "
         "stronger search, twice the training) cost"
     )
     assert step["core_seconds"] > 0

@@ -170,7 +170,7 @@ def test_a_warmup_that_never_ends_is_refused(tmp_path: Path) -> None:
 
 
 def expected_seconds(folder: Path, *overrides: str) -> float:
-    """The estimate for a stack of layers on copying bits, with dropout: no compiled call computes it as a whole."""
+    """The estimate for a stack on copying bits, its norm behind the unit: no compiled call computes it as a whole."""
     text = BASE.replace("{name: linear_functional, kernel: exponential, rate: 0.5, horizon: 8}", "copying_bits")
     words = (
         "model.width=64",
@@ -178,6 +178,7 @@ def expected_seconds(folder: Path, *overrides: str) -> float:
         "training.batch_size=50",
         "training.dtype=float32",
         "model.dropout=0.1",
+        "model.prenorm=false",
     )
     return cost.seconds([only(load(folder, text, *words, *overrides).rows)])
 
@@ -191,7 +192,7 @@ def plain_seconds(tmp_path_factory: pytest.TempPathFactory) -> float:
     ("override", "least", "most"),
     [
         ("model.layers=4", 3.0, 4.01),
-        ("model.dropout=0", 0.1, 0.8),  # one compiled call
+        ("model.prenorm=true", 0.1, 0.8),  # one compiled call
         ("training.seeds=8", 4.0, 8.0),
         ("training.rule=online_full", 1.2, 2.0),
         ("training.batch_size=400", 4.0, 8.0),
