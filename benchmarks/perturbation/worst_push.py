@@ -124,8 +124,8 @@ def _trial(quick: bool) -> Row:
     row: Row = {"table": "trial", "model": "minGRU", "width": config.model.width}
     row |= {"seconds": seconds["perturbation"], "training_seconds": seconds["training"]}
     row |= {
-        "planned_seconds": planned.seconds(config),
-        "planned_over_taken": planned.seconds(config) / sum(seconds.values()),
+        "planned_seconds": planned.seconds([config]),
+        "planned_over_taken": planned.seconds([config]) / sum(seconds.values()),
     }
     harness.tell(row)
     return row
