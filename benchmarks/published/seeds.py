@@ -144,9 +144,11 @@ def _accuracies(folder: Path) -> list[list[object]]:
     Of a study that searches settings they are of the winners, on fresh seeds.
     """
     found: list[tuple[tuple[str, ...], list[object]]] = []
+    winners = folder / "report" / "winners.csv"
+    confirmed = set(pd.read_csv(winners)["confirmed_as"]) if winners.exists() else None
     for path in sorted((folder / "replicas").glob("*.parquet")):
         seeds = pd.read_parquet(path)
-        if not seeds["metric"].eq("accuracy").all() or not _reported(folder, path.stem):
+        if not seeds["metric"].eq("accuracy").all() or (confirmed is not None and path.stem not in confirmed):
             continue
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
         training, values = config["training"], seeds["test_metric"]
@@ -157,12 +159,6 @@ def _accuracies(folder: Path) -> list[list[object]]:
         names = _model(config["model"]), training.get("rule", ""), least, f"rate {training['learning_rate']:g}"
         found.append((names, rest))
     return [[folder.name, _condition(names, [other for other, _ in found]), *rest] for names, rest in found]
-
-
-def _reported(folder: Path, identity: str) -> bool:
-    """Whether a trial is no suggestion of a search, which its winner's fresh seeds stand for."""
-    winners = folder / "report" / "winners.csv"
-    return not winners.exists() or identity in set(pd.read_csv(winners)["confirmed_as"])
 
 
 def _condition(names: tuple[str, ...], every: Sequence[tuple[str, ...]]) -> str:

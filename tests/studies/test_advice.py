@@ -68,6 +68,12 @@ OF_WORDS = (
         "",
     ),
     ("memsweep atlas a:Net", "", "memsweep atlas a:Net model.width=3 training.seeds=2", ""),
+    (
+        f"{MODULE} --max-core-hours 0.2 --max-nodes 2 --max-trials=3 model.width=2",
+        "my_nets:Net",
+        f"{MODULE} --max-nodes 2 model.width=3 training.seeds=2",
+        f"{MODULE} --max-nodes 2 model.width=2 --max-core-hours 1",
+    ),
     (MODULE, "my_nets:Net", f"{MODULE} model.width=3 training.seeds=2", f"{MODULE} --max-core-hours 1"),
 )
 """Commands that make a study of their words: the study as they name it, what adds trials, and what goes on with it."""

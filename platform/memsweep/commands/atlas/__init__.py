@@ -61,7 +61,7 @@ def atlas(args: argparse.Namespace) -> Answer:
     layer, *overrides = [*filter(None, [args.layer]), *args.overrides] or [""]
     _check(layer, overrides, args)
     stored = stored_rows()
-    columns, rows, ending = [*stored[0].cells], list[AtlasRow](), None
+    columns, rows, ending, exported = [*stored[0].cells], list[AtlasRow](), None, False
     if args.add:
         rows = _added(args, columns)
     if layer:
@@ -70,13 +70,12 @@ def atlas(args: argparse.Namespace) -> Answer:
         ending = verbs.execute(request, args, Location.at(args.results))
         own = own_row(layer, () if ending.report is None else ending.report.contents.losses, columns, overrides)
         rows.insert(0, own)
-        if args.export:
-            _export(Path(args.export), own, ending)
+        exported = bool(args.export) and _export(Path(args.export), own, ending)
     document = {
         **(run_document(ending) if ending else _NO_RUN),
         "atlas": [item for row in (*rows, *stored) for item in row.items()],
         "changed": overrides,
-        "exported": args.export,
+        "exported": args.export if exported else None,
     }
     text = atlas_text(rows, stored, shutil.get_terminal_size(_USUAL).columns)
     return Answer(document, ending.code if ending else 0, text)
@@ -112,16 +111,18 @@ def _added(args: argparse.Namespace, columns: Sequence[str]) -> list[AtlasRow]:
     return added_rows([Path(file) for file in args.add], columns, usual, console.trust_of(args))
 
 
-def _export(path: Path, own: AtlasRow, ending: Ending) -> None:
+def _export(path: Path, own: AtlasRow, ending: Ending) -> bool:
+    """Whether the row was written: one without results is not."""
     from memsweep.commands.atlas.row_file import write_row
 
     if ending.report is None or not own.seeds:
         console.say_sentence(f"{path} was not written: no task has a result on fresh seeds yet.", file=sys.stderr)
-        return
+        return False
     write_row(path, own, ending.report.contents, PROTOCOL)
     console.say_sentence(
         f"The row of {own.unit} was written to {path}: memsweep atlas --add {path} shows it elsewhere."
     )
+    return True
 
 
 def atlas_study(layer: str, overrides: Sequence[str], workspace: Path) -> SweepConfig:

@@ -189,7 +189,7 @@ def cells_of(trials: Iterable[TrialOf], columns: Iterable[str]) -> dict[str, Cel
 
 
 def differing(told: Mapping[str, CellOf], computed: Mapping[str, Cell]) -> list[str]:
-    """The columns whose told figures are not those that follow."""
+    """The columns whose figures in the file do not follow from the values of its trials."""
     known = {name: cell for name, cell in computed.items() if cell.known}
     return [
         name

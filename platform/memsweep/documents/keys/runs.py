@@ -192,7 +192,7 @@ class AtlasDocument(RunDocument):
     """``memsweep atlas``; without LAYER nothing is run."""
 
     atlas: Annotated[list[AtlasItem], "the row of the layer, those of --add, then the stored ones"]
-    exported: Annotated[str | None, "file of --export"]
+    exported: Annotated[str | None, "file of --export, if it was written"]
     changed: Annotated[
         list[str], "settings of this run that are not the protocol's, as written: the stored rows have none of them"
     ]

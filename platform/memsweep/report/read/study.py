@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import sys
 from collections import Counter
@@ -22,6 +21,7 @@ from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
+from memsweep.report.read.command_line import is_of_words, replaces, unlimited
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of
 from memsweep.report.read.rounds import StoredRound, stored_rounds
@@ -212,14 +212,14 @@ class Study:
 
         A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
         command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
-        command, with the overrides.
+        command with the overrides, and without the limits of its run, which would stop the next one as well.
         """
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
         if self._is_of_words:
-            before = [word for word in shlex.split(self.command) if not any(_replaces(path, word) for path in paths)]
+            before = [word for word in unlimited(self.command) if not any(replaces(path, word) for path in paths)]
             return shlex.join([*before, *added])
-        kept = [word for word in self.overrides if not any(_replaces(path, word) for path in paths)]
+        kept = [word for word in self.overrides if not any(replaces(path, word) for path in paths)]
         if self.source == "":
             return called("extend", self._results, *kept, *added, workspace=self.workspace, address=self.address)
         return self.typed("extend", self.source or self.name, *kept, *added)
@@ -227,15 +227,14 @@ class Study:
     @property
     def _is_of_words(self) -> bool:
         """Whether a command line made the study, which no file holds."""
-        named = not self.source or _CALLABLE.fullmatch(self.source) is not None
-        return named and shlex.split(self.command)[1:2] in _OF_WORDS
+        return is_of_words(self.command, self.source)
 
     @property
     def until_decided(self) -> str:
         """The command that goes on with the study until it is decided; empty for a study that Python made of a dict."""
         if self._is_of_words:
             is_decided = shlex.split(self.command)[1] == "decide"
-            return f"{self.command} --max-core-hours 1" if is_decided else ""
+            return shlex.join([*unlimited(self.command), "--max-core-hours", "1"]) if is_decided else ""
         words = (*self.overrides, "--max-core-hours", "1")
         return self.typed("decide", self.source, *words) if self.source else ""
 
@@ -246,18 +245,6 @@ class Study:
     @property
     def _results(self) -> Location:
         return Location.at(default_results()) if self.location is None else self.location.parent
-
-
-_OF_WORDS = [["measure"], ["atlas"], ["decide"]]
-"""The verbs whose study may be made of the command line alone."""
-_CALLABLE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
-"""A module that is named in the place of a study."""
-
-
-def _replaces(path: str, word: str) -> bool:
-    """Whether an override of a path takes the place of another: of the same path, or one that removes what holds it."""
-    name = word.partition("=")[0].lstrip("+~").removeprefix("grid.")
-    return name == path or (word.startswith("~") and path.startswith(f"{name}."))
 
 
 def not_measured(study: Study) -> list[str]:

@@ -1,0 +1,43 @@
+"""The command line that a study was made by, as advice types it again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+_OF_WORDS = ("measure", "atlas", "decide")
+"""The verbs whose study may be made of the command line alone."""
+_CALLABLE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
+"""A module that is named in the place of a study."""
+_LIMIT = re.compile(r"--max-(?!nodes\b)[a-z-]+(=.*)?")
+"""An option that ends a run. Its value stands behind it or is the next word."""
+
+
+def is_of_words(command: str, source: str) -> bool:
+    """Whether a command line made a study, which no file holds.
+
+    Args:
+        command: the line.
+        source: of the study, as it was named there.
+    """
+    named = not source or _CALLABLE.fullmatch(source) is not None
+    verb = shlex.split(command)[1:2]
+    return named and bool(verb) and verb[0] in _OF_WORDS
+
+
+def unlimited(command: str) -> list[str]:
+    """The words of a command line without the limits of its run."""
+    kept, words = list[str](), iter(shlex.split(command))
+    for word in words:
+        limit = _LIMIT.fullmatch(word)
+        if limit is None:
+            kept.append(word)
+        elif limit[1] is None:
+            next(words, None)
+    return kept
+
+
+def replaces(path: str, word: str) -> bool:
+    """Whether an override of a path takes the place of another: of the same path, or one that removes what holds it."""
+    name = word.partition("=")[0].lstrip("+~").removeprefix("grid.")
+    return name == path or (word.startswith("~") and path.startswith(f"{name}."))
