@@ -13,12 +13,12 @@ _LIMIT = re.compile(r"--max-(?!nodes\b)[a-z-]+(=.*)?")
 """An option that ends a run. Its value stands behind it or is the next word."""
 
 
-def is_of_words(command: str, source: str) -> bool:
+def is_of_words(command: str, source: str | None) -> bool:
     """Whether a command line made a study, which no file holds.
 
     Args:
         command: the line.
-        source: of the study, as it was named there.
+        source: of the study, as it was named there, if it was.
     """
     named = not source or _CALLABLE.fullmatch(source) is not None
     verb = shlex.split(command)[1:2]
