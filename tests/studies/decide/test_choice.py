@@ -13,7 +13,7 @@ from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
 from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
-from memsweep.studies.decide.choice import NEAR, REPAIRED, choose
+from memsweep.studies.decide.choice import NEAR, REPAIRED, ROUND, allotted, choose
 from memsweep.studies.decide.decisions import hopeless
 from memsweep.studies.decide.forecast import decides, narrowing
 from memsweep.studies.decide.options import BELOW, EFFORT, SEEDS, STEPS, Option, designs
@@ -218,6 +218,16 @@ def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_foreca
     few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
     why, _ = hopeless(choose(few, cost), 1.0, limit)
     assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
+
+
+def test_a_round_takes_cheap_additions_and_a_dear_one_waits_while_it_has_others() -> None:
+    costs, apart = {0: 40.0, 1: 3.0, 2: 20.0, 3: 3.0}, {0: "a", 1: "b", 2: "c", 3: "d"}
+    assert allotted(costs, apart, math.inf, math.inf) == [0, 1, 2, 3]
+    assert allotted(costs, apart, 100.0, 100.0) == [1, 3]  # 26 would be more than a quarter
+    assert allotted({0: 40.0, 2: 20.0}, apart, 90.0, 100.0) == [2]
+    assert allotted({0: 40.0}, apart, 70.0, 100.0) == [0]  # a lone one takes what it needs
+    assert allotted({0: 40.0}, apart, 39.0, 100.0) == []
+    assert allotted(costs, apart | {3: "b"}, 1000.0, 30.0 / ROUND) == [1, 2]  # the same trials answer for two balls
 
 
 def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:

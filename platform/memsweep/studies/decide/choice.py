@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memsweep.report.analysis.bounds import MARKED
@@ -15,7 +15,10 @@ from memsweep.studies.decide.question import Question
 Cost = Callable[[Question, Option], float]
 """Core seconds of what an option adds; infinite where it cannot be added."""
 ROUNDS = 10
-"""Most rounds of a study: the rule's interval spends a part of its error at each look, and no more than so many."""
+"""Most rounds of a question: the rule's interval spends a part of its error at each look at new results of it."""
+ROUND = 0.25
+"""The most of a limit that one round takes, where it has more than one question: cheap ones do not wait for dear ones.
+"""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
 FAR_HOPE = 2.0
@@ -87,6 +90,24 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
             whole, needed = amount
             return Chosen(question, None, whole, needed, whole, hope)
     return Chosen(question, None, math.inf)
+
+
+def allotted(costs: Mapping[int, float], keys: Mapping[int, str], left: float, limit: float) -> list[int]:
+    """The questions of a round, cheapest first: as many as fit into ``ROUND`` of the limit, or one.
+
+    Args:
+        costs: question -> core seconds of its addition.
+        keys: question -> its condition: the same trials answer for every ball.
+        left: core seconds of the limit that are left.
+        limit: core seconds of the whole; infinite for none.
+    """
+    taken, spent = dict[str, int](), 0.0
+    for place in sorted(costs, key=costs.__getitem__):
+        most = min(left, ROUND * limit) if taken else left
+        if keys[place] not in taken and spent + costs[place] <= most:
+            taken[keys[place]] = place
+            spent += costs[place]
+    return sorted(taken.values())
 
 
 def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:

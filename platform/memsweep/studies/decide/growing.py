@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from memsweep.data.sizes import horizon_of
@@ -12,7 +12,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.effort import core_seconds, seconds_of
 from memsweep.report.read.study import Known, load_study
 from memsweep.report.read.study import Study as Stored
-from memsweep.studies.decide.choice import ROUNDS, Chosen, choose
+from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose
 from memsweep.studies.decide.decisions import (
     DECIDED,
     HOPELESS,
@@ -161,43 +161,57 @@ class GrowingTrials(GridTrials):
     def _look(self) -> _Look:
         study = load_study(self._store.location, self._known)
         configs = {trial.identity: trial.config for trial in self.plan.trials}
-        look, left = _Look(study), self._limit - self._spent(study)
-        factor = self._factor(study)
-        for subject in subjects(analyse(study), configs):
+        look, factor = _Look(study), self._factor(study)
+        steps = dict[int, tuple[Chosen, Addition]]()
+        for place, subject in enumerate(subjects(analyse(study), configs)):
             seconds = core_seconds(study, subject.finding.condition, subject.trials)
-            if not subject.is_open:
-                look.every.append((subject, decision(subject, DECIDED, seconds)))
-                continue
-            state, why, needed, cost = self._open(subject, look, left, factor)
-            left -= cost
+            state, why, needed = DECIDED, "", math.nan
+            if subject.is_open:
+                chosen, made = self._chosen(subject)
+                state, why, needed = self._open(chosen, made, factor)
+                if state == OPEN and made is not None:
+                    steps[place] = chosen, made
             look.every.append((subject, decision(subject, state, seconds, why, needed)))
+        self._allot(look, steps, factor)
         return look
 
-    def _open(self, subject: Subject, look: _Look, left: float, factor: float) -> tuple[str, str, float, float]:
-        """The state of an open question, why, the core hours needed, and the core seconds that its round takes."""
+    def _chosen(self, subject: Subject) -> tuple[Chosen, Addition | None]:
+        """What the next round would do for an open question, and its trials."""
         cells = Cells(subject, self._failed(subject))
         question = question_of(subject, cells.possible)
-        tried = [name for one in self._rounds for step in one.steps if step.key == subject.key for name in step.repairs]
+        tried = [name for step in self._steps_of(subject.key) for name in step.repairs]
 
         def price(asked: Question, option: Option) -> float:
             made = cells.addition(asked, option)
             return math.inf if made is None else made.cost
 
         chosen = choose(question, price, tried)
-        if chosen.option is None:
-            return HOPELESS, *hopeless(chosen, factor), 0.0
-        if self.rounds >= self._most:
-            return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it"), 0.0
-        seconds = chosen.cost * factor
-        if max(seconds, chosen.whole * factor) > self._limit:
-            return HOPELESS, *hopeless(chosen, factor, "more than the limit would be needed"), 0.0
-        if seconds > left:
-            return LIMIT, "", seconds / 3600.0, 0.0
-        made = cells.addition(question, chosen.option)
-        if made is None or subject.key in look.chosen:  # the same trials answer for every ball
-            return OPEN, "", math.nan, 0.0
-        look.chosen[subject.key] = chosen, made
-        return OPEN, "", math.nan, seconds
+        return chosen, cells.addition(question, chosen.option) if chosen.option is not None else None
+
+    def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> tuple[str, str, float]:
+        """The state of an open question, why, and the core hours needed."""
+        if made is None:
+            return HOPELESS, *hopeless(chosen, factor)
+        if len(self._steps_of(chosen.question.key)) >= self._most:
+            return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it")
+        if max(chosen.cost, chosen.whole) * factor > self._limit:
+            return HOPELESS, *hopeless(chosen, factor, "more than the limit would be needed")
+        return OPEN, "", math.nan
+
+    def _allot(self, look: _Look, steps: Mapping[int, tuple[Chosen, Addition]], factor: float) -> None:
+        """Chooses the questions of the next round; those that do not fit into what is left are at their limit."""
+        costs = {place: chosen.cost * factor for place, (chosen, _) in steps.items()}
+        left = self._limit - self._spent(look.study)
+        taken = allotted(costs, {place: look.every[place][0].key for place in steps}, left, self._limit)
+        look.chosen |= {look.every[place][0].key: steps[place] for place in taken}
+        left -= sum(costs[place] for place in taken)
+        for place, seconds in costs.items():
+            subject, found = look.every[place]
+            if seconds > left and subject.key not in look.chosen:
+                look.every[place] = subject, replace(found, state=LIMIT, needed=seconds / 3600.0)
+
+    def _steps_of(self, key: str) -> list[Step]:
+        return [step for one in self._rounds for step in one.steps if step.key == key]
 
     @property
     def _most(self) -> int:
@@ -246,9 +260,11 @@ class GrowingTrials(GridTrials):
         seconds = sum(found.cost for found, _ in look.chosen.values()) * factor
         left = self._limit - self._spent(look.study)
         limit = f", {duration(left)} of a core left" if math.isfinite(left) else ""
+        later = {subject.key for subject, found in look.every if found.state == OPEN} - look.chosen.keys()
+        waits = f"; {counted(len(later), 'condition')} later, after cheaper ones" if later else ""
         yield (
-            f"round {self.rounds + 1} of at most {self._most}: {open_} of {counted(len(states), 'question')} open, "
-            f"about {duration(seconds)} of a core{limit}"
+            f"round {self.rounds + 1}: {open_} of {counted(len(states), 'question')} open, "
+            f"about {duration(seconds)} of a core{limit}{waits}"
         )
         for found, _ in look.chosen.values():
             if found.option is not None:

@@ -65,8 +65,8 @@ class Deciding:
         less = f" ({self.note})" if self.note else ""
         own = (
             f"its own plan, {counted(len(request.trials), 'trial')}{less}; then by the results nothing, or at most "
-            f"{ROUNDS} rounds: about {duration(more)} more for {most} seeds of all these trials, and what longer "
-            "horizons, larger widths and repairs (finer radii, a stronger search, twice the training) cost"
+            f"{ROUNDS} rounds a question: about {duration(more)} more for {most} seeds of all these trials, and what "
+            "longer horizons, larger widths and repairs (finer radii, a stronger search, twice the training) cost"
         )
         return [], [Step("", request.sweep.name, own, (), cost)]
 

@@ -43,7 +43,7 @@ class Round:
     """One round of a study.
 
     Attributes:
-        most: rounds of the study, chosen before the first one: the error of the verdicts is spent on so many looks.
+        most: rounds of a question, chosen before the first one: the error of its verdict is spent on so many looks.
         steps: for each question that it goes on with.
         added: the trials.
         removed: identities of trials whose place some of them take.
