@@ -37,6 +37,7 @@ from memsweep.models.module.factory import (
 )
 from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
+from memsweep.models.module.torch_layers import compiled_layers, holds_torch_layers
 from memsweep.models.registered import pattern_problems
 from memsweep.models.roles import signature_of
 from memsweep.models.training_mode import seeded, tensors_of
@@ -62,6 +63,8 @@ class Module(Model):
         self.config, self.signature = config, signature
         self.anatomy = anatomy(config, signature)
         self.module = build_module(config, signature, _seed(rng or np.random.default_rng(0)))
+        if holds_torch_layers(config, build_module):
+            self.module = compiled_layers(self.module)
         self.to(torch.float64)
         self._seeds: list[int] = []
         self._after: dict[str, list[Tensor]] = {}

@@ -75,6 +75,9 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.module.influence.influence_decides": lambda config, kernels: any(
         role.from_influence for role in _roles_of_module(config)
     ),
+    "memsweep.models.module.torch_layers.holds_torch_layers": lambda config, kernels: (
+        kernels == "compiled" and _holds_torch_layers(config)
+    ),
     "memsweep.models.module.config.wraps": lambda config, kernels: (
         config.model.name == "module" and wraps(config.model)
     ),
@@ -374,7 +377,17 @@ def _suits_onednn(config: TrialConfig) -> bool:
 
     from memsweep.recurrence.gated.onednn import suits
 
-    return _is_deep(config) and suits(getattr(torch, config.training.dtype), getattr(config.model, "width", 0))
+    dtype = getattr(torch, config.training.dtype)
+    if _holds_torch_layers(config):  # the width of a layer in it is any
+        return dtype is torch.float32
+    return _is_deep(config) and suits(dtype, getattr(config.model, "width", 0))
+
+
+def _holds_torch_layers(config: TrialConfig) -> bool:
+    from memsweep.models.module.anatomy import build_module
+    from memsweep.models.module.torch_layers import holds_torch_layers
+
+    return config.model.name == "module" and holds_torch_layers(config.model, build_module)  # type: ignore[arg-type]
 
 
 def _asks_settings(config: TrialConfig) -> bool:

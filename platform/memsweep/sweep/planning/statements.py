@@ -33,6 +33,7 @@ _BRANCHES = frozenset(
         "groups_by_pattern",
         "has_layer_units",
         "holds_special_tensors",
+        "holds_torch_layers",
         "influence_decides",
         "mixes_models",
         "refers_elsewhere",

@@ -1,0 +1,157 @@
+"""torch's recurrent layers in a module of a user, computed by the compiled recurrences."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from memsweep.config.load.study import study_of
+from memsweep.models.base import Signature
+from memsweep.models.module.anatomy import build_module
+from memsweep.models.module.config import ModuleConfig
+from memsweep.models.module.model import Module
+from memsweep.models.module.torch_layers import compiled_layers, holds_torch_layers
+from memsweep.recurrence.gated.kernel import CompiledGated
+from memsweep.sweep.planning.fingerprint import code_closure
+
+INPUTS, BATCH, STEPS = 3, 4, 7
+NETS = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self, inputs, outputs, width, kind="gru"):
+        super().__init__()
+        made = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN, "cells": nn.LSTM, "own": Own}[kind]
+        self.kind = kind
+        self.rnn = made(inputs, width, batch_first=True)
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x):
+        states, last = self.rnn(x)
+        if self.kind == "cells":
+            states = states + 0.0 * last[1][0].unsqueeze(1)
+        return self.head(states)
+
+
+class Own(nn.GRU):
+    pass
+"""
+
+
+@pytest.fixture
+def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleConfig]:
+    (tmp_path / "torch_nets.py").write_text(NETS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def of(kind: str) -> ModuleConfig:
+        row = {"name": "module", "factory": "torch_nets:Net", "width": 5, "arguments": {"kind": kind}}
+        return trial(tmp_path, row).model
+
+    return of
+
+
+def trial(folder: Path, model: dict[str, Any], dtype: str = "float64") -> Any:
+    text = {"name": "small", "task": {"name": "linear_functional", "horizon": 8}, "model": model}
+    return study_of({**text, "training": {"steps": 2, "dtype": dtype}}, (), folder, "", "a test").rows[0]
+
+
+def results(layer: nn.Module, x: Tensor) -> list[Tensor]:
+    """Outputs, last states, and the gradients of both by input and weights."""
+    states, last = layer(x)
+    hidden = last[0] if isinstance(last, tuple) else last
+    loss = states.sin().sum() + hidden.square().sum()
+    return [states.detach(), hidden.detach(), *torch.autograd.grad(loss, [x, *layer.parameters()])]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **given: nn.GRU(INPUTS, 5, **given),
+        lambda **given: nn.LSTM(INPUTS, 5, **given),
+        lambda **given: nn.RNN(INPUTS, 5, **given),
+        lambda **given: nn.RNN(INPUTS, 5, nonlinearity="relu", **given),
+    ],
+)
+@pytest.mark.parametrize(
+    "given", [{"batch_first": True}, {}, {"num_layers": 2, "batch_first": True}, {"bias": False, "num_layers": 2}]
+)
+def test_outputs_and_gradients_are_those_of_torch(
+    make: Callable[..., nn.Module], given: dict[str, Any], dtype: torch.dtype
+) -> None:
+    if CompiledGated.load(dtype) is None:
+        pytest.skip("nothing is compiled here")
+    torch.manual_seed(0)
+    layer = make(**given).to(dtype)
+    x = torch.randn(BATCH, STEPS, INPUTS, dtype=dtype, requires_grad=True)
+    compiled = compiled_layers(copy.deepcopy(layer))
+    assert type(compiled) is not type(layer)
+    assert [*compiled.state_dict()] == [*layer.state_dict()]
+    for found, wanted in zip(results(compiled, x), results(layer, x), strict=True):
+        torch.testing.assert_close(
+            found, wanted, rtol=1e-9 if dtype is torch.float64 else 1e-4, atol=1e-5 * (dtype is torch.float32) + 1e-12
+        )
+
+
+def test_given_states_and_one_sequence_alone_are_left_to_torch() -> None:
+    torch.manual_seed(0)
+    layer = nn.LSTM(INPUTS, 5, batch_first=True)
+    compiled = compiled_layers(copy.deepcopy(layer))
+    x, before = torch.randn(BATCH, STEPS, INPUTS), tuple(torch.randn(2, 1, BATCH, 5).unbind())
+    for given in ((x, before), (x[0],)):
+        for found, wanted in zip(compiled(*given)[1], layer(*given)[1], strict=True):
+            assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [("gru", True), ("lstm", True), ("rnn", True), ("cells", False), ("own", False)],
+)
+def test_a_module_that_reads_what_the_recurrences_do_not_give_is_left_as_it_is(
+    nets: Callable[[str], ModuleConfig], kind: str, known: bool
+) -> None:
+    """The last cell states; a class of a user's."""
+    assert holds_torch_layers(nets(kind), build_module) is known
+    module = Module(nets(kind), Signature(1, 1, 8))
+    assert (type(module.module.rnn).__module__ == "memsweep.models.module.torch_layers") is known
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [nn.GRU(3, 4, bidirectional=True), nn.LSTM(3, 4, proj_size=2), nn.GRU(3, 4, 2, dropout=0.1), nn.GRUCell(3, 4)],
+)
+def test_layers_that_the_recurrences_do_not_know_stay_torchs(layer: nn.Module) -> None:
+    assert type(compiled_layers(copy.deepcopy(layer))) is type(layer)
+
+
+def test_replicas_have_the_bits_of_each_alone(nets: Callable[[str], ModuleConfig]) -> None:
+    config, signature = nets("gru"), Signature(1, 1, 8)
+    module = Module(config, signature)
+    every = [Module.initial(config, signature, np.random.default_rng(seed)) for seed in range(3)]
+    weights = {name: torch.stack([torch.from_numpy(each[name]) for each in every]) for name in every[0]}
+    x = torch.randn(4, 8, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    together = module.outputs(weights, x)
+    for place in range(3):
+        alone = module.outputs({name: value[place : place + 1] for name, value in weights.items()}, x)
+        assert torch.equal(alone[0], together[place])
+
+
+def test_the_code_counts_for_the_trials_that_run_it(nets: Callable[[str], ModuleConfig], tmp_path: Path) -> None:
+    if CompiledGated.load(torch.float64) is None:
+        pytest.skip("nothing is compiled here")
+    own = "memsweep.models.module.torch_layers"
+    for kind, runs in (("gru", True), ("cells", False)):
+        model = {"name": "module", "factory": "torch_nets:Net", "width": 5, "arguments": {"kind": kind}}
+        names = code_closure(trial(tmp_path, model))
+        assert ((own, "compiled_layers") in names) is runs
+        assert any(module == "memsweep.recurrence.gated.gru" for module, _ in names) is runs
+    single = code_closure(trial(tmp_path, model | {"arguments": {"kind": "lstm"}}, "float32"))
+    assert ("memsweep.recurrence.gated.onednn", "few_or_wide_states") in single  # a layer in it may be wide
