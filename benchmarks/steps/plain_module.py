@@ -33,6 +33,7 @@ MODULES: Final[dict[str, dict[str, Any]]] = {
     "minGRU": {"factory": f"{NETS}/min_gru.py:MinGRU"},
     "selective SSM": {"factory": f"{NETS}/selective_ssm.py:SelectiveSSM", "width_argument": "d_model"},
     "transformer": {"factory": f"{NETS}/transformer.py:Transformer"},
+    "nn.RNN": {"factory": f"{NETS}/torch_rnn.py:rnn"},
     "nn.GRU": {"factory": f"{NETS}/torch_rnn.py:gru"},
     "nn.LSTM": {"factory": f"{NETS}/torch_rnn.py:lstm"},
 }

@@ -19,6 +19,7 @@ from memsweep.models.base import Part, Signature
 from memsweep.models.module.anatomy import build_module
 from memsweep.models.module.factory import outputs_of
 from memsweep.models.module.model import Module
+from memsweep.models.module.torch_layers import compiled_layers
 from memsweep.trial import run_trial
 from paths import ROOT
 
@@ -94,7 +95,8 @@ def test_each_replica_and_copy_gives_the_modules_own_outputs_and_gradients(name:
     flat = torch.stack([ensemble.initial, 1.1 * ensemble.initial], 1).requires_grad_()
     together = ensemble.model.outputs(ensemble.layout.named(flat), inputs)
     (gradient,) = torch.autograd.grad(together.square().sum(), flat)
-    module = build_module(ensemble.model.config, Signature(5, 4, 14), 3).double().eval()
+    own = build_module(ensemble.model.config, Signature(5, 4, 14), 3).double().eval()
+    module = compiled_layers(build_module(ensemble.model.config, Signature(5, 4, 14), 3).double().eval())
     for row in range(2):
         for copy in range(2):
             weights = ensemble.layout.named(flat[row, copy].detach())
@@ -103,6 +105,8 @@ def test_each_replica_and_copy_gives_the_modules_own_outputs_and_gradients(name:
             outputs = outputs_of(module(inputs))
             outputs.square().sum().backward()
             assert torch.equal(together[row, copy], outputs)
+            own.load_state_dict(weights)
+            torch.testing.assert_close(outputs_of(own(inputs)), outputs, rtol=1e-12, atol=1e-12)
             alone = {key: value.grad for key, value in module.named_parameters()}
             assert torch.equal(gradient[row, copy], ensemble.layout.flat(alone))
 

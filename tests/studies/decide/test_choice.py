@@ -13,10 +13,10 @@ from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
 from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
-from memsweep.studies.decide.choice import NEAR, REPAIRED, ROUND, allotted, choose
+from memsweep.studies.decide.choice import NEAR, REPAIRED, ROUND, allotted, choose, longer
 from memsweep.studies.decide.decisions import hopeless
 from memsweep.studies.decide.forecast import decides, narrowing
-from memsweep.studies.decide.options import BELOW, EFFORT, SEEDS, STEPS, Option, designs
+from memsweep.studies.decide.options import BELOW, EFFORT, LONGER, SEEDS, STEPS, Option, designs
 from memsweep.studies.decide.question import HORIZON, STEP, WIDTH, Design, Obstacle, Question
 from paths import ROOT
 
@@ -218,6 +218,17 @@ def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_foreca
     few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
     why, _ = hopeless(choose(few, cost), 1.0, limit)
     assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
+
+
+def test_all_cells_are_trained_longer_a_few_times_where_seeds_learn_the_target() -> None:
+    asked = question()
+    chosen = longer(asked, cost)
+    assert chosen is not None
+    assert chosen.option == Option(asked.design, (LONGER,))
+    assert not chosen.sure
+    assert longer(asked, cost, (LONGER,) * REPAIRED[LONGER]) is None
+    assert longer(replace(asked, misfit={(8, 800): 2.0}), cost) is None
+    assert longer(asked, lambda asked, option: math.inf) is None
 
 
 def test_a_round_takes_cheap_additions_and_a_dear_one_waits_while_it_has_others() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import jsonschema
@@ -25,7 +26,8 @@ from memsweep.documents.schema import document_schema
 from memsweep.errors import ConfigError, Exit, StoreError
 from memsweep.report.analysis.contents import Finding
 from memsweep.studies.decide.first_round import SHARE, first_rounds, seconds_of
-from memsweep.studies.decide.options import ABOVE
+from memsweep.studies.decide.options import ABOVE, LONGER, Option
+from memsweep.studies.decide.question import Design, Question
 from memsweep.studies.decide.reading import Subject
 from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
@@ -114,6 +116,24 @@ def test_sizes_at_which_the_modules_code_fails_are_in_no_round(tmp_path: Path, m
     cells = Cells(Subject("", "", cast(Finding, None), trials, sizes))
     assert [cells.possible(width, 6) for width in (4, 5, 6, 8)] == [True, False, True, True]
     assert cells.possible(4, 12)
+
+
+@pytest.mark.parametrize(
+    ("training", "made"), [("{seeds: 5, steps: 3}", 4), ("{seeds: 5, steps: 3, until: 2, validate_every: 1}", 0)]
+)
+def test_a_longer_training_takes_the_place_of_every_cell(tmp_path: Path, training: str, made: int) -> None:
+    text = PAIRS.replace("{seeds: 5, steps: 1}", training)
+    (tmp_path / "pairs.yaml").write_text(text.replace('"pairs:Pairs"', '"torch.nn:GRU", wrap: true'))
+    trials = {str(place): row for place, row in enumerate(load_study(str(tmp_path / "pairs.yaml"), (), tmp_path).rows)}
+    sizes = {name: (cast(Any, row.model).width, cast(Any, row.task).horizon) for name, row in trials.items()}
+    cells = Cells(Subject("", "", cast(Finding, None), trials, sizes))
+    asked = cast(Question, SimpleNamespace(misfit={}))
+    addition = cells.addition(asked, Option(Design(5, (4, 6), (3, 6), 6), (LONGER,)))
+    assert (addition is None) == (made == 0)
+    if addition is not None:
+        assert addition.trained
+        assert len(addition.removed) == made
+        assert {row.training.steps for row in addition.added} == {6}
 
 
 @pytest.mark.more

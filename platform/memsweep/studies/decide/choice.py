@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.forecast import decides, narrowing
-from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LEARNERS_AMONG, STEPS, Option, designs
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LEARNERS_AMONG, LONGER, STEPS, Option, designs
 from memsweep.studies.decide.question import Question
 
 Cost = Callable[[Question, Option], float]
@@ -25,7 +25,7 @@ FAR_HOPE = 2.0
 """Likewise for the amount that a hopeless question comes with, where there is no other."""
 NEAR = 20.0
 """Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
-REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2}
+REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2, LONGER: 2}
 """How often each repair is tried on a condition."""
 FAR_SEEDS = (250, 400, 630, 1000)
 """Numbers of seeds that a forecast names, and that no round trains."""
@@ -90,6 +90,20 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
             whole, needed = amount
             return Chosen(question, None, whole, needed, whole, hope)
     return Chosen(question, None, math.inf)
+
+
+def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen | None:
+    """Twice the training of every cell, for a question that nothing else is expected to decide; arguments as of
+    ``choose``.
+
+    Seeds that learn the target may still differ because they have not come to rest. No forecast says by how much less
+    they will. None where too few seeds learn it, where that was tried often enough, or where trainings have another
+    end.
+    """
+    option = Option(question.design, (LONGER,))
+    if question.misfit or tried.count(LONGER) >= REPAIRED[LONGER] or not math.isfinite(price := cost(question, option)):
+        return None
+    return Chosen(question, option, price)
 
 
 def allotted(costs: Mapping[int, float], keys: Mapping[int, str], left: float, limit: float) -> list[int]:

@@ -12,7 +12,7 @@ from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.effort import core_seconds, seconds_of
 from memsweep.report.read.study import Known, load_study
 from memsweep.report.read.study import Study as Stored
-from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose
+from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose, longer
 from memsweep.studies.decide.decisions import (
     DECIDED,
     HOPELESS,
@@ -34,6 +34,9 @@ from memsweep.sweep.planning.plan import Plan, PlannedTrial, identified, make_pa
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
+
+_State = tuple[str, str, float]
+"""The state of a question, why, and the core hours needed."""
 
 
 @dataclass
@@ -167,16 +170,15 @@ class GrowingTrials(GridTrials):
             seconds = core_seconds(study, subject.finding.condition, subject.trials)
             state, why, needed = DECIDED, "", math.nan
             if subject.is_open:
-                chosen, made = self._chosen(subject)
-                state, why, needed = self._open(chosen, made, factor)
+                chosen, made, (state, why, needed) = self._chosen(subject, factor)
                 if state == OPEN and made is not None:
                     steps[place] = chosen, made
             look.every.append((subject, decision(subject, state, seconds, why, needed)))
         self._allot(look, steps, factor)
         return look
 
-    def _chosen(self, subject: Subject) -> tuple[Chosen, Addition | None]:
-        """What the next round would do for an open question, and its trials."""
+    def _chosen(self, subject: Subject, factor: float) -> tuple[Chosen, Addition | None, _State]:
+        """The addition for an open question, its trials, and how the question stands."""
         cells = Cells(subject, self._failed(subject))
         question = question_of(subject, cells.possible)
         tried = [name for step in self._steps_of(subject.key) for name in step.repairs]
@@ -185,10 +187,15 @@ class GrowingTrials(GridTrials):
             made = cells.addition(asked, option)
             return math.inf if made is None else made.cost
 
-        chosen = choose(question, price, tried)
-        return chosen, cells.addition(question, chosen.option) if chosen.option is not None else None
+        found = list[tuple[Chosen, Addition | None, _State]]()
+        for chosen in filter(None, (choose(question, price, tried), longer(question, price, tried))):
+            made = cells.addition(question, chosen.option) if chosen.option is not None else None
+            found.append((chosen, made, self._open(chosen, made, factor)))
+            if found[-1][-1][0] == OPEN:
+                return found[-1]
+        return found[0]
 
-    def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> tuple[str, str, float]:
+    def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> _State:
         """The state of an open question, why, and the core hours needed."""
         if made is None:
             return HOPELESS, *hopeless(chosen, factor)

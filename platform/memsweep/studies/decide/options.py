@@ -22,8 +22,8 @@ MIDDLES = 2
 """Most horizons, and most widths, between those that there are, in one round."""
 WIDER = 2
 """Most doublings of the width in one round."""
-BELOW, ABOVE, EFFORT, STEPS = "below", "above", "effort", "steps"
-"""Repairs: smaller radii, larger radii, a stronger search, twice the training."""
+BELOW, ABOVE, EFFORT, STEPS, LONGER = "below", "above", "effort", "steps", "longer"
+"""Repairs: smaller radii, larger radii, a stronger search, twice the training of cells that miss, and of all cells."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Option:
 
     Attributes:
         design: that the condition has then.
-        repairs: settings that change in its trials, which are run anew then: BELOW, ABOVE, EFFORT, STEPS.
+        repairs: settings that change in its trials, which are run anew then: BELOW, ABOVE, EFFORT, STEPS, LONGER.
     """
 
     design: Design
@@ -57,6 +57,7 @@ _REPAIRS = {
     ABOVE: "larger radii",
     EFFORT: "a stronger search",
     STEPS: "twice the training where seeds miss the target",
+    LONGER: "twice the training",
 }
 
 

@@ -14,7 +14,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import at_horizon
 from memsweep.errors import ConfigError
 from memsweep.studies.decide.choice import NEAR
-from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, STEPS, Option
+from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LONGER, STEPS, Option
 from memsweep.studies.decide.question import Question
 from memsweep.studies.decide.reading import Cell, Subject
 from memsweep.sweep.planning import cost
@@ -113,7 +113,7 @@ class Cells:
         near = {cell for cell, times in question.misfit.items() if times <= NEAR}
         chosen = [name for name, cell in self.subject.cells.items() if repair != STEPS or cell in near]
         made = [trial_from_dict(_REPAIR[repair](to_dict(self.subject.trials[name]))) for name in chosen]
-        return Addition(tuple(made), tuple(chosen), trained=repair == STEPS)
+        return Addition(tuple(made), tuple(chosen), trained=repair in (STEPS, LONGER))
 
 
 def _far(one: int, other: int) -> float:
@@ -163,11 +163,19 @@ def _longer(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _longer_of_all(data: dict[str, Any]) -> dict[str, Any]:
+    training = data["training"]
+    if training["until"] or training["smallest_rate"] or not training["steps"]:
+        raise ValueError("its training does not end by the number of its steps")
+    return _longer(data)
+
+
 _REPAIR: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     BELOW: _smaller,
     ABOVE: _larger,
     EFFORT: _stronger,
     STEPS: _longer,
+    LONGER: _longer_of_all,
 }
 
 

@@ -24,7 +24,7 @@ from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
-from memsweep.sweep.planning.source_graph import SourceGraph
+from memsweep.sweep.planning.source_graph import SourceGraph, folders_of
 from memsweep.sweep.planning.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def _see_new_files() -> None:
 
     if _generation[-1] != generation():
         _generation.append(generation())
-        _folders.cache_clear()
+        folders_of.cache_clear()
         forget(*GRAPH.foreign())
 
 
@@ -295,7 +295,7 @@ def _find(module: str) -> Path | None:
     loaded = sys.modules.get(top)
     if loaded is not None and not hasattr(loaded, "__path__"):  # a file, perhaps loaded by its path
         return Path(loaded.__file__).resolve() if module == top and loaded.__file__ else None
-    return next((path for folder in _folders(top) if (path := _file_in(folder, module))), None)
+    return next((path for folder in folders_of(top) if (path := _file_in(folder, module))), None)
 
 
 @functools.cache
@@ -321,7 +321,7 @@ def _is_local(top: str) -> bool:
     """Whether a module is no installed library, or one that a registered part comes from."""
     if any(top == _top(part.__module__) for part in registry.loaded()):
         return True
-    folders = _folders(top)
+    folders = folders_of(top)
     return bool(folders) and not any(map(_is_installed, folders))
 
 
@@ -329,22 +329,6 @@ def _is_installed(folder: Path) -> bool:
     return any(folder.is_relative_to(library) for library in _LIBRARIES) or bool(
         {"site-packages", "dist-packages"}.intersection(folder.parts)
     )
-
-
-@functools.cache
-def _folders(top: str) -> list[Path]:
-    """The folders that hold a top-level module or package."""
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return []
-    if spec is None:
-        return []
-    inside = spec.submodule_search_locations
-    places = [Path(place) for place in (inside or [spec.origin or ""]) if Path(place).exists()]
-    # a link is followed, so that a package under development is not taken for an installed one; under another name
-    # than that of its target it is where the link lies
-    return [real.parent if (real := place.resolve()).name == place.name else place.parent.resolve() for place in places]
 
 
 GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)

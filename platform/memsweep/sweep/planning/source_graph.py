@@ -12,7 +12,9 @@ Modules outside of memsweep count as a whole, because foreign code may find its 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
+import importlib.util
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -330,3 +332,19 @@ def code_below(folder: Path, suffixes: Collection[str]) -> list[Path]:
 
 def _hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
+
+
+@functools.cache
+def folders_of(top: str) -> list[Path]:
+    """The folders that hold a top-level module or package."""
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return []
+    if spec is None:
+        return []
+    inside = spec.submodule_search_locations
+    places = [Path(place) for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    # a link is followed, so that a package under development is not taken for an installed one; under another name
+    # than that of its target it is where the link lies
+    return [real.parent if (real := place.resolve()).name == place.name else place.parent.resolve() for place in places]
