@@ -5,7 +5,7 @@
 
 The page is made of docs/evidence/seeds.yaml (the parts of the works, and which study answers each), of the study files
 (what each asks), of docs/evidence/published_curves.csv and of docs/evidence/seeds_results.csv. ``--add`` first puts
-the accuracies or the verdicts of a study's folder into the last one, in the place of those of the same conditions.
+the metrics or the verdicts of a study's folder into the last one, in the place of those of the same conditions.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ CURVES = EVIDENCE / "published_curves.csv"
 COLUMNS = ["study", "condition", "measured", "value", "low", "high", "seeds"]
 SLOPE = ("", "_low", "_high")
 ROOMS = ("published", "cluster")
+METRICS = {"accuracy": "test accuracy", "bits_per_character": "bits a character"}
+"""A metric of a task -> the page's words for it."""
 RUNS = {"whole": "whole", "smaller": "smaller", "no": "not run"}
 """How far a study was run -> as the page says it."""
 HEAD = """# The five works, part by part
@@ -131,15 +133,15 @@ def _value(row: Any) -> str:
 
 def add(folder: Path) -> None:
     """Puts the results of a study's folder in ``RESULTS``, in the place of those of the same conditions."""
-    found = pd.DataFrame(_accuracies(folder) or _verdicts(folder), columns=COLUMNS)
+    found = pd.DataFrame(_metrics(folder) or _verdicts(folder), columns=COLUMNS)
     kept = [pd.read_csv(RESULTS)] if RESULTS.exists() else []
     key = ["study", "condition", "measured"]
     whole = pd.concat([*kept, found]).drop_duplicates(key, keep="last").sort_values(key)
     whole.astype(dict.fromkeys(COLUMNS[3:6], float)).to_csv(RESULTS, index=False, float_format="%.4g")
 
 
-def _accuracies(folder: Path) -> list[list[object]]:
-    """Rows of ``COLUMNS``: the accuracy of each trial, median, least and most; none where a seed has none.
+def _metrics(folder: Path) -> list[list[object]]:
+    """Rows of ``COLUMNS``: the metric of each trial, median, least and most; none where a seed has none.
 
     Of a study that searches settings they are of the winners, on fresh seeds.
     """
@@ -148,15 +150,16 @@ def _accuracies(folder: Path) -> list[list[object]]:
     confirmed = set(pd.read_csv(winners)["confirmed_as"]) if winners.exists() else None
     for path in sorted((folder / "replicas").glob("*.parquet")):
         seeds = pd.read_parquet(path)
-        if not seeds["metric"].eq("accuracy").all() or (confirmed is not None and path.stem not in confirmed):
+        if not seeds["metric"].isin(METRICS).all() or (confirmed is not None and path.stem not in confirmed):
             continue
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
         training, values = config["training"], seeds["test_metric"]
-        measured = f"test accuracy after {training['steps']} steps"
+        measured = f"{METRICS[seeds['metric'].iloc[0]]} after {training['steps']} steps"
         rest: list[object] = [measured, *(values.agg(of, skipna=False) for of in ("median", "min", "max")), len(values)]
         unit = config["model"].get("unit") or {}
         least = f"r_min {unit['r_min']:g}" if "r_min" in unit else ""
-        names = _model(config["model"]), training.get("rule", ""), least, f"rate {training['learning_rate']:g}"
+        sizes = f"T = {config['task']['horizon']}" if "horizon" in config["task"] else ""
+        names = _model(config["model"]), sizes, training.get("rule", ""), least, f"rate {training['learning_rate']:g}"
         found.append((names, rest))
     return [[folder.name, _condition(names, [other for other, _ in found]), *rest] for names, rest in found]
 

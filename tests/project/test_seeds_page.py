@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,8 @@ import pytest
 import yaml
 
 from benchmarks import published_curves
-from benchmarks.published import seeds
+from benchmarks.published import seeds, text_twin
+from memsweep import registry
 from memsweep.config.load.study_files import names
 from paths import ROOT
 
@@ -49,7 +51,7 @@ def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -
         told = json.loads(record.read_text("utf-8"))
         told["config"]["training"]["learning_rate"] = 10.0**-number
         record.write_text(json.dumps(told), "utf-8")
-    found = {str(row[1]) for row in seeds._accuracies(study)}
+    found = {str(row[1]) for row in seeds._metrics(study)}
     assert len(found) == 4
     assert "diagonal_rnn · exp · rate 0.01" in found or "diagonal_rnn · direct · rate 0.01" in found
 
@@ -69,7 +71,7 @@ def test_of_a_search_the_winners_of_each_rule_are_told_and_its_suggestions_are_n
         record.write_text(json.dumps(told), "utf-8")
     (study / "report").mkdir(exist_ok=True)
     pd.DataFrame({"confirmed_as": names[:2]}).to_csv(study / "report" / "winners.csv", index=False)
-    rows = seeds._accuracies(study)
+    rows = seeds._metrics(study)
     one, other = sorted(str(row[1]) for row in rows)
     assert one.endswith(" · bptt")
     assert other == one.replace("bptt", "online_full")
@@ -82,7 +84,7 @@ def test_a_seed_without_an_accuracy_is_not_left_out_of_a_median(tmp_path: Path) 
         replicas = pd.read_parquet(path).assign(metric="accuracy", test_metric=0.5)
         replicas.loc[replicas.index[0], "test_metric"] = float("nan")
         replicas.to_parquet(path)
-    rows = pd.DataFrame(seeds._accuracies(study), columns=seeds.COLUMNS)
+    rows = pd.DataFrame(seeds._metrics(study), columns=seeds.COLUMNS)
     assert rows[["value", "low", "high"]].isna().all(axis=None)
     assert (rows["seeds"] > 1).all()
 
@@ -118,3 +120,27 @@ def test_results_take_the_place_of_those_of_the_same_conditions(
     assert [number + 0.5, number + 0.25, number + 0.75] in learned[["value", "low", "high"]].to_numpy().tolist()
     assert len(rows) == len(verdicts) + len(learned)
     assert any("none" in section for section in seeds._results())
+
+
+def test_a_free_text_has_the_form_of_the_treebank_which_its_task_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in text_twin.FILES:
+        lines = [f'{n:08d} 03 n 01 word | the {n} old words; "a word, and one more"  ' for n in range(40)]
+        (tmp_path / name).write_text("  1 This is a licence\n" + "\n".join(lines) + "\n", "utf-8")
+    told = text_twin.sentences(tmp_path)
+    assert told[:2] == ["the_N_old_words", "a_word,_and_one_more"]
+    monkeypatch.setattr(text_twin, "SIZES", {"train": 300, "valid": 100, "test": 50})
+    monkeypatch.setattr(text_twin, "SYMBOLS", 8)
+    monkeypatch.setattr(sys, "argv", ["text_twin", str(tmp_path), str(tmp_path / "data")])
+    text_twin.main()
+    files = {name: (tmp_path / "data" / "ptb" / f"{name}.txt").read_text("utf-8") for name in text_twin.SIZES}
+    symbols = {name: text.replace("\n", " <eos> ").split() for name, text in files.items()}
+    assert {name: len(each) >= text_twin.SIZES[name] for name, each in symbols.items()} == dict.fromkeys(files, True)
+    assert len({symbol for each in symbols.values() for symbol in each}) == 8
+    registry.discover(ROOT)
+    task = registry.get(registry.TASK, "ptb")
+    made = task(task.Config(folder=str(tmp_path / "data"), horizon=10))
+    assert made.inputs == 8
+    with pytest.raises(SystemExit, match="too short: train"):
+        [*text_twin.parts(told[:3])]

@@ -2,7 +2,8 @@
 
 In a trial, the layers of a module become those of this file: the same ones with another ``forward``. It computes in
 compiled code what memsweep's recurrences know, and calls torch's own for the rest: given states, packed sequences, a
-GPU. A module that reads an LSTM's last cell state, which these recurrences do not give, is left as it is.
+GPU. A module that reads an LSTM's last cell state, which these recurrences do not give, is left as it is; so is one
+with an LSTM and a step form, which may hand that state on.
 
 Letters: B batch, T time, F features of the input, M width, G = gates times M; the leading 1 is the one model.
 """
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import Factory, probe_inputs, resolve
+from memsweep.models.module.steps import step_of
 from memsweep.models.roles import Signature
 from memsweep.recurrence.gated.gru import gru_states
 from memsweep.recurrence.gated.kernel import CompiledGated
@@ -124,9 +126,10 @@ def _holds(config: ModuleConfig, factory: Factory, build: Build) -> bool:
             part.register_forward_hook(_without_cells)
         with torch.no_grad():
             module(probe_inputs(config.sizes(_SMALL), config.tokens))
+        hands_on = step_of(module) is not None and any(isinstance(part, nn.LSTM) for part in layers)
     except Exception:  # a user's code fails in many ways; the check before a study says it
         return False
-    return bool(layers)
+    return bool(layers) and not hands_on
 
 
 def _without_cells(layer: nn.Module, given: Any, answer: Any) -> Any:
