@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -39,6 +40,7 @@ from memsweep.models.module.roles import Described, stored
 from memsweep.models.module.steps import step_of
 from memsweep.models.registered import pattern_problems
 from memsweep.models.roles import signature_of
+from memsweep.models.steps_once import StepsOnce
 from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
@@ -212,10 +214,24 @@ class Module(Model):
                 with seeded(seed):
                     yield self._outputs_of_one(own, inputs)
             else:
-                yield self._outputs_of_one(own, inputs)
+                with self._steps():
+                    outputs = self._outputs_of_one(own, inputs)
+                yield outputs
             if self.training:
                 for name in statistics:
                     self._after[name].append(own[name].detach())
+
+    def _steps(self) -> AbstractContextManager[object]:
+        """What takes the steps of a sequence at once, in the searches of a measurement.
+
+        Not where bytes are counted: slices of copies, on which last bits depend, are as large as without it.
+        """
+        climbs = not self.training and torch.is_grad_enabled() and not torch._C._len_torch_dispatch_stack()
+        return StepsOnce() if climbs and self._takes_steps else nullcontext()
+
+    @functools.cached_property
+    def _takes_steps(self) -> bool:
+        return takes_steps(self.config, self.signature)
 
     def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
         fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}
@@ -314,6 +330,34 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
         results[how] += [outputs.detach(), *gradients]
     equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results.values(), strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
+
+
+def takes_steps(config: ModuleConfig, signature: Signature) -> bool:
+    """Whether a module takes steps one by one of what has a gradient, and has equal bits where it gets all at once."""
+    return _takes_steps(config, signature, resolve(config.factory))
+
+
+@functools.lru_cache(maxsize=256)
+def _takes_steps(config: ModuleConfig, signature: Signature, factory: Factory) -> bool:
+    del factory  # another one of the same name is another module
+    short = Signature(signature.inputs, signature.outputs, min(PROBE_STEPS, signature.horizon))
+    inputs = probe_inputs(config.sizes(short), config.tokens, dtype=torch.float64)
+    model = Module(config, signature).eval()
+    initial = Module.initial(config, signature, np.random.default_rng(0))
+    weights = {name: torch.from_numpy(value).requires_grad_() for name, value in initial.items()}
+    found = list[list[Tensor]]()
+    steps = StepsOnce()
+    for how in (nullcontext(), steps):
+        try:
+            with how:
+                outputs = model._outputs_of_one(dict(weights), inputs)
+            gradients = torch.autograd.grad(
+                outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
+            )
+        except Exception:  # a module may change a step in place, which torch refuses in many ways
+            return False
+        found.append([outputs.detach(), *gradients])
+    return steps.count > 0 and all(map(torch.equal, *found))
 
 
 def under_names(own: Collection[str], state: Weights) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ Letters: P rows (replicas and dummies), K copies, C starts, S size of the flat w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
@@ -91,16 +92,24 @@ class Moved(Generic[Data]):
         """Of one reading, in slices of ``size`` copies."""
         return Ascent(self._loss(data, self.ensemble, self.ensemble.real, reading), self.ball, size)
 
-    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str) -> Loss:
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str, keeps: bool = True) -> Loss:
+        """Of some rows; where it ``keeps`` the models' own outputs, they are computed once."""
         targets, start = self.targets.unsqueeze(1), rows.layout.named(self.weights.unsqueeze(1))
 
         def error(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
             return self.task_loss.loss(rows.model, shifted, data, targets, live)
 
+        @functools.cache
+        def kept() -> dict[str, list[Tensor]]:
+            if not keeps or not isinstance(self.task_loss, SampledLoss) or not isinstance(data, Batch):
+                return {}
+            own = self.task_loss.own_outputs(rows.model, start, data)
+            return {} if own is None else {"own": own}
+
         def drift(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
-            return self.task_loss.distance(rows.model, shifted, start, data, live)
+            return self.task_loss.distance(rows.model, shifted, start, data, live, **kept())
 
         if reading == EXCESS:
             with torch.no_grad():
@@ -112,7 +121,7 @@ class Moved(Generic[Data]):
         # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in
         # the measurement, because kernels take the same memory for rows that they skip, and no time
         full = replace(self.ensemble, real=torch.ones_like(self.ensemble.real))
-        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real), reading)
+        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real), reading, keeps=False)
         steps = self.config.ascent_steps if self.config.method == "worst_case" else 0
         any_radius = self.weights.new_tensor([self.config.radii.from_])
         work = first_steps(loss, Ball(full, self.name, self.config.norm), self.weights, any_radius, steps)
@@ -153,8 +162,8 @@ class MovedByItself(Moved[Data]):
     def reading(self) -> str:
         return DRIFT
 
-    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str) -> Loss:
-        return super()._loss(data, rows, live, DRIFT)
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str, keeps: bool = True) -> Loss:
+        return super()._loss(data, rows, live, DRIFT, keeps)
 
 
 @dataclass(frozen=True)
