@@ -7,13 +7,25 @@ Here all steps are taken out of x by one operation, whose gradient puts them tog
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 _FEW = 3
 """Steps that are taken one by one: of a sequence of which a few are read, the gradient of all would cost more."""
+
+
+@dataclass
+class _Steps:
+    """The steps of a tensor, which is kept, so that no other one gets its id."""
+
+    tensor: Tensor
+    version: int
+    asked: int = 0
+    all: tuple[Tensor, ...] = ()
 
 
 class StepsOnce(TorchFunctionMode):
@@ -32,47 +44,30 @@ class StepsOnce(TorchFunctionMode):
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        if func is Tensor.__getitem__ and (step := self._step(*args)) is not None:
-            return step
-        return func(*args, **(kwargs or {}))
+        step = self._step(*args) if func is Tensor.__getitem__ else None
+        return func(*args, **(kwargs or {})) if step is None else step
 
     def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
-        place = _place(key)
-        if place is None or not tensor.requires_grad or place[0] >= tensor.ndim:
+        """One of the steps; None where it is to be taken as it is written."""
+        dimension, index = _place(key)
+        if not tensor.requires_grad or not torch.is_grad_enabled() or not 0 <= dimension < tensor.ndim:
             return None
-        dimension, index = place
         steps = self._taken.get((id(tensor), dimension))
         if steps is None or steps.version != tensor._version:
-            steps = self._taken[id(tensor), dimension] = _Steps(tensor)
-        step = steps.step(dimension, index)
-        self.count += step is not None
-        return step
-
-
-class _Steps:
-    """The steps of a tensor, which is kept, so that no other one gets its id."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor, self.version = tensor, tensor._version
-        self.asked = 0
-        self.all: tuple[Tensor, ...] | None = None
-
-    def step(self, dimension: int, index: int) -> Tensor | None:
-        """One of them; None where it is to be taken as it is written."""
-        size = self.tensor.shape[dimension]
-        self.asked += 1
-        if self.asked <= _FEW or not -size <= index < size:
+            steps = self._taken[id(tensor), dimension] = _Steps(tensor, tensor._version)
+        steps.asked += 1
+        size = tensor.shape[dimension]
+        if steps.asked <= _FEW or not -size <= index < size:
             return None
-        if self.all is None:
-            self.all = self.tensor.unbind(dimension)
+        steps.all = steps.all or tensor.unbind(dimension)
+        self.count += 1
         # a view of its own: gradients by one ``x[:, t]`` are summed before those by another, as they are without this
-        return self.all[index].view_as(self.all[index])
+        return steps.all[index][...]
 
 
-def _place(key: Any) -> tuple[int, int] | None:
-    """The dimension and the index of ``x[t]``, ``x[:, t]`` and ``x[:, t, :]``; None for any other key."""
+def _place(key: Any) -> tuple[int, int]:
+    """The dimension and the index of ``x[t]``, ``x[:, t]`` and ``x[:, t, :]``; a dimension of -1 for any other key."""
     keys = key if isinstance(key, tuple) else (key,)
     places = [place for place, each in enumerate(keys) if type(each) is int]
-    rest = [each for each in keys if type(each) is not int]
-    whole = all(isinstance(each, slice) and each == slice(None) for each in rest)
-    return (places[0], keys[places[0]]) if whole and len(places) == 1 else None
+    whole = all(type(each) is int or (isinstance(each, slice) and each == slice(None)) for each in keys)
+    return (places[0], keys[places[0]]) if whole and len(places) == 1 else (-1, 0)

@@ -15,7 +15,7 @@ from memsweep.learning.loss import sampled
 from memsweep.learning.memory import LiveBytes
 from memsweep.models.base import Signature
 from memsweep.models.module.config import ModuleConfig
-from memsweep.models.module.model import Module, takes_steps
+from memsweep.models.module.model import Module
 from memsweep.models.steps_once import StepsOnce
 from memsweep.streams import TEST, Stream
 from memsweep.trial import RunOptions, run_pack, train_replicas
@@ -63,10 +63,19 @@ def results(model: Module, sequences: int) -> list[Tensor]:
     return [outputs.detach(), *gradients]
 
 
+def at_once(model: Module, *, by_inputs: bool = False) -> bool:
+    """Whether a search takes the steps of a model at once."""
+    initial = Module.initial(model.config, SIZES, np.random.default_rng(0))
+    own = {name: torch.from_numpy(value).requires_grad_() for name, value in initial.items()}
+    inputs = torch.randn(4, SIZES.horizon, 1, dtype=torch.float64, requires_grad=by_inputs)
+    return isinstance(model._steps(own, inputs), StepsOnce)
+
+
 @pytest.mark.parametrize("fields", LOOPS.values(), ids=LOOPS)
-def test_loops_get_equal_bits_from_steps_at_once(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_of(fields)
-    assert takes_steps(config, SIZES)
+@pytest.mark.parametrize("sequences", [33, 1])
+def test_loops_get_equal_bits_from_steps_at_once(
+    fields: dict[str, Any], sequences: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted = list[StepsOnce]()
 
     def kept() -> StepsOnce:
@@ -74,28 +83,28 @@ def test_loops_get_equal_bits_from_steps_at_once(fields: dict[str, Any], monkeyp
         return counted[-1]
 
     monkeypatch.setattr("memsweep.models.module.model.StepsOnce", kept)
-    model = Module(config, SIZES).eval()
-    at_once = results(model, 33)
-    assert len(counted) == 2
+    model = Module(config_of(fields), SIZES).eval()
+    found = results(model, sequences)
+    assert len(counted) == 3  # of a trial, and of two copies
     assert all(each.count > SIZES.horizon for each in counted)
     model._takes_steps = False
-    assert all(map(torch.equal, at_once, results(model, 33)))
+    assert all(map(torch.equal, found, results(model, sequences)))
 
 
 @pytest.mark.parametrize("fields", OTHERS.values(), ids=OTHERS)
 def test_modules_without_a_loop_are_left_alone(fields: dict[str, Any]) -> None:
-    assert not takes_steps(config_of(fields), SIZES)
+    assert not at_once(Module(config_of(fields), SIZES).eval())
 
 
-def test_training_and_counts_of_bytes_take_steps_as_they_are_written() -> None:
-    model = Module(config_of(LOOPS["min_gru"]), SIZES).eval()
-    assert isinstance(model._steps(), StepsOnce)
-    assert not isinstance(model.train()._steps(), StepsOnce)
-    model.eval()
+def test_steps_are_taken_at_once_where_a_search_follows_a_gradient_by_the_weights_alone() -> None:
+    model = Module(config_of(LOOPS["min_gru"]), SIZES)
+    assert not at_once(model)  # which trains
+    assert not at_once(model.eval(), by_inputs=True)
     with torch.no_grad():
-        assert not isinstance(model._steps(), StepsOnce)
+        assert not at_once(model)
     with LiveBytes():
-        assert not isinstance(model._steps(), StepsOnce)
+        assert not at_once(model)
+    assert at_once(model)
 
 
 class Odd(nn.Module):
@@ -131,6 +140,57 @@ class InPlace(Odd):
         super().__init__(inputs, outputs, "in place")
 
 
+class ReadsTheWhole(nn.Module):
+    """Reads each step of its gates twice, and all of them as a whole: three gradients, whose sum has an order."""
+
+    def __init__(self, inputs: int, outputs: int, scale: float) -> None:
+        super().__init__()
+        self.gate, self.candidate, self.out = nn.Linear(inputs, 3), nn.Linear(3, 3), nn.Linear(3, outputs)
+        self.scale = nn.Parameter(torch.tensor(scale))
+
+    def forward(self, x: Tensor) -> Tensor:
+        gates = torch.sigmoid(self.gate(x))
+        state, states = torch.zeros_like(gates[:, 0]), []
+        for t in range(x.shape[1]):
+            state = (1 - gates[:, t]) * state + gates[:, t] * torch.tanh(self.candidate(state) + 1.0)
+            states.append(state)
+        answer: Tensor = self.out(self.scale * torch.stack(states, 1) * gates) + x
+        return answer
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.0])  # by zero, all these gradients are zero
+def test_a_module_whose_last_bits_would_move_is_left_alone(scale: float) -> None:
+    factory = "tests/models/module/test_steps_once.py:ReadsTheWhole"
+    config = trial_of({"factory": factory, "width_argument": None, "arguments": {"scale": scale}}).model
+    model = Module(config, SIZES).eval()
+    assert not at_once(model)
+    plain = results(model, 33)
+    model._takes_steps = True
+    others = [torch.equal(one, other) for one, other in zip(plain, results(model, 33), strict=True)]
+    assert all(others) is (scale == 0.0)
+
+
+def test_a_step_has_the_strides_that_it_is_written_with() -> None:
+    x = torch.randn(1, 5, 3, requires_grad=True)  # the stride of the one sequence is that of x
+    with StepsOnce() as steps:
+        strides = [x[:, t].stride() for t in range(5)]
+    assert steps.count == 2
+    assert strides == [x[:, t].stride() for t in range(5)]
+
+
+def test_steps_that_are_read_without_a_gradient_are_none_with_one() -> None:
+    x = torch.randn(2, 5, 3, requires_grad=True) * 1.0
+    with StepsOnce() as steps:
+        with torch.no_grad():
+            cut = torch.stack([x[:, t] for t in range(5)])
+        assert steps.count == 0
+        live = torch.stack([x[:, t] for t in range(5)])
+    assert steps.count == 2
+    assert not cut.requires_grad
+    (gradient,) = torch.autograd.grad(live.sum(), x)
+    assert (gradient == 1.0).all()
+
+
 @pytest.mark.parametrize(("how", "taken"), [("changed between", True), ("last", False)])
 def test_a_step_that_is_changed_keeps_its_meaning(how: str, taken: bool) -> None:
     module = Odd(1, 1, how).double()
@@ -145,7 +205,7 @@ def test_torch_refuses_to_change_a_step_in_place_so_that_the_probe_leaves_such_a
     with StepsOnce(), pytest.raises(RuntimeError, match="view"):
         Odd(1, 1, "in place").double()(torch.randn(2, 8, 1, dtype=torch.float64))
     config = trial_of({"factory": "tests/models/module/test_steps_once.py:InPlace", "width_argument": None}).model
-    assert not takes_steps(config, SIZES)
+    assert not at_once(Module(config, SIZES).eval())
 
 
 def test_steps_are_of_any_dimension_and_sign_and_a_wrong_one_is_refused() -> None:
@@ -173,7 +233,7 @@ def test_tables_are_those_of_one_copy_at_a_time_without_either(
     options = RunOptions(trained=[trained])
     fast = run_pack([config], options)[0].tables
     monkeypatch.setattr(sampled, "KEPT", 0)
-    monkeypatch.setattr(Module, "_takes_steps", False)
+    monkeypatch.setattr(Module, "_has_equal_bits", lambda *_: False)
     plain = run_pack([config], options)[0].tables
     assert fast.keys() == plain.keys()
     for name, table in fast.items():

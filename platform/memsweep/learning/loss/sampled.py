@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
@@ -175,10 +176,11 @@ class SampledLoss(TaskLoss[Batch]):
     def own_outputs(self, model: Model, start: Weights, data: Batch) -> list[Tensor] | None:
         """What ``distance`` takes as ``own``: outputs of the chunks of sequences, ``[N, 1, B, T, O]`` each.
 
-        None where a kernel computes them, or where they take more than ``KEPT`` bytes.
+        None where a kernel computes them, where they take more than ``KEPT`` bytes, and where bytes are counted: slices
+        of copies, on which last bits depend, are as large as without them.
         """
         size = math.prod(leading_shape(model, start)) * math.prod(data.inputs.shape[:2]) * self.task.outputs
-        if as_layer(model) is not None or size * self.dtype.itemsize > KEPT:
+        if as_layer(model) is not None or size * self.dtype.itemsize > KEPT or is_in_torch_dispatch_mode():
             return None
         return [model.outputs(start, chunk.inputs) for chunk in self._chunks(model, data)]
 

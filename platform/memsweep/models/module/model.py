@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
@@ -48,6 +49,9 @@ from memsweep.streams import Stream
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 
+_NEAR = 1e-6
+"""What is added to weights near which it is tried whether a module takes steps one by one."""
+
 
 @register_model("module")
 class Module(Model):
@@ -68,6 +72,7 @@ class Module(Model):
         self._seeds: list[int] = []
         self._after: dict[str, list[Tensor]] = {}
         self._step = 0
+        self._takes_steps: bool | None = None
         self.configure([config])
 
     @classmethod
@@ -214,24 +219,45 @@ class Module(Model):
                 with seeded(seed):
                     yield self._outputs_of_one(own, inputs)
             else:
-                with self._steps():
+                with self._steps(own, inputs):
                     outputs = self._outputs_of_one(own, inputs)
                 yield outputs
             if self.training:
                 for name in statistics:
                     self._after[name].append(own[name].detach())
 
-    def _steps(self) -> AbstractContextManager[object]:
-        """What takes the steps of a sequence at once, in the searches of a measurement.
+    def _steps(self, own: Mapping[str, Tensor], inputs: Tensor) -> AbstractContextManager[object]:
+        """What takes the steps of a sequence at once, in a search that follows a gradient by the weights alone.
 
         Not where bytes are counted: slices of copies, on which last bits depend, are as large as without it.
         """
-        climbs = not self.training and torch.is_grad_enabled() and not torch._C._len_torch_dispatch_stack()
-        return StepsOnce() if climbs and self._takes_steps else nullcontext()
+        climbs = any(value.requires_grad for value in own.values()) and torch.is_grad_enabled()
+        if self.training or not climbs or inputs.requires_grad or is_in_torch_dispatch_mode():
+            return nullcontext()
+        if self._takes_steps is None:
+            self._takes_steps = self._has_equal_bits(own, inputs)
+        return StepsOnce() if self._takes_steps else nullcontext()
 
-    @functools.cached_property
-    def _takes_steps(self) -> bool:
-        return takes_steps(self.config, self.signature)
+    def _has_equal_bits(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+        """Whether the module takes steps one by one, and has the same outputs and gradients where it gets all at once.
+
+        It is tried near its weights: a branch that is multiplied by zero has a gradient of zero in both ways.
+        """
+        at_once, found = StepsOnce(), list[list[Tensor]]()
+        for how in (at_once, nullcontext()):
+            weights = {name: (value.detach() + _NEAR).requires_grad_() for name, value in own.items()}
+            try:
+                with how:
+                    outputs = self._outputs_of_one(weights, inputs)
+                if not at_once.count:
+                    return False
+                gradients = torch.autograd.grad(
+                    outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
+                )
+            except Exception:  # a module may change a step in place, which torch refuses in many ways
+                return False
+            found.append([outputs.detach(), *gradients])
+        return all(map(torch.equal, *found))
 
     def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
         fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}
@@ -330,34 +356,6 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
         results[how] += [outputs.detach(), *gradients]
     equal = all(torch.allclose(one, other, rtol=1e-8, atol=1e-10) for one, other in zip(*results.values(), strict=True))
     return None if equal else "its numbers differ from those of one seed alone"
-
-
-def takes_steps(config: ModuleConfig, signature: Signature) -> bool:
-    """Whether a module takes steps one by one of what has a gradient, and has equal bits where it gets all at once."""
-    return _takes_steps(config, signature, resolve(config.factory))
-
-
-@functools.lru_cache(maxsize=256)
-def _takes_steps(config: ModuleConfig, signature: Signature, factory: Factory) -> bool:
-    del factory  # another one of the same name is another module
-    short = Signature(signature.inputs, signature.outputs, min(PROBE_STEPS, signature.horizon))
-    inputs = probe_inputs(config.sizes(short), config.tokens, dtype=torch.float64)
-    model = Module(config, signature).eval()
-    initial = Module.initial(config, signature, np.random.default_rng(0))
-    weights = {name: torch.from_numpy(value).requires_grad_() for name, value in initial.items()}
-    found = list[list[Tensor]]()
-    steps = StepsOnce()
-    for how in (nullcontext(), steps):
-        try:
-            with how:
-                outputs = model._outputs_of_one(dict(weights), inputs)
-            gradients = torch.autograd.grad(
-                outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
-            )
-        except Exception:  # a module may change a step in place, which torch refuses in many ways
-            return False
-        found.append([outputs.detach(), *gradients])
-    return steps.count > 0 and all(map(torch.equal, *found))
 
 
 def under_names(own: Collection[str], state: Weights) -> dict[str, Tensor]:

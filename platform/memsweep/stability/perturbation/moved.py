@@ -92,8 +92,7 @@ class Moved(Generic[Data]):
         """Of one reading, in slices of ``size`` copies."""
         return Ascent(self._loss(data, self.ensemble, self.ensemble.real, reading), self.ball, size)
 
-    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str, keeps: bool = True) -> Loss:
-        """Of some rows; where it ``keeps`` the models' own outputs, they are computed once."""
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str) -> Loss:
         targets, start = self.targets.unsqueeze(1), rows.layout.named(self.weights.unsqueeze(1))
 
         def error(shift_PKS: Tensor) -> Tensor:
@@ -101,15 +100,14 @@ class Moved(Generic[Data]):
             return self.task_loss.loss(rows.model, shifted, data, targets, live)
 
         @functools.cache
-        def kept() -> dict[str, list[Tensor]]:
-            if not keeps or not isinstance(self.task_loss, SampledLoss) or not isinstance(data, Batch):
+        def own() -> dict[str, Any]:
+            if not isinstance(self.task_loss, SampledLoss) or not isinstance(data, Batch):
                 return {}
-            own = self.task_loss.own_outputs(rows.model, start, data)
-            return {} if own is None else {"own": own}
+            return {"own": self.task_loss.own_outputs(rows.model, start, data)}
 
         def drift(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
-            return self.task_loss.distance(rows.model, shifted, start, data, live, **kept())
+            return self.task_loss.distance(rows.model, shifted, start, data, live, **own())
 
         if reading == EXCESS:
             with torch.no_grad():
@@ -121,7 +119,7 @@ class Moved(Generic[Data]):
         # a slice must not depend on the number of real rows, so it is measured as if all were real; no row is live in
         # the measurement, because kernels take the same memory for rows that they skip, and no time
         full = replace(self.ensemble, real=torch.ones_like(self.ensemble.real))
-        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real), reading, keeps=False)
+        loss = self._loss(data, full, torch.zeros_like(self.ensemble.real), reading)
         steps = self.config.ascent_steps if self.config.method == "worst_case" else 0
         any_radius = self.weights.new_tensor([self.config.radii.from_])
         work = first_steps(loss, Ball(full, self.name, self.config.norm), self.weights, any_radius, steps)
@@ -162,8 +160,8 @@ class MovedByItself(Moved[Data]):
     def reading(self) -> str:
         return DRIFT
 
-    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str, keeps: bool = True) -> Loss:
-        return super()._loss(data, rows, live, DRIFT, keeps)
+    def _loss(self, data: Data, rows: Ensemble, live: Tensor, reading: str) -> Loss:
+        return super()._loss(data, rows, live, DRIFT)
 
 
 @dataclass(frozen=True)
