@@ -1,11 +1,13 @@
 """A module of a user: its training step in memsweep, against a plain loop and against the same cell as a model.
 
-Three tables, a row of ``plain_module.json`` each:
+Four tables, a row of ``plain_module.json`` each:
 
 - ``loop``: a training step of the model ``module`` over that of a loop with torch.optim over the same seeds.
 - ``unit``: a training step of ``residual_stack`` with a user's layer over that of the same stack, written by hand, in
   a loop with torch.optim. Their outputs, gradients and training are equal (tests/models/module_unit).
 - ``model``: the same step over that of a registered model with the same cell, which computes all seeds at once.
+- ``measured``: the measurement of a trained module over a loop that runs the same numbers of sequences through it, with
+  gradients and without, in batches of 256.
 
 Weights, batch and precision are the same on both sides; no sequences are drawn in what is timed.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
@@ -22,11 +25,13 @@ from benchmarks import harness
 from benchmarks.harness import Options, Row
 from benchmarks.steps.product import ENDLESS, Pack
 from memsweep import registry
-from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.models.base import Signature
 from memsweep.models.module.anatomy import build_module
 from memsweep.models.module.factory import resolve
+from memsweep.models.module.model import Module
+from memsweep.trial import RunOptions, run_trial, train_replicas
 
 NETS: Final = "tests/support/nets"
 MODULES: Final[dict[str, dict[str, Any]]] = {
@@ -41,6 +46,7 @@ LAYERS: Final[dict[str, dict[str, Any]]] = {
     "gated leaky integrator": {"factory": f"{NETS}/mixer.py:Mixer"},
     "attention of 4 heads": {"factory": f"{NETS}/mixer.py:Heads"},
 }
+BATCH: Final = 256
 DEPTH: Final = 2
 PLAIN_STACK: Final = {"mixing": "none", "norm": "none", "residual": False}
 CELLS: Final[dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
@@ -101,6 +107,47 @@ def plain_loop(pack: Pack, make: Callable[[Signature, int], nn.Module] | None = 
     return step
 
 
+def measured(fields: dict[str, Any], width: int, quick: bool) -> Row:
+    """Processor seconds of one measurement, over those of a loop through as many sequences."""
+    moved = {"balls": ["recurrent"], "test_size": 256, "ascent_steps": 1 if quick else 16}
+    data = to_dict(trial({"name": "module", "width": width, **fields}, 1, quick))
+    data["training"] |= {"steps": 2, "dtype": "float64"}
+    config = trial_from_dict(data | {"perturbation": moved})
+    pack = train_replicas([config])
+    trained = {one.seed: one for _, _, ensemble in pack.ensembles for one in ensemble.replicas.values()}
+    counted = {True: 0, False: 0}
+    task = pack.tasks[0]
+    sizes = Signature(task.inputs, task.outputs, task.horizon)
+    module = build_module(config.model, sizes, 0).double()
+    inputs = torch.randn(BATCH, task.horizon, task.inputs, dtype=torch.float64)
+
+    def counting(model: Module, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        counted[torch.is_grad_enabled()] += len(inputs)
+        return plainly(model, own, inputs)
+
+    def measure() -> None:
+        run_trial(config, RunOptions(trained=[trained]))
+
+    def loop() -> None:
+        for _ in range(-(-counted[True] // BATCH)):
+            torch.autograd.grad(module(inputs).square().sum(), list(module.parameters()))
+        with torch.no_grad():
+            for _ in range(-(-counted[False] // BATCH)):
+                module(inputs)
+
+    plainly = Module._outputs_of_one
+    with mock.patch.object(Module, "_outputs_of_one", counting):
+        measure()
+    times = harness.alternate({"module": measure, "other": loop}, pairs=1 if quick else 3, shortest=0.0)
+    return {
+        "sequences_with_gradient": counted[True],
+        "sequences": counted[False],
+        "milliseconds": 1e3 * harness.median(times["module"]),
+        "other": 1e3 * harness.median(times["other"]),
+        "ratio": harness.ratio(times["module"], times["other"]),
+    }
+
+
 def run(options: Options) -> None:
     harness.one_thread()
     registry.discover(harness.ROOT)
@@ -113,6 +160,10 @@ def run(options: Options) -> None:
         if options.wants(row):
             sides = {"module": pack.step, "other": plain_loop(pack)}
             rows.append(row | _compared(sides, pairs, shortest))
+    for name, fields in MODULES.items():
+        row = {"table": "measured", "module": name, "width": width // 2, "seeds": 1}
+        if options.wants(row):
+            rows.append(row | measured(fields, width // 2, options.quick))
     for name, unit in LAYERS.items():
         stack = {"name": "residual_stack", "layers": DEPTH, "features": width, "width": width, "unit": unit}
         row = {"table": "unit", "module": name, "width": width, "seeds": 3}

@@ -28,7 +28,7 @@ from memsweep.measures.worst_inputs import WorstInputs
 from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity, without_later
-from memsweep.sweep.planning.members import is_mentioned, listed, mentioned, take_later
+from memsweep.sweep.planning.members import listed, mentioned, mentioned_in, take_later
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
 Edit = Callable[[dict[str, str]], list[str]]
@@ -123,7 +123,7 @@ def test_a_later_method_that_is_called_without_a_mention_counts(edited: Edit, na
     ],
 )
 def test_a_name_may_be_mentioned_as_text(code: str, reached: bool) -> None:
-    assert is_mentioned("spare", set(mentioned(ast.parse(code)))) is reached
+    assert bool(mentioned_in(["spare"], set(mentioned(ast.parse(code))))) is reached
 
 
 def test_a_changed_default_of_a_later_field_moves_the_trials_that_read_it(edited: Edit) -> None:
@@ -180,7 +180,7 @@ def test_a_field_before_others_counts_where_arguments_go_by_position(decorator: 
     assert isinstance(node, ast.ClassDef)
     (member,) = take_later(node)
     words = set(mentioned(ast.parse(call)))
-    assert any(is_mentioned(word, words) for word in member.words) is reached
+    assert bool(mentioned_in(member.words, words)) is reached
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
 from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
 from memsweep.recurrence.layer_outputs import layer_outputs, squared_loss
 from memsweep.streams import Stream
+
+KEPT = 16 << 20
+"""Bytes of a model's own outputs that are kept, from which distances are taken; more are computed anew each time."""
 
 
 class AccumulatedLoss:
@@ -168,20 +172,38 @@ class SampledLoss(TaskLoss[Batch]):
     def has_distance(self) -> bool:
         return self.squares is not None
 
+    @torch.no_grad()
+    def own_outputs(self, model: Model, start: Weights, data: Batch) -> list[Tensor] | None:
+        """What ``distance`` takes as ``own``: outputs of the chunks of sequences, ``[N, 1, B, T, O]`` each.
+
+        None where a kernel computes them, where they take more than ``KEPT`` bytes, and where bytes are counted: slices
+        of copies, on which last bits depend, are as large as without them.
+        """
+        size = math.prod(leading_shape(model, start)) * math.prod(data.inputs.shape[:2]) * self.task.outputs
+        if as_layer(model) is not None or size * self.dtype.itemsize > KEPT or is_in_torch_dispatch_mode():
+            return None
+        return [model.outputs(start, chunk.inputs) for chunk in self._chunks(model, data)]
+
     def distance(
-        self, model: Model, weights: Weights, start: Weights, data: Batch, live: Tensor | None = None
+        self,
+        model: Model,
+        weights: Weights,
+        start: Weights,
+        data: Batch,
+        live: Tensor | None = None,
+        own: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """The own outputs are computed anew each time, of a replica or of a chunk of sequences, which bounds memory."""
+        """See ``TaskLoss.distance``. Without ``own`` outputs, they are computed chunk by chunk, which bounds memory."""
         by_kernels = self._distance_by_kernels(model, weights, start, data, live)
         if by_kernels is not None:
             return by_kernels
         assert self.squares is not None, "please report this: a distance without a squared error"
         squares = self.squares.unsqueeze(-1) / data.inputs.shape[0]
         total = AccumulatedLoss(model, weights)
-        for chunk in self._chunks(model, data):
+        for place, chunk in enumerate(self._chunks(model, data)):
             with torch.no_grad():
-                own = model.outputs(start, chunk.inputs)
-            change = model.outputs(total.own, chunk.inputs) - own
+                before = model.outputs(start, chunk.inputs) if own is None else own[place]
+            change = model.outputs(total.own, chunk.inputs) - before
             total.add((change.square() * squares).sum((-3, -2, -1)))
         return total.loss()
 

@@ -13,11 +13,13 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
@@ -40,12 +42,16 @@ from memsweep.models.module.steps import step_of
 from memsweep.models.module.torch_layers import compiled_layers, holds_torch_layers
 from memsweep.models.registered import pattern_problems
 from memsweep.models.roles import signature_of
+from memsweep.models.steps_once import StepsOnce
 from memsweep.models.training_mode import seeded, tensors_of
 from memsweep.registry import register_model
 from memsweep.streams import Stream
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+
+_NEAR = 1e-6
+"""What is added to weights near which it is tried whether a module takes steps one by one."""
 
 
 @register_model("module")
@@ -69,6 +75,7 @@ class Module(Model):
         self._seeds: list[int] = []
         self._after: dict[str, list[Tensor]] = {}
         self._step = 0
+        self._takes_steps: bool | None = None
         self.configure([config])
 
     @classmethod
@@ -215,10 +222,45 @@ class Module(Model):
                 with seeded(seed):
                     yield self._outputs_of_one(own, inputs)
             else:
-                yield self._outputs_of_one(own, inputs)
+                with self._steps(own, inputs):
+                    outputs = self._outputs_of_one(own, inputs)
+                yield outputs
             if self.training:
                 for name in statistics:
                     self._after[name].append(own[name].detach())
+
+    def _steps(self, own: Mapping[str, Tensor], inputs: Tensor) -> AbstractContextManager[object]:
+        """What takes the steps of a sequence at once, in a search that follows a gradient by the weights alone.
+
+        Not where bytes are counted: slices of copies, on which last bits depend, are as large as without it.
+        """
+        climbs = any(value.requires_grad for value in own.values()) and torch.is_grad_enabled()
+        if self.training or not climbs or inputs.requires_grad or is_in_torch_dispatch_mode():
+            return nullcontext()
+        if self._takes_steps is None:
+            self._takes_steps = self._has_equal_bits(own, inputs)
+        return StepsOnce() if self._takes_steps else nullcontext()
+
+    def _has_equal_bits(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+        """Whether the module takes steps one by one, and has the same outputs and gradients where it gets all at once.
+
+        It is tried near its weights: a branch that is multiplied by zero has a gradient of zero in both ways.
+        """
+        at_once, found = StepsOnce(), list[list[Tensor]]()
+        for how in (at_once, nullcontext()):
+            weights = {name: (value.detach() + _NEAR).requires_grad_() for name, value in own.items()}
+            try:
+                with how:
+                    outputs = self._outputs_of_one(weights, inputs)
+                if not at_once.count:
+                    return False
+                gradients = torch.autograd.grad(
+                    outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
+                )
+            except Exception:  # a module may change a step in place, which torch refuses in many ways
+                return False
+            found.append([outputs.detach(), *gradients])
+        return all(map(torch.equal, *found))
 
     def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
         fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}

@@ -9,6 +9,7 @@ Letters: P rows (replicas and dummies), K copies, C starts, S size of the flat w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any, Generic
@@ -98,9 +99,15 @@ class Moved(Generic[Data]):
             shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
             return self.task_loss.loss(rows.model, shifted, data, targets, live)
 
+        @functools.cache
+        def own() -> dict[str, Any]:
+            if not isinstance(self.task_loss, SampledLoss) or not isinstance(data, Batch):
+                return {}
+            return {"own": self.task_loss.own_outputs(rows.model, start, data)}
+
         def drift(shift_PKS: Tensor) -> Tensor:
             shifted = rows.layout.named(self.weights.unsqueeze(1) + shift_PKS)
-            return self.task_loss.distance(rows.model, shifted, start, data, live)
+            return self.task_loss.distance(rows.model, shifted, start, data, live, **own())
 
         if reading == EXCESS:
             with torch.no_grad():

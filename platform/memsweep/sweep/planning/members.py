@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,9 +128,10 @@ def _beginning(text: ast.JoinedStr) -> str:
     return str(first.value) if isinstance(first, ast.Constant) else ""
 
 
-def is_mentioned(name: str, words: Collection[str]) -> bool:
-    """Whether words reach a member: by its name, or, with a star, by the beginning of it."""
-    return name in words or any(word.endswith("*") and name.startswith(word[:-1]) for word in words)
+def mentioned_in(names: Iterable[str], words: Collection[str]) -> set[str]:
+    """The names of members that words reach: each by its name, or, with a star, by the beginning of it."""
+    beginnings = tuple(word[:-1] for word in words if word.endswith("*"))
+    return {name for name in names if name in words or name.startswith(beginnings)}
 
 
 def _keep_default(node: ast.stmt) -> None:

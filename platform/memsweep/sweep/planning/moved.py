@@ -23,6 +23,9 @@ _LISTED = Path(__file__).with_name("moved.txt")
 _NOW, _BEFORE, _UNLESS = "now ", "before ", "unless "
 _LINE = re.compile(r"(.*?) (\[\]|\[\(.*\)\])", re.DOTALL)
 
+_CACHED = 1 << 12
+"""Lines of which the hash and the text are kept: all shipped trials together have about 1,400."""
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -43,6 +46,7 @@ class Moved:
         return self.now <= names and not self.unless & names
 
 
+@functools.lru_cache(maxsize=_CACHED)
 def hash_of(line: str) -> str:
     """16 hexadecimal digits."""
     return hashlib.sha256(line.encode()).hexdigest()[:16]
@@ -58,8 +62,14 @@ def as_before(lines: Iterable[str]) -> set[str]:
             added |= rule.before
     if not added:
         return {*kept.values()}
-    runs = {_LINE.sub(r"\1", line) for line in (*kept.values(), *added)}
+    runs = {_text_of(line) for line in (*kept.values(), *added)}
     return {*kept.values(), *(_as_run(line, runs) for line in added)}
+
+
+@functools.lru_cache(maxsize=_CACHED)
+def _text_of(line: str) -> str:
+    """A line without what its names stand for."""
+    return _LINE.sub(r"\1", line)
 
 
 def _as_run(line: str, runs: Set[str]) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memsweep.sweep.planning.members import Member, bases, is_mentioned, names_bound, take_later
+from memsweep.sweep.planning.members import Member, bases, mentioned_in, names_bound, take_later
 from memsweep.sweep.planning.moved import as_before
 from memsweep.sweep.planning.statements import (
     SENTENCES,
@@ -105,7 +105,8 @@ class SourceGraph:
                 words |= self._mentions(definition)
                 members.update(self._members(definition))
             if not waiting:
-                found = {each for each in members if is_mentioned(each[0], words)}
+                reaching = mentioned_in({word for word, _ in members}, words)
+                found = {each for each in members if each[0] in reaching}
                 waiting, members = [member for _, member in found if member not in reached], members - found
         return frozenset(reached)
 

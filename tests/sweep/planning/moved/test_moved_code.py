@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from write_moved import SETTINGS, _is_anew, chosen, lines_of, rows, ways_of
 
 from engine import trial
+from memsweep import registry
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import fingerprint, moved
 from memsweep.sweep.planning.fingerprint import code_closure
 
@@ -16,7 +22,7 @@ TRIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def lines_of(perturbation: dict[str, Any]) -> set[str]:
+def own_lines_of(perturbation: dict[str, Any]) -> set[str]:
     config = trial(perturbation=perturbation)
     cut = fingerprint._Cut.of(config, "cpu", training=False)
     return fingerprint.GRAPH.lines(code_closure(config), cut)
@@ -24,7 +30,7 @@ def lines_of(perturbation: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("perturbation", TRIALS.values(), ids=TRIALS)
 def test_a_rule_holds_until_one_of_its_lines_is_changed(perturbation: dict[str, Any]) -> None:
-    lines = lines_of(perturbation)
+    lines = own_lines_of(perturbation)
     before = moved.as_before(lines)
     assert before != lines
     names = {moved.hash_of(line): line for line in lines}
@@ -43,3 +49,35 @@ def test_rules_are_read_as_they_are_written() -> None:
 def test_what_a_name_stands_for_counts_where_it_runs() -> None:
     line = moved.line_of("f", [("a", ["1", "2"]), ("b", ""), ("c", ["3"])])
     assert moved._as_run(line, {"2"}) == moved.line_of("f", [("a", ["2"]), ("b", ""), ("c", "")])
+
+
+# write_moved.py compares trials of every code.
+
+
+def codes_of(trials: Iterable[TrialConfig]) -> set[int]:
+    return {hash(tuple(lines_of(*way) for way in ways_of(each))) for each in trials}
+
+
+def of_each_kind() -> list[TrialConfig]:
+    """Trials of other code than each other: by a task's own measure, and by what changes are held against."""
+    task = registry.get(registry.TASK, "memory_capacity").Config()
+    references = [trial(perturbation={"reference": each}) for each in ("target", "self")]
+    return [*references, dataclasses.replace(trial(), task=task)]
+
+
+def test_trials_of_every_code_are_compared() -> None:
+    trials = of_each_kind()
+    given = [trial_from_dict(each) for each in chosen([*trials, *trials])]
+    assert len(codes_of(trials)) == len(trials)
+    assert codes_of(trials) <= codes_of(each for each in given if each in trials)
+    measured = [trial_from_dict(to_dict(trials[0]) | {name: to_dict(trials[0])[name] | own}) for name, own in SETTINGS]
+    assert all(each in given for each in measured)
+    assert given.count(trials[0]) == 1
+
+
+@pytest.mark.more
+def test_the_code_of_every_shipped_trial_is_compared() -> None:
+    shipped = [each for each in rows() if not _is_anew(each)]
+    known = codes_of(trial_from_dict(given) for given in chosen(shipped))
+    assert codes_of(shipped) <= known
+    assert len(known) > 1000

@@ -2,9 +2,10 @@
 
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
 ``python tests/sweep/planning/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
-study, as they are and with all measures in every company, in both. That the code computes the same, golden losses and
-stored tables show: this file does not. ``--trainings`` after the folder compares the closures of trainings alone:
-where every measurement is a new one, no line of it stands for a line of before.
+study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those with all
+measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
+``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
+of it stands for a line of before.
 """
 
 from __future__ import annotations
@@ -17,58 +18,83 @@ import operator
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import TrialConfig
 
 ROOT = Path(__file__).resolve().parents[4]
-MEASURES = (
-    {"roundings": ["fixed_weights"]},
-    {"memory_over_inputs": {}},
-    {"worst_inputs": {}, "balls": ["recurrent"]},
-    {"capacity": {"bits": [4], "radii": [0.1]}},
+Setting = tuple[str, dict[str, Any]]
+SETTINGS: tuple[Setting, ...] = (
+    ("perturbation", {"roundings": ["fixed_weights"]}),
+    ("perturbation", {"memory_over_inputs": {}}),
+    ("perturbation", {"worst_inputs": {}, "balls": ["recurrent"]}),
+    ("perturbation", {"capacity": {"bits": [4], "radii": [0.1]}}),
+    ("training", {"sharpness_every": 1, "validate_every": 1}),
+    ("training", {"alignment_every": 1}),
 )
-"""Settings under ``perturbation`` that reach the code of each measure."""
-SHARPNESS, ALIGNMENT = {"sharpness_every": 1, "validate_every": 1}, {"alignment_every": 1}
-TRAININGS = ({}, SHARPNESS, ALIGNMENT, SHARPNESS | ALIGNMENT)
-"""Settings under ``training`` that reach what is measured in training."""
+"""Settings of a section that reach the code of each measure, and of what is measured in training."""
 ANEW = frozenset({"min_gru", "min_lstm", "hgrn", "rg_lru"})
 """Units whose trials have other numbers than then: no line of theirs stands for a line of before."""
 LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "moved.txt"
 HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/moved/write_moved.py."
 
 
-def trials() -> Iterator[dict[str, Any]]:
-    """Trials of every built-in study, as they are and with each measure, as plain data."""
+def rows() -> Iterator[TrialConfig]:
+    """The trials of every built-in study whose data are here."""
     from memsweep import registry
     from memsweep.config.load.study import load_study
-    from memsweep.config.schema.canonical import to_dict
     from memsweep.errors import ConfigError
 
     registry.discover(ROOT)
-    seen = set[str]()
     for file in sorted((ROOT / "search_spaces").rglob("*.yaml")):
         try:
-            rows = load_study(str(file), workspace=ROOT).rows or ()
+            yield from load_study(str(file), workspace=ROOT).rows or ()
         except ConfigError:  # its data are not here
             continue
-        for row in rows:
-            kind = _kind(row)
-            if kind not in seen and not _is_anew(row):
-                seen.add(kind)
-                yield from _varied(to_dict(row))
 
 
-def _kind(row: Any) -> str:
-    """The choices that decide which code runs, as far as the code that measures and trains asks for it."""
-    from memsweep import registry
-    from memsweep.config.schema.batch_loss import way_of
-    from memsweep.config.schema.trial import mixes_models
+def chosen(trials: Iterable[TrialConfig]) -> Iterator[dict[str, Any]]:
+    """Of trials, one of each code, and, of one of each code that settings add, those with all settings in every
+    company; as plain data.
+    """
+    from memsweep.config.schema.canonical import to_dict
 
-    task, model = registry.get(registry.TASK, row.task.name), registry.get(registry.MODEL, row.model.name)
-    closed = row.has_closed_form, row.trains_in_closed_form, way_of(row) if row.has_closed_form else ""
-    named = row.training.rule == "bptt", row.chain is None, row.training.weights is None
-    return str([closed, named, task.carries_states, mixes_models(row.model), hasattr(model, "frozen_weights")])
+    reached, codes, additions = set[Any](), set[int](), set[int]()
+    for trial in itertools.filterfalse(_is_anew, trials):
+        given = to_dict(trial)
+        ways = ways_of(trial), *(_ways_with(given, setting) for setting in SETTINGS)
+        if ways in reached:
+            continue
+        reached.add(ways)
+        own, *others = (None if each is None else tuple(itertools.starmap(lines_of, each)) for each in ways)
+        if hash(own) not in codes:
+            yield given
+        added = hash(tuple(other and tuple(map(operator.xor, own, other)) for other in others))
+        if added not in additions:
+            yield from _varied(given)
+        codes.add(hash(own))
+        additions.add(added)
+
+
+def ways_of(trial: TrialConfig) -> tuple[tuple[Any, Any], ...]:
+    """The roots and the cut of the closure of a trial, and of its training."""
+    from memsweep.sweep.planning import fingerprint
+
+    return tuple(
+        (fingerprint.code_roots(trial, training=training), fingerprint._Cut.of(trial, "cpu", training=training))
+        for training in (False, True)
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def lines_of(roots: Any, cut: Any) -> frozenset[str]:
+    """The lines of the definitions of a closure."""
+    from memsweep.sweep.planning.fingerprint import GRAPH
+
+    return frozenset(line for definition in GRAPH.closure(roots, cut) for line in GRAPH._lines(definition, cut))
 
 
 def _is_anew(row: Any) -> bool:
@@ -78,40 +104,49 @@ def _is_anew(row: Any) -> bool:
     return is_deep(row.model) and any(unit.name in ANEW for unit in units_of(row.model))
 
 
-def _varied(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _varied(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for size in range(1, len(SETTINGS) + 1):
+        companies = itertools.combinations(SETTINGS, size)
+        yield from (asked for each in companies if _trial_of(asked := _with(given, *each)) is not None)
+
+
+def _ways_with(given: dict[str, Any], setting: Setting) -> Any:
+    """``ways_of`` a trial that is measured so, too; None where it cannot be."""
+    trial = _trial_of(_with(given, setting))
+    return None if trial is None else ways_of(trial)
+
+
+def _with(given: dict[str, Any], *settings: Setting) -> dict[str, Any]:
+    result = dict(given)
+    for section, values in settings:
+        result[section] = result[section] | values
+    return result
+
+
+def _trial_of(given: dict[str, Any]) -> TrialConfig | None:
+    """The trial of plain data; None where its model or its task cannot be measured so, or a part of it came later."""
     from memsweep.config.schema.canonical import trial_from_dict
     from memsweep.errors import ConfigError
 
-    some = itertools.chain.from_iterable(itertools.combinations(MEASURES, size) for size in range(len(MEASURES) + 1))
-    asked = [functools.reduce(operator.or_, each, {}) for each in some]
-    for measured, trained in itertools.product(asked, TRAININGS):
-        sections = {"perturbation": row["perturbation"] | measured, "training": row["training"] | trained}
-        try:
-            trial_from_dict(row | sections)
-        except ConfigError:  # this model or this task cannot be measured so
-            continue
-        yield row | sections
+    try:
+        return trial_from_dict(given)
+    except ConfigError:
+        return None
 
 
 def print_lines(trials: list[dict[str, Any]]) -> None:
     """The lines of each trial's closure, and of that of its training, in the memsweep that is imported, as JSON."""
     from memsweep import registry
-    from memsweep.config.schema.canonical import trial_from_dict
-    from memsweep.errors import ConfigError
-    from memsweep.sweep.planning import fingerprint
 
     registry.discover(ROOT)
     numbers, found = dict[str, int](), list[list[int] | None]()
     halves = (True,) if "--trainings" in sys.argv else (False, True)
     for given, training in itertools.product(map(_known, trials), halves):
-        try:
-            trial = trial_from_dict(given)
-        except ConfigError:  # a part of it came later
+        trial = _trial_of(given)
+        if trial is None:
             found.append(None)
             continue
-        reached = fingerprint.code_closure(trial, training=training)
-        cut = fingerprint._Cut.of(trial, "cpu", training=training)
-        own = {line for definition in reached for line in fingerprint.GRAPH._lines(definition, cut)}
+        own: Iterable[str] = lines_of(*ways_of(trial)[training])
         if "--as-before" in sys.argv and importlib.util.find_spec("memsweep.sweep.planning.moved") is not None:
             own = importlib.import_module("memsweep.sweep.planning.moved").as_before(own)
         found.append([numbers.setdefault(line, len(numbers)) for line in own])
@@ -133,7 +168,7 @@ def _known(trial: dict[str, Any]) -> dict[str, Any]:
     return trial | {"perturbation": measured, "model": model}
 
 
-def lines_in(folder: Path, given: str, *words: str) -> list[set[str] | None]:
+def lines_in(folder: Path, given: str, *words: str) -> list[frozenset[str] | None]:
     """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone;
     None for a trial that it does not know.
     """
@@ -146,25 +181,26 @@ def lines_in(folder: Path, given: str, *words: str) -> list[set[str] | None]:
         check=True,
     )
     said = json.loads(told.stdout)
-    return [None if own is None else {said["lines"][number] for number in own} for own in said["trials"]]
+    return [None if own is None else frozenset(said["lines"][number] for number in own) for own in said["trials"]]
 
 
 def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
     from memsweep.sweep.planning import moved
 
-    given = json.dumps([*trials()])
+    given = json.dumps([*chosen(rows())])
     both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
-    compared = [(now, then) for now, then in both if now is not None and then is not None]
-    groups = dict[frozenset[str], list[tuple[set[str], set[str]]]]()
+    compared = {(now, then) for now, then in both if now is not None and then is not None}
+    hashed = {now: frozenset(map(moved.hash_of, now)) for now, _ in compared}
+    groups = dict[frozenset[str], list[tuple[frozenset[str], frozenset[str]]]]()
     for now, then in compared:
         if now != then:
             groups.setdefault(frozenset(map(moved.hash_of, now - then)), []).append((now, then))
-    names = {own: {moved.hash_of(line) for now, _ in group for line in now} for own, group in groups.items()}
+    names = {own: frozenset[str]().union(*(hashed[now] for now, _ in group)) for own, group in groups.items()}
     rules = []
     for own, group in groups.items():
         later = [found for other, found in groups.items() if other != own and len(other) <= len(own)]
-        others = [{*map(moved.hash_of, now)} for found in later for now, _ in found]
+        others = {hashed[now] for found in later for now, _ in found}
         unless = frozenset(min(each - names[own]) for each in others if own <= each)
         lines = set[str]().union(*(then - now for now, then in group))
         rules.append(moved.Moved(own, frozenset(_whole(lines)), unless))

@@ -1,0 +1,73 @@
+"""Steps that a module takes out of a sequence one by one: the same numbers, with a gradient that costs as many steps.
+
+A loop over ``x[:, t]`` has, for each t, a gradient of the size of all of x that is zero but at t. T steps take T^2 so.
+Here all steps are taken out of x by one operation, whose gradient puts them together once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+_FEW = 3
+"""Steps that are taken one by one: of a sequence of which a few are read, the gradient of all would cost more."""
+
+
+@dataclass
+class _Steps:
+    """The steps of a tensor, which is kept, so that no other one gets its id."""
+
+    tensor: Tensor
+    version: int
+    asked: int = 0
+    all: tuple[Tensor, ...] = ()
+
+
+class StepsOnce(TorchFunctionMode):
+    """While it is active, steps of a tensor that requires a gradient are taken out of it at once.
+
+    Attributes:
+        count: steps that were.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self._taken: dict[tuple[int, int], _Steps] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        del types
+        step = self._step(*args) if func is Tensor.__getitem__ else None
+        return func(*args, **(kwargs or {})) if step is None else step
+
+    def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
+        """One of the steps; None where it is to be taken as it is written."""
+        dimension, index = _place(key)
+        if not tensor.requires_grad or not torch.is_grad_enabled() or not 0 <= dimension < tensor.ndim:
+            return None
+        steps = self._taken.get((id(tensor), dimension))
+        if steps is None or steps.version != tensor._version:
+            steps = self._taken[id(tensor), dimension] = _Steps(tensor, tensor._version)
+        steps.asked += 1
+        size = tensor.shape[dimension]
+        if steps.asked <= _FEW or not -size <= index < size:
+            return None
+        steps.all = steps.all or tensor.unbind(dimension)
+        self.count += 1
+        # a view of its own: gradients by one ``x[:, t]`` are summed before those by another, as they are without this
+        return steps.all[index][...]
+
+
+def _place(key: Any) -> tuple[int, int]:
+    """The dimension and the index of ``x[t]``, ``x[:, t]`` and ``x[:, t, :]``; a dimension of -1 for any other key."""
+    keys = key if isinstance(key, tuple) else (key,)
+    places = [place for place, each in enumerate(keys) if type(each) is int]
+    whole = all(type(each) is int or (isinstance(each, slice) and each == slice(None)) for each in keys)
+    return (places[0], keys[places[0]]) if whole and len(places) == 1 else (-1, 0)
