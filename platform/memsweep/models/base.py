@@ -22,7 +22,7 @@ from memsweep.models.roles import Group as Group
 from memsweep.models.roles import Part as Part
 from memsweep.models.roles import Role as Role
 from memsweep.models.roles import Signature as Signature
-from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer import FlatDiagonal, Layer
 from memsweep.recurrence.layer_outputs import layer_outputs
 from memsweep.recurrence.linear.modal_loss import Modes
 
@@ -428,6 +428,15 @@ class LayerModel(LinearModel):
     @abstractmethod
     def layer(self, weights: Weights) -> Layer:
         """The layers of all replicas and copies, with one leading dimension; called where ``Traits.layer`` is true."""
+
+    def flat_diagonal(self, weights: Tensor) -> FlatDiagonal | None:
+        """The layers of flat weights ``[N, S]``, which lie in memory row by row; None where they are more than that.
+
+        Such layers train without autograd, with the very numbers of ``layer``, and linear ones with those of
+        ``as_modes``.
+        """
+        del weights
+        return None
 
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
         """See ``Model.outputs``; replicas that are not ``live`` (``[N]``, bool) may have any finite outputs."""
