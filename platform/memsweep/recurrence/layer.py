@@ -7,6 +7,7 @@ Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -80,7 +81,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class FlatDiagonal:
-    """Layers of independent units in flat weights, which kernels read where they lie, and to which they write gradients.
+    """Layers of independent units in flat weights: kernels read these where they lie, and write gradients alike.
 
     Torch neither cuts the weights nor joins their gradients. The state is carried over and its increment activated.
 
@@ -143,6 +144,11 @@ class Gradients(NamedTuple):
         return Gradients(
             *(torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in layer.tensors().values())
         )
+
+
+def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
+    """Which replicas matter, for each of their copies: ``[product of the leading dimensions]``."""
+    return None if live is None else live.repeat_interleave(math.prod(leading[1:]))
 
 
 def affine(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:

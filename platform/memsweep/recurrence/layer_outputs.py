@@ -188,13 +188,19 @@ def flat_squared_loss(
     """``squared_loss`` of layers in flat weights, with its gradient: ``[N]`` and ``[N, S]``, without a graph.
 
     Args:
-        flat: the layers.
+        flat: the layers, in the processor's memory.
         inputs_BTI, targets_BTO, weights_T, live_N: as for ``squared_loss``.
 
     Returns:
         None where no kernel computes it.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit.
     """
-    kernel = CompiledLayer.load(inputs_BTI.dtype) if inputs_BTI.is_cpu else None
+    shapes = inputs_BTI.shape[2], targets_BTO.shape
+    if shapes != (flat.inputs, (*inputs_BTI.shape[:2], flat.outputs)):
+        raise ValueError(f"inputs and targets must have {flat.inputs} and {flat.outputs} numbers a step, got {shapes}")
+    kernel = CompiledLayer.load(inputs_BTI.dtype)
     return None if kernel is None else kernel.of_flat(flat, inputs_BTI, live_N, targets_BTO, weights_T)
 
 

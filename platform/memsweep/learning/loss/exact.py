@@ -61,7 +61,7 @@ class ExactLoss(TaskLoss[Gram]):
     def gradient(
         self, model: Model, weights: Tensor, data: Gram, targets: Tensor, live: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        layer = as_layer(model) if isinstance(data, Gram) else None
+        layer = as_layer(model) if isinstance(data, Gram) and weights.is_cpu else None
         flat = None if layer is None else layer.flat_diagonal(weights)
         return None if flat is None else flat_modal_loss(flat, data, targets, live)
 

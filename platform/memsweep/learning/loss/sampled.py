@@ -15,7 +15,8 @@ from torch import Tensor
 
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
-from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
+from memsweep.models.base import Model, Weights, as_layer, leading_shape
+from memsweep.recurrence.layer import repeated
 from memsweep.recurrence.layer_outputs import flat_squared_loss, layer_outputs, squared_loss
 from memsweep.streams import Stream
 
@@ -238,7 +239,7 @@ class SampledLoss(TaskLoss[Batch]):
         if self.squares is None:
             return None
         if (layer := as_layer(model)) is not None:
-            flat = layer.flat_diagonal(weights)
+            flat = layer.flat_diagonal(weights) if weights.is_cpu else None
             inputs, squares = self._read(model, data.inputs), self.squares * (1.0 / data.inputs.shape[0])
             return None if flat is None else flat_squared_loss(flat, inputs, data.targets, squares, live)
         if type(model).squared_gradient is Model.squared_gradient:

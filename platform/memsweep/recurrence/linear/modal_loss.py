@@ -135,20 +135,17 @@ def modal_loss(modes: Modes, gram: Gram, targets: Tensor, live: Tensor | None = 
     return loss.unflatten(0, leading)
 
 
-def flat_modal_loss(
-    flat: FlatDiagonal, gram: Gram, targets_NT: Tensor, live_N: Tensor
-) -> tuple[Tensor, Tensor] | None:
+def flat_modal_loss(flat: FlatDiagonal, gram: Gram, targets_NT: Tensor, live_N: Tensor) -> tuple[Tensor, Tensor] | None:
     """``modal_loss`` of linear models in flat weights, with its gradient: ``[N]`` and ``[N, S]``, without a graph.
 
     Args:
-        flat: of one input and one output each.
+        flat: of one input and one output each, in the processor's memory.
         gram, targets_NT, live_N: as for ``modal_loss``.
 
     Returns:
         None where no kernel computes it.
     """
-    on_processor = flat.weights.is_cpu and targets_NT.shape[-1] % ALIGNMENT == 0
-    kernel = CompiledModalLoss.load(targets_NT.dtype) if on_processor else None
+    kernel = CompiledModalLoss.load(targets_NT.dtype) if targets_NT.shape[-1] % ALIGNMENT == 0 else None
     return None if kernel is None else kernel.of_flat(flat, gram, targets_NT, live_N)
 
 
