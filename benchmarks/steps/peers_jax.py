@@ -158,12 +158,13 @@ def diagonal(kind: str, way: str, weights: Arrays, x_TBI: Any) -> Any:
     import jax
     import jax.numpy as jnp
 
-    kept_M = 1.0 - jax.nn.relu(weights["recurrent_weight"])
+    rate_M = jax.nn.relu(weights["recurrent_weight"])
+    kept_M = 1.0 - rate_M
     if way == "scan":
         drive_TBM = x_TBI @ weights["encoder_weight"].T + weights["encoder_bias"]
         steps = {
             "linear": lambda h_BM, drive_BM: kept_M * h_BM + drive_BM,
-            "tanh": lambda h_BM, drive_BM: h_BM + jnp.tanh((kept_M - 1.0) * h_BM + drive_BM),
+            "tanh": lambda h_BM, drive_BM: h_BM + jnp.tanh(drive_BM - rate_M * h_BM),
         }
         return _scanned(steps[kind], drive_TBM) @ weights["readout_weight"].T + weights["readout_bias"]
     horizon = len(x_TBI)
