@@ -3,7 +3,8 @@
 JAX is the extra ``bench`` (``pip install -e '.[bench]'``); without it this benchmark says so and has no rows. Models:
 
 - ``linear``: the diagonal model of ``benchmarks.steps.peers``, by Fourier transforms (``convolution``) or by
-  ``lax.scan``; several models by ``jax.vmap``, over the one batch that our pack shares, too;
+  ``lax.scan``; several models by ``jax.vmap``, over the one batch that our pack shares, too; ``tanh``: the same with
+  that activation, by ``lax.scan``;
 - ``rnn``, ``gru``, ``lru``: two residual layers (norm, unit, gelu, gate) of these units, in time by ``lax.scan``, or
   ``associative`` by ``lax.associative_scan``. Steps of ``lax.scan`` are not unrolled: that took longer.
 
@@ -35,9 +36,13 @@ from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.streams import TRAIN, Stream
 
 LINEAR: Final = ((8, 100, 64), (8, 100, 512), (8, 1000, 64), (64, 100, 64), (64, 1000, 64))
-"""Widths, horizons and sequences of linear models."""
+"""Widths, horizons and sequences of diagonal models."""
 STACKS: Final = tuple(product((16, 64), (50, 200), (32,)))
-WAYS: Final = {"linear": ("convolution", "scan"), "rnn": ("scan",), "gru": ("scan",), "lru": ("scan", "associative")}
+DIAGONAL: Final = frozenset({"linear", "tanh"})
+WAYS: Final = {
+    **{"linear": ("convolution", "scan"), "tanh": ("scan",)},
+    **{"rnn": ("scan",), "gru": ("scan",), "lru": ("scan", "associative")},
+}
 PACK: Final = 64
 CLIP, LEARNING_RATE, BETA1, BETA2, EPSILON = 0.5, 0.001, 0.9, 0.999, 1e-8
 _LAYERS, _LAYER_EPSILON = 2, 1e-6
@@ -79,8 +84,8 @@ def trial(model: dict[str, Any], horizon: int, batch: int, models: int, dtype: s
 
 
 def model_of(kind: str, width: int) -> dict[str, Any]:
-    if kind == "linear":
-        return {"name": "diagonal_rnn", "width": width, "activation": "linear", "parameterization": {"name": "relu"}}
+    if kind in DIAGONAL:
+        return {"name": "diagonal_rnn", "width": width, "activation": kind, "parameterization": {"name": "relu"}}
     unit = {"name": kind} | ({"activation": "tanh"} if kind == "rnn" else {})
     return {"name": "residual_stack", "width": width, "features": width, "layers": _LAYERS, "unit": unit}
 
@@ -90,7 +95,7 @@ class JaxTraining:
 
     Args:
         pack: gives weights and batch.
-        kind: linear, rnn, gru or lru.
+        kind: linear, tanh, rnn, gru or lru.
         way: how the recurrence is computed.
 
     Attributes:
@@ -108,7 +113,7 @@ class JaxTraining:
         series = (each.to(dtype).transpose(0, 1).contiguous() for each in (drawn.inputs, drawn.targets))
         x_TBI, y_TBO = (jnp.asarray(each.numpy()) for each in series)
         squares_T = jnp.asarray(pack.task.weights().square().to(dtype).numpy())
-        outputs = partial(linear, way) if kind == "linear" else partial(stack, kind, way)
+        outputs = partial(diagonal, kind, way) if kind in DIAGONAL else partial(stack, kind, way)
 
         def loss(weights: Arrays) -> Any:
             return (squares_T[:, None, None] * (outputs(weights, x_TBI) - y_TBO) ** 2).mean()
@@ -148,16 +153,20 @@ def adamw(derived: Callable[[Arrays], tuple[Any, Arrays]], state: Arrays) -> tup
     return {"weights": weights, "mean": mean, "square": square, "steps": steps}, loss
 
 
-def linear(way: str, weights: Arrays, x_TBI: Any) -> Any:
-    """Outputs ``[T, B, 1]`` of the diagonal model, h_t = (1 - relu(w)) h_{t-1} + u x_t + b."""
+def diagonal(kind: str, way: str, weights: Arrays, x_TBI: Any) -> Any:
+    """Outputs ``[T, B, 1]`` of the diagonal model, h_t = h_{t-1} + sigma(u x_t + b - relu(w) h_{t-1})."""
     import jax
     import jax.numpy as jnp
 
-    kept_M = 1.0 - jax.nn.relu(weights["recurrent_weight"])
+    rate_M = jax.nn.relu(weights["recurrent_weight"])
+    kept_M = 1.0 - rate_M
     if way == "scan":
         drive_TBM = x_TBI @ weights["encoder_weight"].T + weights["encoder_bias"]
-        states_TBM = _scanned(lambda h_BM, drive_BM: kept_M * h_BM + drive_BM, drive_TBM)
-        return states_TBM @ weights["readout_weight"].T + weights["readout_bias"]
+        steps = {
+            "linear": lambda h_BM, drive_BM: kept_M * h_BM + drive_BM,
+            "tanh": lambda h_BM, drive_BM: h_BM + jnp.tanh(drive_BM - rate_M * h_BM),
+        }
+        return _scanned(steps[kind], drive_TBM) @ weights["readout_weight"].T + weights["readout_bias"]
     horizon = len(x_TBI)
     powers_TM = kept_M ** jnp.arange(horizon, dtype=x_TBI.dtype)[:, None]
     read_M = weights["readout_weight"][0]
@@ -293,8 +302,8 @@ def measured(
 def cases(quick: bool) -> Iterator[tuple[str, str, tuple[int, int, int], int, str]]:
     """Model, way, sizes, models and dtype of each row."""
     for kind, ways in WAYS.items():
-        sizes = [(4, 12, 3)] if quick else LINEAR if kind == "linear" else STACKS
-        counts, dtypes = ((1, PACK), ["float64"]) if kind == "linear" else ([1], ["float32"])
+        sizes = [(4, 12, 3)] if quick else LINEAR if kind in DIAGONAL else STACKS
+        counts, dtypes = ((1, PACK), ["float64"]) if kind in DIAGONAL else ([1], ["float32"])
         yield from product([kind], ways, sizes, counts, dtypes)  # type: ignore[misc]
 
 

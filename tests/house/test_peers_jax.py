@@ -18,7 +18,7 @@ def test_a_model_in_jax_has_our_losses_gradients_and_steps(kind, way):
     if not peers_jax.installed():
         pytest.skip("needs JAX: pip install -e '.[bench]'")
     registry.discover(harness.OUT.parents[1])
-    config = peers_jax.trial(peers_jax.model_of(kind, 4), 12, 5, 3 if kind == "linear" else 1, "float64")
+    config = peers_jax.trial(peers_jax.model_of(kind, 4), 12, 5, 3 if kind in peers_jax.DIAGONAL else 1, "float64")
     pack = Pack.of(config)
     peers_jax.compare(pack, peers_jax.JaxTraining(pack, kind, way))
     behind = peers_jax.JaxTraining(Pack.of(config), kind, way)  # by the steps that were compared

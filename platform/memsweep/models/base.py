@@ -5,7 +5,6 @@ Letters: N leading dimensions (replicas first, then copies), B batch, T time, I 
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -22,7 +21,7 @@ from memsweep.models.roles import Group as Group
 from memsweep.models.roles import Part as Part
 from memsweep.models.roles import Role as Role
 from memsweep.models.roles import Signature as Signature
-from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer import FlatDiagonal, Layer, repeated
 from memsweep.recurrence.layer_outputs import layer_outputs
 from memsweep.recurrence.linear.modal_loss import Modes
 
@@ -429,15 +428,15 @@ class LayerModel(LinearModel):
     def layer(self, weights: Weights) -> Layer:
         """The layers of all replicas and copies, with one leading dimension; called where ``Traits.layer`` is true."""
 
+    def flat_diagonal(self, weights: Tensor) -> FlatDiagonal | None:
+        """The layers of flat weights ``[N, S]``, to be trained without autograd; None where ``layer`` is more."""
+        del weights
+        return None
+
     def outputs(self, weights: Weights, inputs: Tensor, live: Tensor | None = None) -> Tensor:
         """See ``Model.outputs``; replicas that are not ``live`` (``[N]``, bool) may have any finite outputs."""
         leading = leading_shape(self, weights)
         return layer_outputs(self.layer(weights), inputs, repeated(live, leading)).unflatten(0, leading)
-
-
-def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
-    """Which replicas matter, for each of their copies: ``[product of the leading dimensions]``."""
-    return None if live is None else live.repeat_interleave(math.prod(leading[1:]))
 
 
 def as_linear(model: Model) -> LinearModel | None:

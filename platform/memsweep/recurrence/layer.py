@@ -7,6 +7,7 @@ Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -78,6 +79,57 @@ class Layer:
         return replace(self, matrix=self.gain * self.matrix, readout=self.gain * self.readout, gain=1.0)
 
 
+@dataclass(frozen=True)
+class FlatDiagonal:
+    """Layers of independent units in flat weights: kernels read these where they lie, and write gradients alike.
+
+    Torch neither cuts the weights nor joins their gradients. The state is carried over and its increment activated.
+
+    Attributes:
+        weights: ``[N, S]``: of each model M raw weights, then encoder ``[M, I]``, bias ``[M]``, readout ``[O, M]`` and
+            offset ``[O]``.
+        inputs, outputs: I and O.
+        activation: sigma, by name.
+        least: eigenvalues are 1 - max(raw, least).
+        mapped: raw weights and eigenvalues ``[N, M]``, in a graph, where these are another function of those.
+    """
+
+    weights: Tensor
+    inputs: int
+    outputs: int
+    activation: str
+    least: float
+    mapped: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def width(self) -> int:
+        return width_in_flat(self.weights, self.inputs, self.outputs)
+
+    def places(self, of: Tensor, prefix: str = "") -> dict[str, int]:
+        """Where the first model's tensors lie in flat weights, or in a gradient of their shape, by their names."""
+        width, size, start = self.width, of.element_size(), of.data_ptr()
+        bias = width * (1 + self.inputs)
+        readout = bias + width
+        raw = {} if self.mapped else {f"{prefix}raw": start}
+        return raw | {
+            f"{prefix}encoder": start + size * width,
+            f"{prefix}bias": start + size * bias,
+            f"{prefix}readout": start + size * readout,
+            f"{prefix}offset": start + size * (readout + width * self.outputs),
+        }
+
+    def finish(self, gradient: Tensor, diagonal: Tensor, of_diagonal: Tensor) -> None:
+        """Set the gradient of mapped raw weights by that of what was computed of their eigenvalues."""
+        assert self.mapped is not None, "please report this: a diagonal that no graph leads to"
+        (of_raw,) = torch.autograd.grad(diagonal, self.mapped[0], of_diagonal)
+        gradient[:, : of_raw.shape[-1]] = of_raw
+
+
+def width_in_flat(weights: Tensor, inputs: int, outputs: int) -> int:
+    """M of a ``FlatDiagonal``."""
+    return (weights.shape[-1] - outputs) // (2 + inputs + outputs)
+
+
 class Gradients(NamedTuple):
     """Gradients by a layer's weights, in their shapes."""
 
@@ -92,6 +144,11 @@ class Gradients(NamedTuple):
         return Gradients(
             *(torch.zeros_like(tensor, memory_format=torch.contiguous_format) for tensor in layer.tensors().values())
         )
+
+
+def repeated(live: Tensor | None, leading: tuple[int, ...]) -> Tensor | None:
+    """Which replicas matter, for each of their copies: ``[product of the leading dimensions]``."""
+    return None if live is None else live.repeat_interleave(math.prod(leading[1:]))
 
 
 def affine(x_NBTK: Tensor, weight_NJK: Tensor, bias_NJ: Tensor) -> Tensor:

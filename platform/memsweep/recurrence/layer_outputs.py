@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from memsweep.recurrence.activations import CODES, activation_named
 from memsweep.recurrence.compiled.expected import is_compiled
 from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
-from memsweep.recurrence.layer import Gradients, Layer, require_fit
+from memsweep.recurrence.layer import FlatDiagonal, Gradients, Layer, require_fit
 from memsweep.recurrence.scan import scan
 from memsweep.recurrence.triton.layer import TritonLayer, triton_knows
 
@@ -40,10 +40,15 @@ class CompiledLayer(Kernel):
     """
 
     function = "layer"  # LayerCall of kernels.cpp
-    numbers = ("mode", "dense", "sigma", "tau", "carried", "models", "batch", "horizon", "width", "inputs", "outputs")
+    numbers = (
+        *("mode", "dense", "sigma", "tau", "carried", "models", "batch", "horizon", "width", "inputs", "outputs"),
+        "row",
+    )
+    reals = ("least",)
     tensors = (
         *("live", "x", "target", "weight", "encoder", "bias", "matrix", "readout", "offset", "y", "loss"),
         *("of_encoder", "of_bias", "of_matrix", "of_readout", "of_offset"),
+        *("raw", "of_raw"),
     )
 
     def outputs(self, layer: Layer, inputs_BTI: Tensor, live_N: Tensor) -> Tensor:
@@ -64,6 +69,41 @@ class CompiledLayer(Kernel):
         tensors = {"target": targets_BTO, "weight": weights_T, "loss": loss_N} | (_fields(result) if result else {})
         self._run(_LOSS_AND_GRADIENTS if gradient else _LOSS, layer, inputs_BTI, live_N, tensors)
         return loss_N, result
+
+    def of_flat(
+        self, flat: FlatDiagonal, inputs_BTI: Tensor, live_N: Tensor, targets_BTO: Tensor, weights_T: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Losses ``[N]`` and gradients ``[N, S]`` of layers in flat weights."""
+        weights_NS, (batch, horizon, inputs) = flat.weights, inputs_BTI.shape
+        linear = flat.activation == "linear"
+        loss_N, gradient_NS = weights_NS.new_zeros(len(weights_NS)), torch.zeros_like(weights_NS)
+        named = {"x": inputs_BTI, "target": targets_BTO, "weight": weights_T, "loss": loss_N}
+        if flat.mapped:
+            added_NM = flat.mapped[1] - 1.0
+            matrix_NM = 1.0 + added_NM if linear else added_NM  # a linear layer has in it what its states keep
+            of_matrix_NM = torch.zeros_like(matrix_NM)
+            named |= {"matrix": matrix_NM, "of_matrix": of_matrix_NM}
+        places = flat.places(weights_NS) | flat.places(gradient_NS, "of_")
+        masks = masks_of(live_N)  # held until the kernel has read them
+        self.run(
+            readable(named, weights_NS.dtype),
+            [{"live": mask.data_ptr(), **places} for mask in masks],
+            mode=_LOSS_AND_GRADIENTS,
+            sigma=CODES[flat.activation],
+            tau=CODES["linear"],
+            carried=not linear,
+            models=len(weights_NS),
+            batch=batch,
+            horizon=horizon,
+            width=flat.width,
+            inputs=inputs,
+            outputs=flat.outputs,
+            row=weights_NS.shape[-1],
+            least=flat.least,
+        )
+        if flat.mapped:
+            flat.finish(gradient_NS, matrix_NM, of_matrix_NM)
+        return loss_N, gradient_NS
 
     def _run(self, mode: int, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, more: dict[str, Tensor]) -> None:
         batch, horizon, inputs = inputs_BTI.shape
@@ -140,6 +180,28 @@ def squared_loss(
     data = (inputs_BTI, _all_live(layer, live_N), targets_BTO, weights_T)
     loss: Tensor = _Squared.apply(chosen, folded, gradient, data, *tensors)
     return loss
+
+
+def flat_squared_loss(
+    flat: FlatDiagonal, inputs_BTI: Tensor, targets_BTO: Tensor, weights_T: Tensor, live_N: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    """``squared_loss`` of layers in flat weights, with its gradient: ``[N]`` and ``[N, S]``, without a graph.
+
+    Args:
+        flat: the layers, in the processor's memory.
+        inputs_BTI, targets_BTO, weights_T, live_N: as for ``squared_loss``.
+
+    Returns:
+        None where no kernel computes it.
+
+    Raises:
+        ValueError: shapes or dtypes do not fit.
+    """
+    shapes = inputs_BTI.shape[2], targets_BTO.shape
+    if shapes != (flat.inputs, (*inputs_BTI.shape[:2], flat.outputs)):
+        raise ValueError(f"inputs and targets must have {flat.inputs} and {flat.outputs} numbers a step, got {shapes}")
+    kernel = CompiledLayer.load(inputs_BTI.dtype)
+    return None if kernel is None else kernel.of_flat(flat, inputs_BTI, live_N, targets_BTO, weights_T)
 
 
 def implementation(folded: Layer, inputs_BTI: Tensor) -> Implementation | None:

@@ -12,9 +12,9 @@ from torch.nn.functional import pad
 from memsweep.data.functionals import LinearFunctionalTask
 from memsweep.data.task import Batch
 from memsweep.learning.loss.base import TaskLoss
-from memsweep.models.base import Model, Weights, as_linear
+from memsweep.models.base import Model, Weights, as_layer, as_linear
 from memsweep.recurrence.linear.gram import Gram, Growth
-from memsweep.recurrence.linear.modal_loss import modal_loss
+from memsweep.recurrence.linear.modal_loss import flat_modal_loss, modal_loss
 from memsweep.recurrence.linear.modes_of_difference import modes_of_difference
 from memsweep.recurrence.padding import aligned
 from memsweep.streams import Stream
@@ -57,6 +57,13 @@ class ExactLoss(TaskLoss[Gram]):
         modes = None if linear is None else linear.as_modes(weights)
         loss = None if modes is None else modal_loss(modes, data, targets, live)
         return data.loss(*self._errors(model, weights, targets)) if loss is None else loss
+
+    def gradient(
+        self, model: Model, weights: Tensor, data: Gram, targets: Tensor, live: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        layer = as_layer(model) if isinstance(data, Gram) and weights.is_cpu else None
+        flat = None if layer is None else layer.flat_diagonal(weights)
+        return None if flat is None else flat_modal_loss(flat, data, targets, live)
 
     @property
     def has_distance(self) -> bool:

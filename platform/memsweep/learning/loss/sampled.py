@@ -16,8 +16,9 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from memsweep.data.task import Batch, Task, as_ids, as_read, checked_symbols, on_processor
 from memsweep.learning.loss.base import CHUNK, TaskLoss
-from memsweep.models.base import Model, Weights, as_layer, leading_shape, repeated
-from memsweep.recurrence.layer_outputs import layer_outputs, squared_loss
+from memsweep.models.base import Model, Weights, as_layer, leading_shape
+from memsweep.recurrence.layer import repeated
+from memsweep.recurrence.layer_outputs import flat_squared_loss, layer_outputs, squared_loss
 from memsweep.streams import Stream
 
 KEPT = 16 << 20
@@ -254,8 +255,16 @@ class SampledLoss(TaskLoss[Batch]):
         in_one_pass = self._one_pass_loss(model, weights, data, live)
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)
 
-    def gradient(self, model: Model, weights: Tensor, data: Batch, live: Tensor) -> tuple[Tensor, Tensor] | None:
-        if self.squares is None or type(model).squared_gradient is Model.squared_gradient:
+    def gradient(
+        self, model: Model, weights: Tensor, data: Batch, targets: Tensor, live: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        if self.squares is None:
+            return None
+        if (layer := as_layer(model)) is not None:
+            flat = layer.flat_diagonal(weights) if weights.is_cpu else None
+            inputs, squares = self._read(model, data.inputs), self.squares * (1.0 / data.inputs.shape[0])
+            return None if flat is None else flat_squared_loss(flat, inputs, data.targets, squares, live)
+        if type(model).squared_gradient is Model.squared_gradient:
             return None
         total: tuple[Tensor, Tensor] | None = None
         squares = self.squares / data.inputs.shape[0]

@@ -248,9 +248,10 @@ class Learner:
         """Losses and gradients by a rule."""
         model = self.ensemble.model
         with learning_by(rule, model):
-            known = task_loss.gradient(model, self.weights, data, live) if self.carried is None else None
-            if known is not None:
-                return list(known)
+            if self.carried is None:
+                known = task_loss.gradient(model, self.weights, data, self.targets, live)
+                if known is not None:
+                    return list(known)
             named = self._leaves(self.weights)
             loss, self.carried = task_loss.loss_from(model, named, data, self.targets, self.carried, live)
             return self._differentiated(named, loss)

@@ -10,6 +10,8 @@ Letters: P rows (replicas and dummies), S size of the flat weights, K groups of 
 
 from __future__ import annotations
 
+import functools
+
 import torch
 from torch import Tensor
 
@@ -87,6 +89,11 @@ KINDS = {Adam: 0, AdamW: 1, RMSprop: 2}
 """The optimizers that the compiled call knows."""
 
 
+@functools.lru_cache(maxsize=16)
+def _as_tensor(*decays: float) -> Tensor:
+    return torch.tensor(decays, dtype=torch.float64, device="cpu")
+
+
 class CompiledUpdate(Kernel):
     """``update_by_torch`` in one call, for numbers in the processor's memory."""
 
@@ -107,7 +114,7 @@ class CompiledUpdate(Kernel):
         assert isinstance(optimizer, Adam | RMSprop)
         moved = torch.empty_like(weights)
         running = learner.running.clone() if keep else learner.running  # before the step, for the kept ratios
-        decays = torch.tensor(groups.decays(settings.weight_decay), dtype=torch.float64)
+        decays = _as_tensor(*groups.decays(settings.weight_decay))
         numbers = {
             **{"weights": weights, "loss": loss, "gradient": gradient, "moved": moved},
             **{"rates": groups.rates(rates_at(learner.rates, settings)), "plateau": learner.plateau.factor},

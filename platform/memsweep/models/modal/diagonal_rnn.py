@@ -35,7 +35,7 @@ from memsweep.models.modal.base import (
     balanced_modes,
     modal_response,
 )
-from memsweep.recurrence.layer import Layer
+from memsweep.recurrence.layer import FlatDiagonal, Layer, width_in_flat
 from memsweep.recurrence.linear.modal_loss import Modes
 from memsweep.registry import register_model
 
@@ -106,6 +106,17 @@ class DiagonalRNN(ModalModel):
             leak=1.0,
             gain=dt,
         )
+
+    def flat_diagonal(self, weights: Tensor) -> FlatDiagonal | None:
+        config, inputs, outputs = self.config, self.signature.inputs, self.signature.outputs
+        if config.normalize or config.dt != 1.0:  # encoder and readout are scaled
+            return None
+        least, mapped = self.parameterizations.least(config.discretization), None
+        if least is None:
+            width = width_in_flat(weights, inputs, outputs)
+            raw = weights[:, :width].detach().contiguous().requires_grad_(True)
+            mapped = raw, self.modes({"recurrent_weight": raw})
+        return FlatDiagonal(weights, inputs, outputs, config.activation, least or 0.0, mapped)
 
     def response(self, weights: Weights, horizon: int) -> Response:
         eigenvalues_NM = self.modes(weights)

@@ -81,6 +81,11 @@ class Parameterization(ABC):
         """
         raise NotImplementedError(f"{cls.__name__} does not say its gradient over weight in closed form")
 
+    def least(self, discretization: str) -> float | None:
+        """What kernels know the map by: 1 - max(w, least) is the eigenvalue of a step of length 1; None: by nothing."""
+        del discretization
+        return None
+
     def projection(self) -> Parameterization | None:
         """The same map without its clamp, None where there is none to take away.
 
@@ -159,6 +164,10 @@ class Mixture:
         distinct = list(dict.fromkeys(configs))
         self.parts = [build(config) for config in distinct]
         self.chosen = torch.tensor([distinct.index(config) for config in configs])
+
+    def least(self, discretization: str) -> float | None:
+        """As of ``Parameterization``, where all replicas use one."""
+        return self.parts[0].least(discretization) if len(self.parts) == 1 else None
 
     def eigenvalue(self, raw_NM: Tensor, dt: float, discretization: str) -> Tensor:
         """Eigenvalues for raw weights ``[N, ..., M]``, N running over the configs."""

@@ -55,6 +55,9 @@ class _AsItStands(_Unconstrained):
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, EULER if discretization == EXACT else discretization)
 
+    def least(self, discretization: str) -> float | None:
+        return None if discretization == DISCRETE else self.rates[0]
+
 
 @register_parameterization("direct")
 class Direct(_AsItStands):

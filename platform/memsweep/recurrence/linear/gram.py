@@ -77,8 +77,7 @@ class Gram:
             growth: ``Growth.of(weights_T)``, with which the kernel needs no product of T^3 operations.
         """
         batch, horizon = x_BT.shape
-        squares = weights_T.square() / (batch * horizon)
-        drift = weights_T.square() / horizon
+        squares, drift = _scaled(weights_T, batch)
         compiled = CompiledGram.load(x_BT.dtype) if x_BT.device.type == "cpu" and horizon % ALIGNMENT == 0 else None
         if compiled is not None:
             return Gram(*compiled(x_BT, squares, growth), drift)
@@ -131,6 +130,13 @@ class CompiledGram(Kernel):
         steps, power = growth or (horizon, -1)
         self.run(readable(named, x_BT.dtype), [{}], sequences=sequences, horizon=horizon, steps=steps, power=power)
         return lags, mean
+
+
+@functools.lru_cache(maxsize=16)
+def _scaled(weights_T: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+    """w_t^2 / (B T) and w_t^2 / T: the same at every step of a training, whose weights are one tensor."""
+    squares_T, horizon = weights_T.square(), len(weights_T)
+    return squares_T / (batch * horizon), squares_T / horizon
 
 
 def _blocks(horizon: int) -> list[slice]:

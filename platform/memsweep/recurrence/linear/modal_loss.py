@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.compiled.library import Kernel, masks_of, readable
+from memsweep.recurrence.layer import FlatDiagonal
 from memsweep.recurrence.linear.gram import Gram
 from memsweep.recurrence.padding import ALIGNMENT
 
@@ -43,10 +44,12 @@ class CompiledModalLoss(Kernel):
     """Computes each model by itself, in the thread that has it; the numbers of models that are not live are zeros."""
 
     function = "modal_loss"  # ModalCall of statistics.cpp
-    numbers = ("complex", "gradient", "models", "copies", "horizon", "width")
+    numbers = ("complex", "gradient", "models", "copies", "horizon", "width", "row")
+    reals = ("least",)
     tensors = (
         *("live", "input", "bias", "readout", "eigenvalues", "offset", "target", "lags", "mean", "weight", "loss"),
         *("of_input", "of_bias", "of_readout", "of_eigenvalues", "of_offset"),
+        *("raw", "of_raw"),
     )
 
     def __call__(
@@ -70,6 +73,32 @@ class CompiledModalLoss(Kernel):
             width=modes.eigenvalues.shape[-1],
         )
         return loss_N, *found
+
+    def of_flat(self, flat: FlatDiagonal, gram: Gram, targets_NT: Tensor, live_N: Tensor) -> tuple[Tensor, Tensor]:
+        """Losses ``[N]`` and gradients ``[N, S]`` of models whose modes lie in flat weights."""
+        weights_NS = flat.weights
+        loss_N, gradient_NS = targets_NT.new_zeros(len(live_N)), torch.zeros_like(weights_NS)
+        named = {"target": targets_NT, "lags": gram.lags, "mean": gram.mean, "weight": gram.drift, "loss": loss_N}
+        if flat.mapped:
+            of_eigenvalues_NM = torch.zeros_like(flat.mapped[1])
+            named |= {"eigenvalues": flat.mapped[1], "of_eigenvalues": of_eigenvalues_NM}
+        places = flat.places(weights_NS) | flat.places(gradient_NS, "of_")
+        places |= {"input": places.pop("encoder"), "of_input": places.pop("of_encoder")}
+        masks = masks_of(live_N)  # held until the kernel has read them
+        self.run(
+            readable(named, weights_NS.dtype),
+            [{"live": mask.data_ptr(), **places} for mask in masks],
+            gradient=True,
+            models=len(loss_N),
+            copies=1,
+            horizon=targets_NT.shape[-1],
+            width=flat.width,
+            row=weights_NS.shape[-1],
+            least=flat.least,
+        )
+        if flat.mapped:
+            flat.finish(gradient_NS, flat.mapped[1], of_eigenvalues_NM)
+        return loss_N, gradient_NS
 
 
 def _as_real(tensor: Tensor | None) -> Tensor | None:
@@ -104,6 +133,20 @@ def modal_loss(modes: Modes, gram: Gram, targets: Tensor, live: Tensor | None = 
     gradient = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     loss: Tensor = _ModalLoss.apply(kernel, gram, targets_PT, live_N, gradient, *tensors)
     return loss.unflatten(0, leading)
+
+
+def flat_modal_loss(flat: FlatDiagonal, gram: Gram, targets_NT: Tensor, live_N: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``modal_loss`` of linear models in flat weights, with its gradient: ``[N]`` and ``[N, S]``, without a graph.
+
+    Args:
+        flat: of one input and one output each, in the processor's memory.
+        gram, targets_NT, live_N: as for ``modal_loss``.
+
+    Returns:
+        None where no kernel computes it.
+    """
+    kernel = CompiledModalLoss.load(targets_NT.dtype) if targets_NT.shape[-1] % ALIGNMENT == 0 else None
+    return None if kernel is None else kernel.of_flat(flat, gram, targets_NT, live_N)
 
 
 class _ModalLoss(torch.autograd.Function):

@@ -12,12 +12,16 @@ enum Mode { OUTPUTS = 0, PULL = 1, LOSS = 2, LOSS_AND_GRADIENT = 3 };
 struct LayerCall {
     int64_t mode, dense, sigma, tau, carried;  // sigma, tau: 0 linear, 1 hardtanh, 2 tanh, 3 relu
     int64_t models, batch, horizon, width, inputs, outputs;
+    int64_t row;  // from one model's weights to the next's where they lie in flat ones; 0: each tensor lies alone
+    double least;                                                // of raw weights: see layer.h
     const uint8_t* live;                                         // [N]: the others are passed over
     const void *x, *target, *weight;                             // [B][T][I], [B][T][O], [T]
     const void *encoder, *bias, *matrix, *readout, *offset;      // of N models, one after the other
     void* y;                                                     // [N][B][T][O]: outputs, or their gradients
     void* loss;                                                  // [N]
     void *of_encoder, *of_bias, *of_matrix, *of_readout, *of_offset;  // sums are added to what is there
+    const void* raw;                                             // [N][M], in place of a diagonal matrix
+    void* of_raw;                                                // zeros
 };
 
 struct SeriesCall {
@@ -64,6 +68,18 @@ template <class R, template <class, class, bool> class Kind> bool choose_series(
     return false;
 }
 
+// The diagonal of a layer, of its raw weights; and the gradient by these, of that by the diagonal in its place.
+template <class R> void set_diagonal(const LayerCall& call, const R* raw, R* diagonal) {
+    for (long i = 0; i < call.width; ++i) {
+        const R added = clamped<R>(raw[i], call.least) - R(1);
+        diagonal[i] = call.carried ? added : R(1) + added;
+    }
+}
+
+template <class R> void to_raw(const LayerCall& call, const R* raw, R* gradient) {
+    for (long i = 0; i < call.width; ++i) gradient[i] = of_clamped<R>(raw[i], call.least, gradient[i]);
+}
+
 template <class R, class Kind> void run(const LayerCall& call) {
     const long B = call.batch, T = call.horizon, M = call.width, I = call.inputs, O = call.outputs;
     const long square = call.dense ? M * M : M;
@@ -71,6 +87,7 @@ template <class R, class Kind> void run(const LayerCall& call) {
     const bool judged = call.mode == LOSS || call.mode == LOSS_AND_GRADIENT;
     const Layer<R> shape{M, I, O, nullptr, nullptr, nullptr, nullptr, nullptr};
     Buffer<Vec<R>> x(T * I * V), y(T * O * V), target(judged ? T * O * V : 1), scratch(Kind::scratch(T, shape, gradient));
+    Buffer<R> diagonal(M);
     for (long first = 0; first < B; first += V * Simd<R>::lanes) {
         typename Simd<R>::Int own[V] = {};
         mark<R>(B, first, own);
@@ -81,8 +98,11 @@ template <class R, class Kind> void run(const LayerCall& call) {
             if (!call.live[n]) continue;
             const auto of = [n](const void* all, long size) { return static_cast<const R*>(all) + n * size; };
             const auto into = [n](void* all, long size) { return static_cast<R*>(all) + n * size; };
-            const Layer<R> layer{M, I, O, of(call.encoder, M * I), of(call.bias, M), of(call.matrix, square),
-                                 of(call.readout, O * M), of(call.offset, O)};
+            const auto apart = [&call](long size) { return call.row ? call.row : size; };
+            if (call.raw) set_diagonal<R>(call, of(call.raw, call.row), diagonal);
+            const R* matrix = call.raw ? diagonal : of(call.matrix, square);
+            const Layer<R> layer{M, I, O, of(call.encoder, apart(M * I)), of(call.bias, apart(M)), matrix,
+                                 of(call.readout, apart(O * M)), of(call.offset, apart(O))};
             Kind::forward(layer, block, scratch, gradient);
             if (call.mode == OUTPUTS) unpack<R>(y, B, first, T * O, T * O, into(call.y, B * T * O));
             if (judged)
@@ -92,9 +112,13 @@ template <class R, class Kind> void run(const LayerCall& call) {
                 silence<R>(y, T * O, own);
             }
             if (gradient) {
-                const Gradient<R> sums{into(call.of_encoder, M * I), into(call.of_bias, M), into(call.of_matrix, square),
-                                       into(call.of_readout, O * M), into(call.of_offset, O)};
+                const Gradient<R> sums{into(call.of_encoder, apart(M * I)), into(call.of_bias, apart(M)),
+                                       call.raw ? into(call.of_raw, call.row) : into(call.of_matrix, square),
+                                       into(call.of_readout, apart(O * M)),
+                                       into(call.of_offset, apart(O))};
                 Kind::backward(layer, block, scratch, sums);
+                if (call.raw && first + V * Simd<R>::lanes >= B)
+                    to_raw<R>(call, of(call.raw, call.row), into(call.of_raw, call.row));
             }
         }
     }

@@ -36,6 +36,10 @@ template <class R> struct Layer {
     const R *encoder, *bias, *matrix, *readout, *offset;  // [M][I], [M], [M] or [M][M], [O][M], [O]
 };
 
+// The eigenvalue 1 - max(w, least) of a raw weight w, and the gradient by w of what has the gradient g by the eigenvalue.
+template <class R> inline R clamped(R raw, double least) { return R(1) - (raw < R(least) ? R(least) : raw); }
+template <class R> inline R of_clamped(R raw, double least, R g) { return raw <= R(least) ? R(0) : -g; }
+
 template <class R> struct Gradient {
     R *encoder, *bias, *matrix, *readout, *offset;  // as above; sums are added to what is there
 };

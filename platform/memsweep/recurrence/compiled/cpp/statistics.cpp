@@ -19,12 +19,16 @@ struct GramCall {
 
 struct ModalCall {
     int64_t complex, gradient, models, copies, horizon, width;  // copies of a model share its target
+    int64_t row;  // from one model's weights to the next's where they lie in flat ones; 0: each tensor lies alone
+    double least;                                               // of raw weights, see eigenvalue below
     const uint8_t* live;                                        // [N]: the others are passed over
     const void *input, *bias, *readout, *eigenvalues, *offset;  // [N][M] each, the last [N]
     const void *target;                                         // [N / copies][T]
     const void *lags, *mean, *weight;                           // [T][T], [T], [T]; without mean, the diagonal [T]
     void* loss;                                                 // [N]
     void *of_input, *of_bias, *of_readout, *of_eigenvalues, *of_offset;  // written
+    const void* raw;                                            // [N][M], in place of the eigenvalues
+    void* of_raw;
 };
 
 template <class R> constexpr int lanes = Simd<R>::lanes;
@@ -236,8 +240,8 @@ void pull(const Mode<R, C>* modes, long T, const R* const (&series)[4], Number<R
 template <class R, bool C> class Modal {
 public:
     explicit Modal(const ModalCall& call)
-        : call_(call), T(call.horizon), M(call.width), modes_(M), error_(GROUP * T), drift_(GROUP * T),
-          weighted_(GROUP * T), lagged_(GROUP * T), crossed_(GROUP * T), returned_(GROUP * T), mean_(2 * T),
+        : call_(call), T(call.horizon), M(call.width), row_(call.row ? call.row : M), modes_(M), error_(GROUP * T),
+          drift_(GROUP * T), weighted_(GROUP * T), lagged_(GROUP * T), crossed_(GROUP * T), returned_(GROUP * T), mean_(2 * T),
           mirrored_(2 * T), series_(2 * T) {
         if (!call.mean) return;
         const R* mean = read(call.mean);
@@ -287,20 +291,25 @@ private:
         long i = 0;
         for (; i + U <= M; i += U) respond<R, C, U>(modes_ + i, T, error, drift);
         for (; i < M; ++i) respond<R, C, 1>(modes_ + i, T, error, drift);
-        R total = read(call_.offset)[row];
+        R total = read(call_.offset)[offset(row)];
         for (long t = 0; t < T; ++t) drift[t] = total += drift[t];
         for (long t = 0; t < T; ++t) error[t] -= target[t];
         for (long t = 0; t < T; ++t) weighted_[n * T + t] = weight[t] * drift[t];
     }
 
     void set(long row) {
-        for (long i = 0, own = row * M; i < M; ++i, ++own) {
+        for (long i = 0, own = row * row_; i < M; ++i, ++own) {
             const auto readout = number(call_.readout, own);
-            modes_[i] = {readout * number(call_.input, own), readout * number(call_.bias, own),
-                         number(call_.eigenvalues, own)};
+            modes_[i] = {readout * number(call_.input, own), readout * number(call_.bias, own), eigenvalue(row, i)};
         }
     }
 
+    Number<R, C> eigenvalue(long row, long i) const {
+        if (call_.raw) return {clamped<R>(read(call_.raw)[row * row_ + i], call_.least), R(0)};
+        return number(call_.eigenvalues, row * M + i);
+    }
+
+    long offset(long row) const { return call_.row ? row * call_.row : row; }
     static Number<R, C> number(const void* from, long index) { return Number<R, C>::read(read(from), index); }
 
     // The loss; lagged and crossed become its gradients by kernel and drift.
@@ -326,7 +335,7 @@ private:
     void differentiate(long row, long n) {
         R *of_kernel = lagged_ + n * T, *of_drift = crossed_ + n * T, *shifted = series_;
         for (long t = T - 2; t >= 0; --t) of_drift[t] += of_drift[t + 1];  // an answer to the bias stays in later drifts
-        static_cast<R*>(call_.of_offset)[row] = of_drift[0];
+        static_cast<R*>(call_.of_offset)[offset(row)] = of_drift[0];
         // d(lambda^s)/d(lambda) = s lambda^(s-1): shifted by one, so that lambda = 0 needs no special case
         for (long t = 0; t + 1 < T; ++t) {
             shifted[t] = R(t + 1) * of_kernel[t + 1];
@@ -344,19 +353,21 @@ private:
         Number<R, C> sums[K][4];
         pull<R, C, K>(modes_ + i, T, series, sums);
         for (int k = 0; k < K; ++k) {
-            const long own = row * M + i + k;
+            const long own = row * row_ + i + k;
             const auto& mode = modes_[i + k];
             const auto readout = number(call_.readout, own);
-            const auto write = [own](void* to, Number<R, C> value) { value.conj().write(static_cast<R*>(to), own); };
-            write(call_.of_input, readout * sums[k][0]);
-            write(call_.of_bias, readout * sums[k][1]);
-            write(call_.of_readout, number(call_.input, own) * sums[k][0] + number(call_.bias, own) * sums[k][1]);
-            write(call_.of_eigenvalues, mode.kernel * sums[k][2] + mode.drift * sums[k][3]);
+            const auto write = [](void* to, long at, Number<R, C> value) { value.conj().write(static_cast<R*>(to), at); };
+            write(call_.of_input, own, readout * sums[k][0]);
+            write(call_.of_bias, own, readout * sums[k][1]);
+            write(call_.of_readout, own, number(call_.input, own) * sums[k][0] + number(call_.bias, own) * sums[k][1]);
+            const auto of_eigenvalue = mode.kernel * sums[k][2] + mode.drift * sums[k][3];
+            if (!call_.raw) write(call_.of_eigenvalues, row * M + i + k, of_eigenvalue);
+            else static_cast<R*>(call_.of_raw)[own] = of_clamped<R>(read(call_.raw)[own], call_.least, of_eigenvalue.re);
         }
     }
 
     const ModalCall& call_;
-    const long T, M;
+    const long T, M, row_;
     Buffer<Mode<R, C>> modes_;
     Buffer<R> error_, drift_, weighted_, lagged_, crossed_, returned_, mean_, mirrored_, series_;  // [GROUP][T] and [2 T]
 };
