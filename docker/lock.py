@@ -41,7 +41,8 @@ TOOLS = {
     ),
     "swift": ("swift==2.38.3",),
 }
-PAIRS = [(machine, python) for machine in ("x86_64", "aarch64") for python in ("3.11", "3.12", "3.13")]
+PYTHONS = ("3.11", "3.12", "3.13")
+PAIRS = [(machine, python) for machine in ("x86_64", "aarch64") for python in PYTHONS]
 """Processor and Python of the wheels that a lock file knows."""
 Package = dict[str, Any]
 """A file that pip would install, as pip reports it."""
