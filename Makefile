@@ -28,7 +28,7 @@ PLACE := $(CURDIR) TORCH=$(TORCH)
 WANT  := $(PLACE) $(shell cat pyproject.toml constraints.txt requirements.lock | sha256sum | cut -c1-16)
 
 # Whether requirements.lock knows the files that this Python installs.
-LOCKED := $(PY) -c 'import platform, sys; sys.exit((sys.version_info[:2], platform.libc_ver()[0]) != ((3, 11), "glibc"))'
+LOCKED := $(PY) -c 'import platform, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13) or platform.libc_ver()[0] != "glibc")'
 
 # The tests in two processes, a file at a time in each (JOBS=0: in this one, for --pdb). Another machine's Python may lack
 # the plugin that does it.
@@ -101,7 +101,7 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 	    $(PY) docker/requirements.py check-files requirements.lock $(VENV)/torch.json; \
 	    $(PIP) install --require-hashes --no-deps --no-build-isolation -r requirements.lock; \
 	  else \
-	    echo "env: requirements.lock holds the hashes of Python 3.11 on Linux; this Python gets the same versions, unchecked"; \
+	    echo "env: requirements.lock holds the hashes of Python 3.11 to 3.13 on Linux (glibc); this Python gets the same versions, unchecked"; \
 	    $(PIP) install -c constraints.txt pip setuptools; \
 	  fi; \
 	  $(PIP) install -c constraints.txt torch; \

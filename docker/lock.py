@@ -1,9 +1,10 @@
 """Writes ``requirements.lock``: the pins of ``constraints.txt`` with the SHA-256 of each file that pip may install.
 
-``python docker/lock.py``, in the environment that ``make env`` makes. pip names the files, for Python 3.11 on Linux,
-both x86-64 and 64-bit Arm: those of PyPI, and those of the indexes that this pip knows besides (set
-``PIP_EXTRA_INDEX_URL`` to PyTorch's index of CPU builds for torch). Hashes of a pin that has not moved stay. The
-sections follow what needs what, so that the image can install one after the other (``requirements.py list``).
+``python docker/lock.py``, in the environment that ``make env`` makes. pip names the files, for each Python that runs
+memsweep on Linux, both x86-64 and 64-bit Arm: those of PyPI, and for this Python those of the indexes that this pip
+knows besides (set ``PIP_EXTRA_INDEX_URL`` to PyTorch's index of CPU builds for torch). Hashes of a pin that has not
+moved stay. The sections follow what needs what, so that the image can install one after the other (``requirements.py
+list``).
 
 ``python docker/lock.py tools [NAME...]`` writes ``audit.lock``, ``dist.lock``, ``site.lock`` and ``swift.lock`` beside
 this file: programs that the Makefile installs, each in an environment of its own, with all that they need, for each
@@ -41,6 +42,8 @@ TOOLS = {
     "swift": ("swift==2.38.3",),
 }
 PYTHONS = ("3.11", "3.12", "3.13")
+PAIRS = [(machine, python) for machine in ("x86_64", "aarch64") for python in PYTHONS]
+"""Processor and Python of the wheels that a lock file knows."""
 Package = dict[str, Any]
 """A file that pip would install, as pip reports it."""
 
@@ -133,8 +136,7 @@ def tool_lock(wanted: Iterable[str]) -> str:
     """The text of a tool's lock file: it, its plug-ins and all that they need, pinned, with hashes for each Python."""
     needed = report(wanted, (), PYPI)
     pins = sorted(f"{one['metadata']['name']}=={one['metadata']['version']}" for one in needed)
-    pairs = [(machine, python) for machine in ("x86_64", "aarch64") for python in PYTHONS]
-    files = [*needed, *(one for pair in pairs for one in report(pins, ["--no-deps", *wheels_for(*pair)], PYPI))]
+    files = [*needed, *(one for pair in PAIRS for one in report(pins, ["--no-deps", *wheels_for(*pair)], PYPI))]
     found: dict[str, set[str]] = {pin: set() for pin in pins}
     for one in files:
         pin = f"{one['metadata']['name']}=={one['metadata']['version']}"
@@ -154,8 +156,8 @@ def write_lock() -> None:
     here = report(pinned)
     sources = {f"{one['metadata']['name']}" for one in here if not one["download_info"]["url"].endswith(".whl")}
     wheels = [pin for pin in pinned if pin.partition("==")[0] not in sources]
-    arm = report(wheels, ["--no-deps", *wheels_for("aarch64", "3.11")], PYPI)
-    found = [here, report(pinned, environment=PYPI), arm]
+    found = [here, report(pinned, environment=PYPI)]
+    found += [report(wheels, ["--no-deps", *wheels_for(*each)], PYPI) for each in PAIRS]
     LOCK.write_text(lock(pinned, found, LOCK.read_text() if LOCK.exists() else ""))
 
 

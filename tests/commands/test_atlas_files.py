@@ -15,6 +15,7 @@ import pytest
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.commands.atlas.row_file import KIND, SCHEMA
+from memsweep.sweep.store.layout import ATLAS_ROWS
 from paths import ROOT
 
 LAYER = "own_mixer:Mixer"
@@ -51,7 +52,7 @@ def reader(
     sys.path[:] = [place for place in sys.path if not (Path(place) / "own_mixer.py").exists()]
 
     def add(*words: str) -> tuple[int, Json]:
-        code = main(["atlas", "--add", *words, "--json"])
+        code = main(["atlas", *(["--add"] if words else []), *words, "--json"])
         return code, json.loads(capsys.readouterr().out)
 
     yield add
@@ -197,6 +198,52 @@ def test_all_files_are_refused_at_once(reader: Callable[..., tuple[int, Json]]) 
         "absent.json",
         "other.json",
     ]
+
+
+def test_added_rows_stay_until_their_files_are_deleted(reader: Callable[..., tuple[int, Json]]) -> None:
+    given = added(reader("row.json")[1])
+    code, document = reader()
+    kept = added(document)
+    file = Path(kept["parity"]["file"])
+    assert code == 0
+    assert file.read_bytes() == Path("row.json").read_bytes()
+    assert file.parent == Path(ATLAS_ROWS).absolute().parent / "results" / ATLAS_ROWS
+    assert {task: row | {"file": ""} for task, row in kept.items()} == {
+        task: row | {"file": ""} for task, row in given.items()
+    }
+    both = reader("row.json")[1]
+    assert {item["file"] for item in both["atlas"]} == {None, "row.json"}  # once, though it was given and kept
+    assert len([*file.parent.glob("*.json")]) == 1
+
+    file.unlink()
+    code, document = reader()
+    assert (code, document["error"]["problems"][0][:17]) == (2, "there is no LAYER")
+
+
+def test_no_row_is_kept_of_files_of_which_one_is_refused(reader: Callable[..., tuple[int, Json]]) -> None:
+    assert reader("row.json", changed_file(FAULTS["figures"][0]))[0] == 2
+    assert not Path("results").exists()
+
+
+def test_a_word_for_added_code_is_not_for_that_of_kept_rows(reader: Callable[..., tuple[int, Json]]) -> None:
+    reader("row.json")
+    shutil.copyfile(MIXER, "own_mixer.py")
+    with Path("own_mixer.py").open("a") as file:
+        file.write("Path = __import__('pathlib').Path('RAN').touch()\n")
+    assert main(["atlas", "--trust"]) == 0
+    assert not Path("RAN").exists()
+
+
+def test_a_kept_file_that_is_no_row_any_more_is_in_nobodys_way(
+    reader: Callable[..., tuple[int, Json]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader("row.json")
+    (file,) = (Path("results") / ATLAS_ROWS).glob("*.json")
+    file.write_text("no JSON")
+    assert main(["atlas", "--add", "row.json"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert "The row is left out: add it again, or delete the file." in told
+    assert file.read_bytes() == Path("row.json").read_bytes()  # it was added again
 
 
 @pytest.mark.parametrize(

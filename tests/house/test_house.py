@@ -183,6 +183,21 @@ def test_the_lock_has_hashes_for_every_pin_and_for_no_other() -> None:
     assert re.findall(r"^## (\w+)$", lock, flags=re.MULTILINE) == ["pip", "torch", "cluster", "dev"]
 
 
+def test_the_lock_has_the_files_of_every_python_that_is_promised() -> None:
+    """For x86-64 and 64-bit Arm: as many hashes, of packages with a wheel for each; ``make env`` looks at them."""
+    about = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r":: 3\.(\d+)$", "\n".join(about["classifiers"]), flags=re.MULTILINE)
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    known = {
+        pin.partition("==")[0]: pin.count("--hash=")
+        for pin in re.findall(r"^[\w.-]+==(?:.*\\\n)+.*$", lock, re.MULTILINE)
+    }
+    for name in ("torch", "numpy", "scipy", "pandas", "pyarrow", "ray", "grpcio", "matplotlib", "mypy"):
+        assert known[name] >= 2 * len(pythons), name
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert f"(3, {pythons[0]}) <= sys.version_info[:2] <= (3, {pythons[-1]})" in makefile
+
+
 def _closure() -> dict[str, str]:
     """Canonical name -> public version of every distribution that memsweep[dev,ui] pulls in here, itself left out."""
     found: dict[str, str] = {}

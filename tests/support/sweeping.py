@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -26,6 +27,11 @@ task: {{name: linear_functional, kernel: exponential, horizon: 8}}
 model: {{name: diagonal_rnn, width: 2, parameterization: exp}}
 {FAST}
 """
+
+
+def without_phases(out: str) -> str:
+    """The printed text without the phases, which a busy machine tells: ``reading the study: 2 s``."""
+    return re.sub(r"^(reading the study|checking the study and this machine)(: .* s| …)\n", "", out, flags=re.MULTILINE)
 
 
 def environment(*paths: Path, **more: str) -> dict[str, str]:

@@ -267,7 +267,12 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ("--export", {"metavar": "FILE", "help": "write the row of LAYER to a file, for others to --add"}),
         (
             "--add",
-            {"metavar": "FILE", "nargs": "+", "action": "extend", "help": "show rows of others, checked by identity"},
+            {
+                "metavar": "FILE",
+                "nargs": "+",
+                "action": "extend",
+                "help": "show and keep others' rows, checked by identity",
+            },
         ),
         *_PLACES,
         _TRUST,

@@ -141,6 +141,7 @@ examples:
         "--export FILE writes the row for others. --add FILE shows theirs, without LAYER, too: the identity of each\n"
         "trial is made again. A file that does not agree with itself is refused. + marks a row that follows from its\n"
         "configuration, this version's code and the author's file here, ? one that was not checked, and says why.\n"
+        "The results folder keeps added rows, and each later table has them until their files are deleted there.\n"
         "Exit code: as of memsweep sweep.",
         """\
 examples:
@@ -149,7 +150,8 @@ examples:
   memsweep atlas my_nets:MyMixer confirm.seeds=4 'search.training.learning_rate={choice:[0.01]}' search.trials=1
   memsweep atlas my_nets:MyMixer 'grid.task=[{name:parity,horizon:32}]'
   memsweep atlas my_nets:MyMixer --export my_mixer.json
-  memsweep atlas --add my_mixer.json theirs.json""",
+  memsweep atlas --add my_mixer.json theirs.json
+  memsweep atlas""",
     ),
     "resume": Text(
         "finish the plan of a study",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import builtin, registry
 from memsweep.commands import console, verbs
 from memsweep.commands.answers.run import run_document
+from memsweep.commands.atlas.kept import has_rows, keep_rows, kept_rows
 from memsweep.commands.atlas.rows import AtlasRow, atlas_text, own_row, stored_rows
 from memsweep.commands.outputs import check_file
 from memsweep.config.load.hydra import read
@@ -34,6 +35,8 @@ PROTOCOL = "atlas_small"
 _FILE = f"tasks/{PROTOCOL}.yaml"
 _ANY = "lstm"
 """A unit that comes with memsweep: what is asked of it is the settings of all."""
+_SOURCE = "the command line"
+_NO_LAYER = "there is no LAYER: name one of yours, such as my_nets:MyMixer, or rows of others with --add FILE"
 _NO_RUN: RunDocument = {
     "study": PROTOCOL,
     "trials": 0,
@@ -61,9 +64,10 @@ def atlas(args: argparse.Namespace) -> Answer:
     layer, *overrides = [*filter(None, [args.layer]), *args.overrides] or [""]
     _check(layer, overrides, args)
     stored = stored_rows()
-    columns, rows, ending, exported = [*stored[0].cells], list[AtlasRow](), None, False
-    if args.add:
-        rows = _added(args, columns)
+    columns, ending, exported = [*stored[0].cells], None, False
+    rows = _of_others(args, columns)
+    if not layer and not rows:
+        raise ConfigError([_NO_LAYER], _SOURCE)
     if layer:
         study = atlas_study(layer, overrides, Path(args.workspace))
         request = Request(study, trials_of(study), no_reuse=args.no_reuse, overrides=tuple(overrides))
@@ -84,10 +88,6 @@ def atlas(args: argparse.Namespace) -> Answer:
 def _check(layer: str, overrides: Sequence[str], args: argparse.Namespace) -> None:
     """Refuses a command line that could not be obeyed, with all that is wrong."""
     problems = []
-    if not layer and not args.add:
-        problems.append(
-            "there is no LAYER: name one of yours, such as my_nets:MyMixer, or rows of others with --add FILE"
-        )
     if not layer and args.export:
         problems.append("--export writes the row of a layer: name it, such as my_nets:MyMixer")
     if layer and ("=" in layer or layer.startswith("~")):
@@ -95,20 +95,27 @@ def _check(layer: str, overrides: Sequence[str], args: argparse.Namespace) -> No
             f"there is no LAYER: {layer} changes a setting. Name a layer of yours before it, as my_nets:MyMixer"
         )
     if problems:
-        raise ConfigError(problems, "the command line")
+        raise ConfigError(problems, _SOURCE)
     if args.export:
         check_file(Path(args.export), "--export FILE")
 
 
-def _added(args: argparse.Namespace, columns: Sequence[str]) -> list[AtlasRow]:
-    from memsweep.commands.atlas.added import added_rows
+def _of_others(args: argparse.Namespace, columns: Sequence[str]) -> list[AtlasRow]:
+    """The rows that were given, which the results folder keeps from now on, and those that it keeps."""
+    results, trust, files = Location.at(args.results), console.trust_of(args), [Path(file) for file in args.add or ()]
+    if not files and not has_rows(results):
+        return []
+    from memsweep.commands.atlas.added import Atlas
 
     workspace = Path(args.workspace)
     registry.discover(workspace)
     written = protocol_of(_ANY)
     one = {**written, "model": {**written["model"], "unit": _ANY}}
-    usual = study_of(one, (), workspace, f"The protocol of {PROTOCOL}.")
-    return added_rows([Path(file) for file in args.add], columns, usual, console.trust_of(args))
+    atlas = Atlas(columns, study_of(one, (), workspace, f"The protocol of {PROTOCOL}."))
+    added = atlas.added(files, trust)
+    kept = [*kept_rows(results, added, atlas, trust)]
+    keep_rows(results, added)
+    return [*added.values(), *kept]
 
 
 def _export(path: Path, own: AtlasRow, ending: Ending) -> bool:

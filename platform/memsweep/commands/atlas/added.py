@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.commands.atlas.row_file import RowFile, TrialOf, cells_of, differing, parameters_of, read_row
+from memsweep.commands.atlas.row_file import RowFile, TrialOf, cells_of, content_of, differing, parameters_of, read_row
 from memsweep.commands.atlas.rows import TIMES, AtlasRow, Standing
 from memsweep.config.schema.canonical import flatten, to_dict, trial_from_dict
 from memsweep.errors import ConfigError, ModuleError, TrustError
@@ -30,42 +30,57 @@ _MOST = 4  # settings that are named
 _ABSENT = "not checked: its code is not here. Put the author's file into this folder, then add the row again"
 _OTHER = "not checked: it was computed by the code of another version of memsweep"
 _EDITED = "not checked: the author's file is here, and is another one than that which was trained"
-_NOT_TRUSTED = "not checked: its code has not been run. Read it, then say --trust"
+_NOT_TRUSTED = "not checked: its code has not been run. Read it, then add the row with --trust"
+_SOURCE = "the rows to add"
 
 
-def added_rows(files: Sequence[Path], columns: Sequence[str], protocol: SweepConfig, trust: Trust) -> list[AtlasRow]:
-    """The rows of these files, each with what its check gave.
+@dataclass(frozen=True)
+class Atlas:
+    """The columns of the atlas, and its study for one layer: what rows of others are held against."""
 
-    Args:
-        files: as ``--export`` wrote them.
-        columns: of the atlas.
-        protocol: its study, for one layer.
-        trust: the person's word for the code that the files name.
+    columns: Sequence[str]
+    protocol: SweepConfig
 
-    Raises:
-        ConfigError: with everything that is wrong in all files.
-    """
-    rows, problems = list[AtlasRow](), list[str]()
-    for path in files:
+    def added(self, files: Sequence[Path], trust: Trust) -> dict[bytes, AtlasRow]:
+        """The rows of these files, each with what its check gave: content -> row.
+
+        Args:
+            files: as ``--export`` wrote them.
+            trust: the person's word for the code that the files name.
+
+        Raises:
+            ConfigError: with everything that is wrong in all files.
+        """
+        rows, problems = dict[bytes, AtlasRow](), list[str]()
+        for path in files:
+            try:
+                content = content_of(path)
+                rows[content] = self.row(content, str(path), trust)
+            except ValueError as error:
+                problems.append(f"{path}: {error}.")
+            except ConfigError as error:
+                problems += error.problems
+        if problems:
+            raise ConfigError(problems, _SOURCE)
+        return rows
+
+    def row(self, content: bytes, where: str, trust: Trust) -> AtlasRow:
+        """The row of a file.
+
+        Raises:
+            ConfigError: with everything that is wrong in it.
+        """
         try:
-            row = _Read.of(read_row(path))
-            wrong = row.problems(columns)
+            row = _Read.of(read_row(content))
+            wrong = row.problems(self.columns)
+            standing = Standing("") if wrong else row.standing(trust)
         except ValueError as error:
             wrong = [f"{error}"]
         if wrong:
-            problems += [f"{path}: {text}." for text in wrong]
-            continue
-        try:
-            standing = row.standing(trust)
-        except ValueError as error:
-            problems.append(f"{path}: {error}.")
-            continue
-        cells = cells_of(row.file["trials"], columns)
-        changed = tuple(dict.fromkeys([*row.file["overrides"], *row.changed(protocol)]))
-        rows.append(AtlasRow(row.file["layer"], cells, replace(standing, file=str(path)), changed))
-    if problems:
-        raise ConfigError(problems, "the rows to add")
-    return rows
+            raise ConfigError([f"{where}: {text}." for text in wrong], _SOURCE)
+        changed = tuple(dict.fromkeys([*row.file["overrides"], *row.changed(self.protocol)]))
+        cells = cells_of(row.file["trials"], self.columns)
+        return AtlasRow(row.file["layer"], cells, replace(standing, file=where), changed)
 
 
 @dataclass(frozen=True)

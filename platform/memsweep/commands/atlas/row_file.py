@@ -25,7 +25,8 @@ KIND = "memsweep atlas row"
 """The first key of such a file, so that no other one is taken for it."""
 SCHEMA = 1
 _FORM = Form[dict[str, Any]](SCHEMA)
-_LARGEST = 4_000_000  # bytes of a file: a row has some tens of kB
+MOST = 4_000_000
+"""Bytes that are read of a file: a row has some tens of kB."""
 _ROUNDED = 1e-9  # by which a median may differ that another machine took
 
 
@@ -141,19 +142,27 @@ def parameters_of(config: Any) -> int:
     return int(registry.get(registry.MODEL, config.model.name).count_parameters(config.model, config.task))
 
 
-def read_row(path: Path) -> RowFile:
-    """The content of such a file, whose form is right; what it says is not looked at.
+def content_of(path: Path) -> bytes:
+    """The bytes of such a file, as far as ``read_row`` wants them.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(MOST)
+    except OSError as error:
+        raise ValueError(f"it cannot be read: {error.strerror or error}") from error
+
+
+def read_row(content: bytes) -> RowFile:
+    """The row in such a file, whose form is right; what it says is not looked at.
 
     Raises:
         ValueError: a sentence that says what is wrong with the file.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-    except OSError as error:
-        raise ValueError(f"it cannot be read: {error.strerror or error}") from error
-    if len(content) > _LARGEST:
-        raise ValueError(f"it has more than {_LARGEST:,} bytes, and a row of the atlas has some ten thousand")
+    if len(content) >= MOST:
+        raise ValueError(f"it has {MOST:,} bytes or more, and a row of the atlas has some ten thousand")
     try:
         data = json.loads(content)
     except (ValueError, RecursionError) as error:

@@ -183,15 +183,15 @@ class AtlasItem(TypedDict):
     high: Annotated[float, "most of all seeds"]
     seeds: Annotated[int, "how many; 0: it was not measured"]
     checked: Annotated[bool, "stored or computed here, or its identities follow from configuration and code"]
-    standing: Annotated[str, "where it comes from; of a row of --add how far it was checked, and why no further"]
-    file: Annotated[str | None, "of --add"]
+    standing: Annotated[str, "where it comes from; of a row of others how far it was checked, and why no further"]
+    file: Annotated[str | None, "of a row of --add, or of one kept"]
     changed: Annotated[list[str], "settings of its layer that are not the protocol's"]
 
 
 class AtlasDocument(RunDocument):
     """``memsweep atlas``; without LAYER nothing is run."""
 
-    atlas: Annotated[list[AtlasItem], "the row of the layer, those of --add, then the stored ones"]
+    atlas: Annotated[list[AtlasItem], "the row of the layer, those of --add and those kept, then the stored ones"]
     exported: Annotated[str | None, "file of --export, if it was written"]
     changed: Annotated[
         list[str], "settings of this run that are not the protocol's, as written: the stored rows have none of them"

@@ -12,6 +12,8 @@ MLFLOW_DATABASE, MLFLOW_ARTIFACTS = "mlflow.db", "mlartifacts"
 """Names beside the studies in the results folder, which no study's folder may take."""
 MEASUREMENTS = ".measured.json"
 """The file beside them in which plans keep what they measured."""
+ATLAS_ROWS = ".atlas_rows"
+"""The folder beside them with the rows of others that ``memsweep atlas --add`` was given."""
 
 WEIGHTS = "weights"
 """The folder of the files of trained weights in a study's, and their name in a record's ``files``."""
@@ -41,7 +43,8 @@ def folder_name(name: str) -> str:
         StoreError: the name is empty, or longer than a file system allows.
     """
     encoded = urllib.parse.quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
-    if encoded.strip(".") == "" or encoded.lower().startswith((MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MEASUREMENTS)):
+    taken = (MLFLOW_DATABASE, MLFLOW_ARTIFACTS, MEASUREMENTS, ATLAS_ROWS)
+    if encoded.strip(".") == "" or encoded.lower().startswith(taken):
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}" if encoded else ""
     if not 0 < len(encoded) <= _LONGEST_FOLDER_NAME:
         raise StoreError(
