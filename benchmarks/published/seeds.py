@@ -24,6 +24,7 @@ import yaml
 
 from benchmarks.published_curves import PUBLISHED, SET
 from memsweep.config.load.study_files import description
+from memsweep.errors import counted
 
 ROOT = Path(__file__).resolve().parents[2]
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -112,12 +113,12 @@ def _agreement(found: pd.DataFrame) -> list[str]:
     count = int(found["points"].sum())
     near = (found["within 5"] * found["points"]).sum() / count
     factors = [f"{row['width']}: {row['ratio at 0']:g}" for _, row in found.sort_values("width").iterrows()]
-    return [f"{count}, {_span(found['seeds'])} seeds", f"{near:.0%}", "; ".join(factors)]
+    return [f"{count}, {_span(found['seeds'])}", f"{near:.0%}", "; ".join(factors)]
 
 
 def _span(numbers: pd.Series) -> str:
     low, high = int(numbers.min()), int(numbers.max())
-    return str(low) if low == high else f"{low} to {high}"
+    return counted(low, "seed") if low == high else f"{low} to {high} seeds"
 
 
 def _results() -> Iterator[str]:

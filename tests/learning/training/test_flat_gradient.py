@@ -72,10 +72,10 @@ def test_losses_and_gradients_are_those_of_autograd(
     learner = started(pack, activation, loss, dtype)
     learner.running[1] = False
     data = loss.data(Stream(0, TRAIN), 0, TRAINING.batch_size)
-    assert loss.gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is not None
+    assert loss.flat_gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is not None
     found = learner.gradients(loss, whole(data))
     by_autograd(monkeypatch)
-    assert loss.gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is None
+    assert loss.flat_gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is None
     expected = learner.gradients(loss, whole(data))
     for mine, theirs in zip(found, expected, strict=True):
         assert bool(theirs[learner.live].isfinite().all())
@@ -115,7 +115,7 @@ def test_layers_that_scale_their_weights_are_differentiated(activation: str, fie
     (ensemble,), _ = stacked([model_config("relu", activation=activation, **fields)], task_config(horizon=HORIZON))
     learner = Learner.start(ensemble, loss, TRAINING)
     data = loss.data(Stream(0, TRAIN), 0, TRAINING.batch_size)
-    assert loss.gradient(ensemble.model, learner.weights, data, learner.targets, learner.live) is None
+    assert loss.flat_gradient(ensemble.model, learner.weights, data, learner.targets, learner.live) is None
 
 
 @pytest.mark.parametrize("activation", ["linear", "tanh"])
@@ -125,7 +125,7 @@ def test_without_kernels_torch_differentiates(activation: str, monkeypatch: pyte
     data = loss.data(Stream(0, TRAIN), 0, TRAINING.batch_size)
     found = learner.gradients(loss, whole(data))
     monkeypatch.setenv(KERNELS, "plain")
-    assert loss.gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is None
+    assert loss.flat_gradient(learner.ensemble.model, learner.weights, data, learner.targets, learner.live) is None
     for mine, theirs in zip(found, learner.gradients(loss, whole(data)), strict=True):
         torch.testing.assert_close(mine[learner.live], theirs[learner.live], rtol=1e-10, atol=1e-12)
 

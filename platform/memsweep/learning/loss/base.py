@@ -116,18 +116,23 @@ class TaskLoss(ABC, Generic[Data]):
         """
         raise TypeError("please report this: a loss that is no squared error was asked for a distance")
 
-    def gradient(
-        self, model: Model, weights: Tensor, data: Data, targets: Tensor, live: Tensor
-    ) -> tuple[Tensor, Tensor] | None:
-        """Losses and their gradients at once, where one call gives both; for tasks without states.
+    def gradient(self, model: Model, weights: Tensor, data: Data, live: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Losses and their gradients at once, where one call of the model's gives both; for tasks without states.
 
         Args:
-            model, data, targets, live: as for ``loss``.
+            model, data, live: as for ``loss``.
             weights: ``[N, S]``, flat, in the order of the model's roles.
 
         Returns:
             ``[N]`` and ``[N, S]``; None by default: differentiate ``loss``.
         """
+        del model, weights, data, live
+        return None
+
+    def flat_gradient(
+        self, model: Model, weights: Tensor, data: Data, targets: Tensor, live: Tensor
+    ) -> tuple[Tensor, Tensor] | None:
+        """``gradient`` by kernels that read flat weights where they lie, and may need the targets; None by default."""
         del model, weights, data, targets, live
         return None
 

@@ -58,7 +58,7 @@ class ExactLoss(TaskLoss[Gram]):
         loss = None if modes is None else modal_loss(modes, data, targets, live)
         return data.loss(*self._errors(model, weights, targets)) if loss is None else loss
 
-    def gradient(
+    def flat_gradient(
         self, model: Model, weights: Tensor, data: Gram, targets: Tensor, live: Tensor
     ) -> tuple[Tensor, Tensor] | None:
         layer = as_layer(model) if isinstance(data, Gram) and weights.is_cpu else None

@@ -255,16 +255,18 @@ class SampledLoss(TaskLoss[Batch]):
         in_one_pass = self._one_pass_loss(model, weights, data, live)
         return in_one_pass if in_one_pass is not None else self._accumulated_loss(model, weights, data, live)
 
-    def gradient(
+    def flat_gradient(
         self, model: Model, weights: Tensor, data: Batch, targets: Tensor, live: Tensor
     ) -> tuple[Tensor, Tensor] | None:
-        if self.squares is None:
+        layer = as_layer(model) if self.squares is not None and weights.is_cpu else None
+        flat = None if layer is None else layer.flat_diagonal(weights)
+        if flat is None or self.squares is None:
             return None
-        if (layer := as_layer(model)) is not None:
-            flat = layer.flat_diagonal(weights) if weights.is_cpu else None
-            inputs, squares = self._read(model, data.inputs), self.squares * (1.0 / data.inputs.shape[0])
-            return None if flat is None else flat_squared_loss(flat, inputs, data.targets, squares, live)
-        if type(model).squared_gradient is Model.squared_gradient:
+        inputs, squares = self._read(model, data.inputs), self.squares * (1.0 / data.inputs.shape[0])
+        return flat_squared_loss(flat, inputs, data.targets, squares, live)
+
+    def gradient(self, model: Model, weights: Tensor, data: Batch, live: Tensor) -> tuple[Tensor, Tensor] | None:
+        if self.squares is None or type(model).squared_gradient is Model.squared_gradient:
             return None
         total: tuple[Tensor, Tensor] | None = None
         squares = self.squares / data.inputs.shape[0]

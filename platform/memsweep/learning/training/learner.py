@@ -249,7 +249,8 @@ class Learner:
         model = self.ensemble.model
         with learning_by(rule, model):
             if self.carried is None:
-                known = task_loss.gradient(model, self.weights, data, self.targets, live)
+                known = task_loss.flat_gradient(model, self.weights, data, self.targets, live)
+                known = known or task_loss.gradient(model, self.weights, data, live)
                 if known is not None:
                     return list(known)
             named = self._leaves(self.weights)

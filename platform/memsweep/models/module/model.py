@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 
 _NEAR = 1e-6
-"""What is added to weights near which it is tried whether a module takes steps one by one."""
+"""The number that is added to weights, near which it is tried whether a module takes steps one by one."""
 
 
 @register_model("module")
@@ -230,7 +230,7 @@ class Module(Model):
                     self._after[name].append(own[name].detach())
 
     def _steps(self, own: Mapping[str, Tensor], inputs: Tensor) -> AbstractContextManager[object]:
-        """What takes the steps of a sequence at once, in a search that follows a gradient by the weights alone.
+        """The mode that takes a sequence's steps at once, in a search that follows a gradient by the weights alone.
 
         Not where bytes are counted: slices of copies, on which last bits depend, are as large as without it.
         """

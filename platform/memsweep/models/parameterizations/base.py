@@ -82,7 +82,7 @@ class Parameterization(ABC):
         raise NotImplementedError(f"{cls.__name__} does not say its gradient over weight in closed form")
 
     def least(self, discretization: str) -> float | None:
-        """What kernels know the map by: 1 - max(w, least) is the eigenvalue of a step of length 1; None: by nothing."""
+        """The number that kernels know the map by: 1 - max(w, least) is a step's eigenvalue; None: by nothing."""
         del discretization
         return None
 
