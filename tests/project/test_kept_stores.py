@@ -76,7 +76,7 @@ def test_all_kept_stores_are_small_together() -> None:
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store.name)
 def test_the_page_tells_the_accuracies_of_the_kept_weights(store: Path) -> None:
     told = pd.read_csv(seeds.RESULTS)
-    rows = pd.DataFrame(seeds._accuracies(store), columns=seeds.COLUMNS)
+    rows = pd.DataFrame(seeds._metrics(store), columns=seeds.COLUMNS)
     both = rows.merge(told, on=["study", "condition", "measured"], suffixes=("", "_told"))
     assert len(both) == len(rows) > 0
     for name in ("value", "low", "high", "seeds"):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves
 
 _FEW = 3
 """Steps that are taken one by one: of a sequence of which a few are read, the gradient of all would cost more."""
@@ -31,21 +32,36 @@ class _Steps:
 class StepsOnce(TorchFunctionMode):
     """While it is active, steps of a tensor that requires a gradient are taken out of it at once.
 
+    Args:
+        watched: whether to see which tensors are used otherwise, too, as ``is_mixed`` needs it; they are held.
+
     Attributes:
         count: steps that were.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, watched: bool = False) -> None:
         super().__init__()
         self.count = 0
         self._taken: dict[tuple[int, int], _Steps] = {}
+        self._used: dict[int, Tensor] | None = {} if watched else None
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether a tensor whose steps were taken is used as a whole, too: its gradients have another order of sums."""
+        assert self._used is not None, "please report this: nobody watched"
+        return any(steps.all and place in self._used for (place, _), steps in self._taken.items())
 
     def __torch_function__(
         self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        step = self._step(*args) if func is Tensor.__getitem__ else None
-        return func(*args, **(kwargs or {})) if step is None else step
+        is_step = func is Tensor.__getitem__ and _place(args[1])[0] >= 0
+        step = self._step(*args) if is_step else None
+        answer = func(*args, **(kwargs or {})) if step is None else step
+        if self._used is not None and not is_step and isinstance(answer, Tensor | tuple | list):
+            given = tree_leaves((args, kwargs))
+            self._used |= {id(each): each for each in given if isinstance(each, Tensor) and each.requires_grad}
+        return answer
 
     def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
         """One of the steps; None where it is to be taken as it is written."""

@@ -107,6 +107,7 @@ class FlatDiagonal:
 
     def places(self, of: Tensor, prefix: str = "") -> dict[str, int]:
         """Where the first model's tensors lie in flat weights, or in a gradient of their shape, by their names."""
+        assert of.is_contiguous(), "please report this: flat weights with gaps"
         width, size, start = self.width, of.element_size(), of.data_ptr()
         bias = width * (1 + self.inputs)
         readout = bias + width

@@ -155,7 +155,8 @@ def test_the_first_round_and_the_range_of_the_rest_are_shown(
     (tmp_path / "least.yaml").write_text(LEAST)
     assert main(["decide", "least.yaml", "--plan", "--json"]) == 0
     (step,) = json.loads(capsys.readouterr().out)["next_round"]
-    assert step["does"].startswith("its own plan, 7 trials; then by the results nothing, or at most 10 rounds: about ")
+    first = "its own plan, 7 trials; then by the results nothing, or at most 10 rounds a question: about "
+    assert step["does"].startswith(first)
     assert step["does"].endswith(
         "more for 200 seeds of all these trials, and what longer horizons, larger widths and repairs (finer radii, a "
         "stronger search, twice the training) cost"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,13 +23,14 @@ from memsweep.sweep.planning.fingerprint import code_closure
 
 INPUTS, BATCH, STEPS = 3, 4, 7
 NETS = """
+import torch
 from torch import nn
 
 
 class Net(nn.Module):
     def __init__(self, inputs, outputs, width, kind="gru"):
         super().__init__()
-        made = {"gru": nn.GRU, "lstm": nn.LSTM, "rnn": nn.RNN, "cells": nn.LSTM, "own": Own}[kind]
+        made = {"gru": nn.GRU, "rnn": nn.RNN, "own": Own, "slopes": nn.GRU}.get(kind, nn.LSTM)
         self.kind = kind
         self.rnn = made(inputs, width, batch_first=True)
         self.head = nn.Linear(width, outputs)
@@ -38,6 +39,11 @@ class Net(nn.Module):
         states, last = self.rnn(x)
         if self.kind == "cells":
             states = states + 0.0 * last[1][0].unsqueeze(1)
+        if self.kind == "cells_in_training" and self.training or self.kind == "cells_of_long" and x.shape[1] > 16:
+            states = states + 0.0 * last[1].sum()
+        if self.kind == "slopes" and states.requires_grad:
+            (slope,) = torch.autograd.grad(states.sum(), self.rnn.weight_hh_l0, create_graph=True)
+            states = states + 0.0 * slope.sum()
         return self.head(states)
 
 
@@ -53,6 +59,8 @@ class Stepped(Net):
 
 CLOSE = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}
 """Relative and absolute differences that are allowed: sums have another order."""
+UNKNOWN = (("cells", False), ("cells_in_training", False), ("cells_of_long", False), ("slopes", False), ("own", False))
+"""Those that read the last cell state, in all calls or in some; that differentiate twice; a class of a user's."""
 STEPPED = (("Stepped gru", True), ("Stepped lstm", False))
 """With a step form, in which an LSTM's last cell state is handed on."""
 
@@ -73,6 +81,10 @@ def nets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Mod
 def trial(folder: Path, model: dict[str, Any], dtype: str = "float64") -> Any:
     text = {"name": "small", "task": {"name": "linear_functional", "horizon": 8}, "model": model}
     return study_of({**text, "training": {"steps": 2, "dtype": dtype}}, (), folder, "", "a test").rows[0]
+
+
+def is_compiled(layer: nn.Module) -> bool:
+    return "forward" in vars(layer)
 
 
 def results(layer: nn.Module, x: Tensor) -> list[Tensor]:
@@ -105,7 +117,8 @@ def test_outputs_and_gradients_are_those_of_torch(
     layer = make(**given).to(dtype)
     x = torch.randn(BATCH, STEPS, INPUTS, dtype=dtype, requires_grad=True)
     compiled = compiled_layers(copy.deepcopy(layer))
-    assert type(compiled) is not type(layer)
+    assert is_compiled(compiled)
+    assert type(compiled) is type(layer)
     assert [*compiled.state_dict()] == [*layer.state_dict()]
     for found, wanted in zip(results(compiled, x), results(layer, x), strict=True):
         torch.testing.assert_close(found, wanted, rtol=CLOSE[dtype][0], atol=CLOSE[dtype][1])
@@ -119,19 +132,21 @@ def test_given_states_and_one_sequence_alone_are_left_to_torch() -> None:
     for given in ((x, before), (x[0],)):
         for found, wanted in zip(compiled(*given)[1], layer(*given)[1], strict=True):
             assert torch.equal(found, wanted)
+    assert torch.equal(compiled(input=x, hx=before)[0], layer(x, before)[0])
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(compiled(x, hx=None)[0], layer(x)[0])
 
 
 @pytest.mark.parametrize(
     ("kind", "known"),
-    [("gru", True), ("lstm", True), ("rnn", True), ("cells", False), ("own", False), *STEPPED],
+    [("gru", True), ("lstm", True), ("rnn", True), *UNKNOWN, *STEPPED],
 )
 def test_a_module_that_reads_what_the_recurrences_do_not_give_is_left_as_it_is(
     nets: Callable[[str], ModuleConfig], kind: str, known: bool
 ) -> None:
-    """The last cell states; a class of a user's."""
     assert holds_torch_layers(nets(kind), build_module) is known
     module = Module(nets(kind), Signature(1, 1, 8))
-    assert (type(module.module.rnn).__module__ == "memsweep.models.module.torch_layers") is known
+    assert is_compiled(cast(nn.Module, module.module.rnn)) is known
 
 
 @pytest.mark.parametrize(
@@ -139,7 +154,20 @@ def test_a_module_that_reads_what_the_recurrences_do_not_give_is_left_as_it_is(
     [nn.GRU(3, 4, bidirectional=True), nn.LSTM(3, 4, proj_size=2), nn.GRU(3, 4, 2, dropout=0.1), nn.GRUCell(3, 4)],
 )
 def test_layers_that_the_recurrences_do_not_know_stay_torchs(layer: nn.Module) -> None:
-    assert type(compiled_layers(copy.deepcopy(layer))) is type(layer)
+    assert not is_compiled(compiled_layers(copy.deepcopy(layer)))
+
+
+def test_a_gradient_of_a_gradient_and_an_unknown_cell_state_are_refused_with_the_way_out() -> None:
+    layer, x = compiled_layers(nn.LSTM(3, 4, batch_first=True)), torch.randn(2, 5, 3, requires_grad=True)
+    if CompiledGated.load(torch.float32) is None:
+        pytest.skip("nothing is compiled here")
+    states, (_, cells) = layer(x)
+    states.mul_(2.0)  # as torch's may be
+    with pytest.raises(RuntimeError, match=r"last cell state in some calls.* Make its layer of a class of yours"):
+        cells[0]
+    for wanted in (x, *layer.parameters()):
+        with pytest.raises(RuntimeError, match="differentiates a recurrent layer twice"):
+            torch.autograd.grad(states.sum(), wanted, create_graph=True, retain_graph=True)
 
 
 def test_replicas_have_the_bits_of_each_alone(nets: Callable[[str], ModuleConfig]) -> None:

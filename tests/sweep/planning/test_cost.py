@@ -34,13 +34,15 @@ def test_the_evaluations_of_a_search_are_counted(activation: str, monkeypatch: p
     )
 
     def counting(original: Any, times: float) -> Any:
-        def call(self: Any, model: Any, weights: Any, other: Any, data: Any, live: Any = None) -> torch.Tensor:
+        def call(
+            self: Any, model: Any, weights: Any, other: Any, data: Any, live: Any = None, **own: Any
+        ) -> torch.Tensor:
             encoder, drawn = weights["encoder_weight"], data if times > 0 else other
             if encoder.ndim == 4 and live is not None and live.any():  # replicas, copies, width, inputs
                 share = drawn.inputs.shape[0] / 1024 if activation == "tanh" else 1.0
                 gradient = torch.is_grad_enabled() and encoder.requires_grad
                 counted[0] += encoder.shape[0] * encoder.shape[1] * share * abs(times) * (3 if gradient else 1)
-            found: torch.Tensor = original(self, model, weights, other, data, live)
+            found: torch.Tensor = original(self, model, weights, other, data, live, **own)
             return found
 
         return call

@@ -109,7 +109,8 @@ class DiagonalRNN(ModalModel):
 
     def flat_diagonal(self, weights: Tensor) -> FlatDiagonal | None:
         config, inputs, outputs = self.config, self.signature.inputs, self.signature.outputs
-        if config.normalize or config.dt != 1.0:  # encoder and readout are scaled
+        scaled = config.normalize or config.dt != 1.0  # encoder and readout are
+        if scaled or type(self) is not DiagonalRNN:  # a class of a user's may have another layer
             return None
         least, mapped = self.parameterizations.least(config.discretization), None
         if least is None:

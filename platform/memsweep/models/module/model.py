@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -222,37 +222,42 @@ class Module(Model):
                 with seeded(seed):
                     yield self._outputs_of_one(own, inputs)
             else:
-                with self._steps(own, inputs):
-                    outputs = self._outputs_of_one(own, inputs)
-                yield outputs
+                yield self._searched(own, inputs)
             if self.training:
                 for name in statistics:
                     self._after[name].append(own[name].detach())
 
-    def _steps(self, own: Mapping[str, Tensor], inputs: Tensor) -> AbstractContextManager[object]:
-        """The mode that takes a sequence's steps at once, in a search that follows a gradient by the weights alone.
+    def _searched(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """Outputs ``[B, T, O]``; a search that follows a gradient by weights takes a sequence's steps at once."""
+        if self._takes_at_once(own, inputs):
+            try:
+                with StepsOnce():
+                    return self._outputs_of_one(own, inputs)
+            except RuntimeError:  # these weights lead to a branch that changes a step in place
+                self._takes_steps = False
+        return self._outputs_of_one(own, inputs)
 
-        Not where bytes are counted: slices of copies, on which last bits depend, are as large as without it.
-        """
+    def _takes_at_once(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+        """Whether steps are taken at once. Not where bytes are counted: slices of copies are as large as without it."""
         climbs = any(value.requires_grad for value in own.values()) and torch.is_grad_enabled()
         if self.training or not climbs or inputs.requires_grad or is_in_torch_dispatch_mode():
-            return nullcontext()
+            return False
         if self._takes_steps is None:
             self._takes_steps = self._has_equal_bits(own, inputs)
-        return StepsOnce() if self._takes_steps else nullcontext()
+        return self._takes_steps
 
     def _has_equal_bits(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
         """Whether the module takes steps one by one, and has the same outputs and gradients where it gets all at once.
 
         It is tried near its weights: a branch that is multiplied by zero has a gradient of zero in both ways.
         """
-        at_once, found = StepsOnce(), list[list[Tensor]]()
+        at_once, found = StepsOnce(watched=True), list[list[Tensor]]()
         for how in (at_once, nullcontext()):
             weights = {name: (value.detach() + _NEAR).requires_grad_() for name, value in own.items()}
             try:
                 with how:
                     outputs = self._outputs_of_one(weights, inputs)
-                if not at_once.count:
+                if not at_once.count or at_once.is_mixed:
                     return False
                 gradients = torch.autograd.grad(
                     outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True

@@ -32,8 +32,8 @@ def is_compiled(dtype: torch.dtype, *, over_time: bool = True) -> bool:
 
     Args:
         dtype: of the numbers.
-        over_time: kernels run over the steps of time. A module of a user has a loop of its own or torch's layers, and
-            kernels for its training alone: while nothing is trained, a compiler and a folder for its work are enough.
+        over_time: kernels run over the steps of time in every plan. For a module of a user, which has a loop of its own
+            or torch's layers, a compiler and a folder for its work are enough while nothing is trained or measured.
 
     Raises:
         MemsweepError: as ``library``.
