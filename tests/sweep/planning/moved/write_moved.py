@@ -56,6 +56,22 @@ def rows() -> Iterator[TrialConfig]:
             continue
 
 
+def modules() -> Iterator[TrialConfig]:
+    """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper."""
+    from memsweep import registry
+
+    registry.discover(ROOT)
+    nets = [{"factory": f"{ROOT}/tests/support/nets/{net}"} for net in ("min_gru.py:MinGRU", "frozen.py:Net")]
+    wrapped = {"factory": "torch.nn:GRU", "wrap": True}
+    memory, copying = {"name": "linear_functional"}, {"name": "copying_memory", "encoding": "one_hot"}
+    tasks = {"target": memory, "self": memory, "metric": copying}
+    for model, (reference, task), dtype in itertools.product([*nets, wrapped], tasks.items(), ("float64", "float32")):
+        given = {"task": task, "model": {"name": "module", "width": 4, **model}, "training": {"dtype": dtype}}
+        trial = _trial_of(given | {"perturbation": {"reference": reference}})
+        if trial is not None:
+            yield trial
+
+
 def chosen(trials: Iterable[TrialConfig]) -> Iterator[dict[str, Any]]:
     """Of trials, one of each code, and, of one of each code that settings add, those with all settings in every
     company; as plain data.
@@ -188,7 +204,7 @@ def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
     from memsweep.sweep.planning import moved
 
-    given = json.dumps([*chosen(rows())])
+    given = json.dumps([*chosen(itertools.chain(rows(), modules()))])
     both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
     compared = {(now, then) for now, then in both if now is not None and then is not None}
     hashed = {now: frozenset(map(moved.hash_of, now)) for now, _ in compared}
