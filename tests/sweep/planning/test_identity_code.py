@@ -134,9 +134,13 @@ NOT_OF_A_TRIAL = (
     "memsweep.learning.ensemble.frozen",  # whether a model freezes weights is asked of all of them
 )
 """Rooms that a trial calls, and that its closure leaves out."""
-OF_A_CONDITION = {"memsweep.models.module.influence": ("memsweep.models.module.influence", "influence_decides")}
-"""Modules that a condition runs to find its answer, after which they are in the closure where it holds. Where it does
-not, what they gave is what was there before, and is dropped: a change of them that moves a number makes it hold.
+LAYERS = "memsweep.models.module.torch_layers"
+OF_A_CONDITION = {
+    "memsweep.models.module.influence": ("memsweep.models.module.influence", "influence_decides"),
+    **{f"{LAYERS}.{name}": (LAYERS, "holds_torch_layers") for name in ("_holds", "_is_known", "_as_compiled")},
+}
+"""Code that a condition runs to find its answer, after which it is in the closure where that holds. Where it does not,
+what it gave is what was there before, and is dropped: a change of it that moves a number makes it hold.
 """
 
 
@@ -150,8 +154,8 @@ def test_all_code_that_a_trial_executes_is_in_its_closure(trials: list[TrialConf
         whole = {module for module, name in closure if name == "*"}
         missing = {each for each in ran - closure if each[0] not in whole and not each[0].startswith(NOT_OF_A_TRIAL)}
         missing = {each for each in missing if ".".join(each) not in CONDITIONAL}  # asked of all, and held by some
-        asked = {module for module, condition in OF_A_CONDITION.items() if condition not in closure}
-        missing = {each for each in missing if each[0] not in asked}
+        asked = tuple(code for code, condition in OF_A_CONDITION.items() if condition not in closure)
+        missing = {each for each in missing if not ".".join(each).startswith(asked)}
         assert missing == set(), f"{config.task.name} by {config.model.name}: executed, but not in its identity"
         assert len(ran & closure) > 60
         for prefix in CONDITIONAL:
