@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -29,8 +29,9 @@ from memsweep.recurrence.gated.lstm import lstm_states
 from memsweep.recurrence.layer import affine
 from memsweep.recurrence.scan import scan
 
-Build = Callable[[ModuleConfig, Signature, int], nn.Module]
-"""Makes a module of a config, of the sizes of a task, and of a seed."""
+if TYPE_CHECKING:
+    from memsweep.models.module.influence import Build
+
 _SMALL = Signature(inputs=2, outputs=2, horizon=PROBE_STEPS)
 
 
@@ -118,7 +119,7 @@ def compiled_layers(module: nn.Module) -> nn.Module:
     return module
 
 
-def holds_torch_layers(config: ModuleConfig, build: Build) -> bool:
+def holds_torch_layers(config: Any, build: Build) -> bool:
     """Whether a module has layers that ``compiled_layers`` changes, and asks nothing of them that these cannot give.
 
     That is an LSTM's last cell state, and a gradient of a gradient, in training or evaluation. Seeds that torch

@@ -17,8 +17,7 @@ Cost = Callable[[Question, Option], float]
 ROUNDS = 10
 """Most rounds of a question: the rule's interval spends a part of its error at each look at new results of it."""
 ROUND = 0.25
-"""The most of a limit that one round takes, where it has more than one question: cheap ones do not wait for dear ones.
-"""
+"""The largest share of a limit that one round takes, unless its cheapest addition alone is dearer."""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
 FAR_HOPE = 2.0

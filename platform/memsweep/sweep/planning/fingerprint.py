@@ -371,7 +371,7 @@ def _holds_torch_layers(config: TrialConfig) -> bool:
     from memsweep.models.module.anatomy import build_module
     from memsweep.models.module.torch_layers import holds_torch_layers
 
-    return config.model.name == "module" and holds_torch_layers(config.model, build_module)  # type: ignore[arg-type]
+    return config.model.name == "module" and holds_torch_layers(config.model, build_module)
 
 
 def _asks_settings(config: TrialConfig) -> bool:
