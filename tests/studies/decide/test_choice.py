@@ -13,7 +13,7 @@ from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
 from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
-from memsweep.studies.decide.choice import NEAR, REPAIRED, ROUND, allotted, choose, longer
+from memsweep.studies.decide.choice import FREE, NEAR, REPAIRED, ROUND, allotted, choose, longer
 from memsweep.studies.decide.decisions import hopeless
 from memsweep.studies.decide.forecast import decides, narrowing
 from memsweep.studies.decide.options import BELOW, EFFORT, LONGER, SEEDS, STEPS, Option, designs
@@ -235,10 +235,13 @@ def test_a_round_takes_cheap_additions_and_a_dear_one_waits_while_it_has_others(
     costs, apart = {0: 40.0, 1: 3.0, 2: 20.0, 3: 3.0}, {0: "a", 1: "b", 2: "c", 3: "d"}
     assert allotted(costs, apart, math.inf, math.inf) == [0, 1, 2, 3]
     assert allotted(costs, apart, 100.0, 100.0) == [1, 3]  # 26 would be more than a quarter
+    assert allotted(costs, apart, 1000.0, 1000.0) == [1, 3]  # 20 is more than twice the 6 of the cheaper ones
+    assert allotted(costs | {1: 7.0}, apart, 1000.0, 1000.0) == [0, 1, 2, 3]
+    assert allotted(costs, apart, 2000.0, 26.0 / FREE) == [0, 1, 2, 3]  # 26 is free
     assert allotted({0: 40.0, 2: 20.0}, apart, 90.0, 100.0) == [2]
     assert allotted({0: 40.0}, apart, 70.0, 100.0) == [0]  # a lone one takes what it needs
     assert allotted({0: 40.0}, apart, 39.0, 100.0) == []
-    assert allotted(costs, apart | {3: "b"}, 1000.0, 30.0 / ROUND) == [1, 2]  # the same trials answer for two balls
+    assert allotted(costs | {2: 6.0}, apart | {3: "b"}, 1000.0, 30.0 / ROUND) == [1, 2]  # the same trials answer for two balls
 
 
 def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:

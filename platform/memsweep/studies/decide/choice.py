@@ -18,6 +18,10 @@ ROUNDS = 10
 """Most rounds of a question: the rule's interval spends a part of its error at each look at new results of it."""
 ROUND = 0.25
 """The largest share of a limit that one round takes, unless its cheapest addition alone is dearer."""
+DEAR = 2.0
+"""An addition that costs more than so many times what the cheaper ones of a round cost together waits."""
+FREE = 0.025
+"""The share of a limit up to which no addition is dear."""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
 FAR_HOPE = 2.0
@@ -108,6 +112,9 @@ def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen 
 def allotted(costs: Mapping[int, float], keys: Mapping[int, str], left: float, limit: float) -> list[int]:
     """The questions of a round, cheapest first: as many as fit into ``ROUND`` of the limit, or one.
 
+    A dear addition waits (``DEAR``), too, where there is a limit: one question would use up what answers many. Without
+    one nothing waits, so that a cluster is full.
+
     Args:
         costs: question -> core seconds of its addition.
         keys: question -> its condition: the same trials answer for every ball.
@@ -116,7 +123,8 @@ def allotted(costs: Mapping[int, float], keys: Mapping[int, str], left: float, l
     """
     taken, spent = dict[str, int](), 0.0
     for place in sorted(costs, key=costs.__getitem__):
-        most = min(left, ROUND * limit) if taken else left
+        fair = max(FREE * limit, (1.0 + DEAR) * spent)
+        most = min(left, ROUND * limit, fair) if taken and limit < math.inf else left
         if keys[place] not in taken and spent + costs[place] <= most:
             taken[keys[place]] = place
             spent += costs[place]

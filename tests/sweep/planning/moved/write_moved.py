@@ -56,6 +56,28 @@ def rows() -> Iterator[TrialConfig]:
             continue
 
 
+def grown(trials: Iterable[TrialConfig]) -> Iterator[TrialConfig]:
+    """Trials, and after each the larger ones that ``extend`` and ``decide`` add, where they run other code."""
+    from memsweep.config.schema.canonical import to_dict
+
+    for trial in trials:
+        yield trial
+        given, own = to_dict(trial), ways_of(trial)
+        for horizons, widths in ((2, 1), (4, 1), (1, 2), (2, 2)):
+            larger = _times(given, ("task", "horizon", horizons), ("model", "width", widths))
+            if (added := _trial_of(larger)) is not None and ways_of(added) != own:
+                yield added
+
+
+def _times(given: dict[str, Any], *sizes: tuple[str, str, int]) -> dict[str, Any]:
+    """A trial with sizes of its sections multiplied, as far as it has them."""
+    result = dict(given)
+    for section, name, factor in sizes:
+        if isinstance(size := given[section].get(name), int):
+            result[section] = result[section] | {name: factor * size}
+    return result
+
+
 def modules() -> Iterator[TrialConfig]:
     """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper."""
     from memsweep import registry
@@ -204,7 +226,7 @@ def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
     from memsweep.sweep.planning import moved
 
-    given = json.dumps([*chosen(itertools.chain(rows(), modules()))])
+    given = json.dumps([*chosen(itertools.chain(grown(rows()), modules()))])
     both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
     compared = {(now, then) for now, then in both if now is not None and then is not None}
     hashed = {now: frozenset(map(moved.hash_of, now)) for now, _ in compared}
