@@ -187,7 +187,10 @@ def test_the_code_counts_for_the_trials_that_run_it(nets: Callable[[str], Module
         pytest.skip("nothing is compiled here")
     own = "memsweep.models.module.torch_layers"
     for kind, runs in (("gru", True), ("cells", False)):
-        model = {"name": "module", "factory": "torch_nets:Net", "width": 5, "arguments": {"kind": kind}}
+        made = {"name": "module", "factory": "torch_nets:Net", "arguments": {"kind": kind}}
+        model = made | {"width": 5}
+        stack = {"name": "residual_stack", "width": 5, "features": 5, "unit": made}
+        assert ((own, "compiled_layers") in code_closure(trial(tmp_path, stack))) is runs
         names = code_closure(trial(tmp_path, model))
         assert ((own, "compiled_layers") in names) is runs
         assert any(module == "memsweep.recurrence.gated.gru" for module, _ in names) is runs

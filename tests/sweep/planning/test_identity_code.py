@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flips import bases
+from flips import bases, part
 
 import memsweep
-from engine import trial, usual_model, usual_unit
+from engine import NETS, trial, usual_model, usual_unit
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
@@ -67,7 +67,9 @@ def test_the_code_that_reads_configs_moves_no_trial_chained_or_not() -> None:
 def trials(tmp_path_factory: pytest.TempPathFactory) -> list[TrialConfig]:
     """Trials that together name every registered part, each with other code; tasks that read data sets are left out."""
     configs: dict[str, TrialConfig] = {}
-    for config in bases(str(tmp_path_factory.mktemp("no_data"))):
+    layer = part("unit", "module", factory=f"{NETS}/torch_rnn.py:gru")
+    stack = dataclasses.replace(trial(), model=part("model", "residual_stack", unit=layer))
+    for config in (*bases(str(tmp_path_factory.mktemp("no_data"))), stack):
         if not {"folder", "file"} & vars(config.task).keys():
             configs.setdefault(code_fingerprint(config), shortened(config))
     return list(configs.values())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 from memsweep.config.core.arguments import Arguments
 from memsweep.config.core.fields import setting
+from memsweep.models.deep.unit import is_deep, units_of
 from memsweep.models.module.config import ModuleConfig, RolesConfig
 from memsweep.models.module.factory import resolve
 from memsweep.models.module.layer_arguments import FEATURES, by_name, features_argument
@@ -64,3 +66,16 @@ def as_module(config: ModuleUnitConfig, width: int) -> ModuleConfig:
         replicas=config.replicas,
         causal=config.causal,
     )
+
+
+def modules_of(model: Any) -> Iterator[ModuleConfig]:
+    """The users' modules that a model is made of: itself, or layers of its stack.
+
+    Raises:
+        ModuleError: a factory is not found.
+    """
+    if isinstance(model, ModuleConfig):
+        yield model
+    for unit in units_of(model) if is_deep(model) else ():
+        if isinstance(unit, ModuleUnitConfig):
+            yield as_module(unit, model.width)

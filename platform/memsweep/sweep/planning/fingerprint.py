@@ -370,8 +370,9 @@ def _suits_onednn(config: TrialConfig) -> bool:
 def _holds_torch_layers(config: TrialConfig) -> bool:
     from memsweep.models.module.anatomy import build_module
     from memsweep.models.module.torch_layers import holds_torch_layers
+    from memsweep.models.module_unit.config import modules_of
 
-    return config.model.name == "module" and holds_torch_layers(config.model, build_module)
+    return any(holds_torch_layers(module, build_module) for module in modules_of(config.model))
 
 
 def _asks_settings(config: TrialConfig) -> bool:
