@@ -241,7 +241,7 @@ def test_a_round_takes_cheap_additions_and_a_dear_one_waits_while_it_has_others(
     assert allotted({0: 40.0, 2: 20.0}, apart, 90.0, 100.0) == [2]
     assert allotted({0: 40.0}, apart, 70.0, 100.0) == [0]  # a lone one takes what it needs
     assert allotted({0: 40.0}, apart, 39.0, 100.0) == []
-    assert allotted(costs | {2: 6.0}, apart | {3: "b"}, 1000.0, 30.0 / ROUND) == [1, 2]  # the same trials answer for two balls
+    assert allotted(costs | {2: 6.0}, apart | {3: "b"}, 1000.0, 30.0 / ROUND) == [1, 2]  # one of two balls
 
 
 def test_rounds_decide_what_noise_left_open_and_leave_what_lies_at_the_limit() -> None:
