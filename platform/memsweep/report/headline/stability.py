@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from memsweep.report.analysis.contents import BALLS, Finding
@@ -15,6 +16,7 @@ _MOVE = {
     "weights": "all weights but the biases move",
     "all": "all weights move",
 }
+_MEMORY = " memory"
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 
 
@@ -49,16 +51,26 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
         kernel = any(finding.condition.get(KERNEL) is not None for finding in own.values())
         moves = "" if ball == first_ball(findings) else f" when {_MOVE[ball]}"
         clause = f"{sizes_of(own.values())}{moves}", _clause(own, wider, noun, _STAY.get(ball, ""))
-        clauses.setdefault(clause, []).append(f"{memory} memory" if kernel else memory)
+        clauses.setdefault(clause, []).append(f"{memory}{_MEMORY}" if kernel else memory)
     return " ".join(_sentences(clauses))
 
 
 def _sentences(clauses: dict[tuple[str, str], list[str]]) -> Iterator[str]:
     before = ""
     for (sizes, clause), names in clauses.items():
-        text = f"{joined(_short(names))} {clause}."
+        text = f"{joined(_short(names))} {clause if len(names) == 1 or _are_memories(names) else _of_several(clause)}."
         yield f"For {sizes}, {text}" if sizes != before else f"{text[:1].upper()}{text[1:]}"
         before = sizes
+
+
+def _are_memories(names: Iterable[str]) -> bool:
+    """Whether names of memories share their noun, which is one: ``exponential and polynomial memory is``."""
+    return all(name.endswith(_MEMORY) for name in names)
+
+
+def _of_several(clause: str) -> str:
+    """The clause with several subjects: ``are``, and ``them``."""
+    return re.sub(r"\b(holds?) it\b", r"\1 them", re.sub(r"^is\b", "are", clause))
 
 
 def sizes_of(findings: Iterable[Finding]) -> str:
@@ -77,7 +89,7 @@ _AXES = ("width", "horizon")
 
 def _short(names: Sequence[str]) -> list[str]:
     """``exponential`` of ``exponential memory`` where another name follows."""
-    return [*(name.removesuffix(" memory") for name in names[:-1]), names[-1]]
+    return [*(name.removesuffix(_MEMORY) for name in names[:-1]), names[-1]]
 
 
 def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: str, stay: str) -> str:
@@ -172,7 +184,11 @@ def _every(names: Iterable[str], word: str, noun: str) -> str:
     listed = [*names]
     if len(listed) == 1:
         return f"`{listed[0]}`"
-    return f"{word} {noun}" if noun else f"{'all' if word == 'every' else 'any of'} {len(listed)} settings"
+    if noun:
+        return f"{word} {noun}"
+    if len(listed) == 2:
+        return "both settings" if word == "every" else "either setting"
+    return f"{'all' if word == 'every' else 'any of'} {len(listed)} settings"
 
 
 def _noun(findings: Sequence[Finding], labels: Labels) -> str:
