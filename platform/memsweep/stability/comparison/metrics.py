@@ -38,19 +38,21 @@ class SeedValue:
             is the last of them), ``below`` (it passes the threshold before the smallest radius that was tried, which
             is ``value``), ``between`` (it jumps beyond the threshold above ``value``, the largest radius known to
             hold). Empty where the value is known.
-        beyond: of a radius ``between``: the next radius that was tried, beyond the threshold.
+        beyond: of a radius ``between``: the next radius that was tried, beyond the threshold. None of others: a nan
+            would make two equal values differ from Python 3.13 on.
     """
 
     seed: int
     value: float
     censored: str = NOT_CENSORED
-    beyond: float = math.nan
+    beyond: float | None = None
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The true value lies between these two, which are equal where it is known."""
         low = 0.0 if self.censored == BELOW else self.value
-        return low, {ABOVE: math.inf, BETWEEN: self.beyond}.get(self.censored, self.value)
+        high = self.value if self.beyond is None else self.beyond
+        return low, math.inf if self.censored == ABOVE else high
 
 
 def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
@@ -133,4 +135,4 @@ def _radius(seed: int, curve: pd.DataFrame) -> SeedValue:
     if not own.errors[0] <= THRESHOLD * own.zero_loss:  # known: not even without perturbation
         return SeedValue(seed, 0.0)
     at = own.radius(THRESHOLD)
-    return SeedValue(seed, at.radius, at.censored, at.high if at.censored == BETWEEN else math.nan)
+    return SeedValue(seed, at.radius, at.censored, at.high if at.censored == BETWEEN else None)
