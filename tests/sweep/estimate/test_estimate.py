@@ -102,7 +102,7 @@ def test_later_links_of_a_chain_are_measured_without_their_predecessors(tmp_path
 
 
 def test_a_training_set_is_drawn_whole_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What drawing it takes would else stand in for what a step takes."""
+    """Its drawing would else count as the time of a step."""
     config = trial(
         model={"activation": "tanh"}, training={"seeds": 1, "steps": 40, "train_size": 4096, "validation_size": 64}
     )
