@@ -43,19 +43,23 @@ MODELS = {
     ("ssm", "softplus"): "softplusssm",
 }
 """Our model and its parameterization -> the published name."""
+S4 = "s4"
+"""The published name of our stable_ssm. Its name of the activation is that of the layer after the GELU."""
 
 
 def named_as_published(trials: pd.DataFrame) -> pd.DataFrame:
     """Identities of a study's trials (report/trials.csv), with the columns of ``SET`` as the publication has them."""
     told = trials.reindex(columns=["model", "model.parameterization"]).itertuples(index=False, name=None)
     of_filter = trials["task"].eq("filter") if "task" in trials else pd.Series(False, index=trials.index)
+    models = [MODELS.get(each, S4 if each[0] == "stable_ssm" else "") for each in told]
+    activations = trials["model.activation"].fillna("linear") if "model.activation" in trials else "linear"
     kernels = trials["task.kernel"].map(KERNELS) if "task.kernel" in trials else "transformer"
     return pd.DataFrame(
         {
             "identity": trials["identity"],
             "task": np.where(of_filter, "Filter", "LF"),
-            "activation": trials["model.activation"].fillna("linear") if "model.activation" in trials else "linear",
-            "model": [MODELS.get(each, "s4" if each[0] == "stable_ssm" else "") for each in told],
+            "activation": np.where(np.equal(models, S4), "linear", activations),
+            "model": models,
             "rho": np.where(of_filter, "transformer", kernels),
         }
     )

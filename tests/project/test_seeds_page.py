@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,7 +15,9 @@ import yaml
 from benchmarks import published_curves
 from benchmarks.published import seeds, text_twin
 from memsweep import registry
+from memsweep.config.load.study import load_study
 from memsweep.config.load.study_files import names
+from memsweep.config.schema.canonical import to_dict
 from paths import ROOT
 
 TOLD = yaml.safe_load((seeds.EVIDENCE / "seeds.yaml").read_text("utf-8"))
@@ -96,6 +99,28 @@ def test_every_published_set_of_curves_has_a_study() -> None:
     assert TOLD["curves"].keys() == sets
     compared = pd.read_csv(seeds.EVIDENCE / "published_curves.csv")
     assert {" ".join(key) for key, _ in compared.groupby(published_curves.SET)} <= sets
+
+
+def test_a_trial_of_each_published_set_is_compared_with_it() -> None:
+    """As report/trials.csv names the trials of both studies."""
+    paths = ("task", "task.kernel", "model", "model.parameterization", "model.activation")
+    fields = {path: [*path.split("."), "name"][:2] for path in paths}
+    trials = [
+        {"identity": place} | {path: _told(to_dict(config), *keys) for path, keys in fields.items()}
+        for study in ("published_curves", "published_curves_rest")
+        for place, config in enumerate(load_study(study, workspace=ROOT).rows)
+    ]
+    named = published_curves.named_as_published(pd.DataFrame(trials))
+    sets = [
+        {*frame[published_curves.SET].itertuples(index=False, name=None)}
+        for frame in (named, pd.read_csv(published_curves.PUBLISHED))
+    ]
+    assert sets[0] == sets[1]
+
+
+def _told(config: dict[str, Any], section: str, key: str) -> Any:
+    value = config[section].get(key)
+    return value["name"] if isinstance(value, dict) else value
 
 
 def test_results_take_the_place_of_those_of_the_same_conditions(

@@ -108,6 +108,9 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
     say_sentence(f"  {_measured(made, probed=probed)}")
     if made.kinds[1]:
         say_sentence(f"  right within a factor of {made.factor:g}, where nothing else runs and no training ends early")
+    if made.soonest is not None:
+        said = f"{duration(made.soonest)} of one pack after the other"
+        say_sentence(f"  {said}, where each training ends as soon as training.stop_below lets it")
     for sentence in made.why_not:
         say_sentence(f"  {sentence}")
     if made.memory:

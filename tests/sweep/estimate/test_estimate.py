@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import time
 from multiprocessing import resource_tracker
@@ -13,7 +14,9 @@ import pytest
 
 from engine import trial
 from memsweep.cli import main
+from memsweep.commands.console import print_estimate
 from memsweep.config.load.study import load_study
+from memsweep.config.schema.chain import resolve_chain
 from memsweep.config.schema.search import (
     ASHA,
     CHOICE,
@@ -27,9 +30,12 @@ from memsweep.config.schema.search import (
 )
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import ChainConfig, TrialConfig
+from memsweep.data.task import Batch
+from memsweep.learning.loss.sampled import SampledLoss
+from memsweep.streams import Stream
 from memsweep.sweep.driver.launch import Launch
 from memsweep.sweep.driver.runner import run
-from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark
+from memsweep.sweep.estimate.benchmark import Benchmark, Measured, benchmark, measure, measure_training
 from memsweep.sweep.estimate.estimate import (
     MEASURED_FACTOR,
     Wave,
@@ -46,6 +52,8 @@ from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import MEASUREMENTS
+from memsweep.sweep.worker.gpu_memory import shortened
+from memsweep.trial import run_trial
 from paths import ROOT
 from processes import carriers_of, no_hang
 from runner_work import planned, tiny
@@ -78,6 +86,56 @@ def test_links_of_a_chain_are_of_one_kind() -> None:
     first = dataclasses.replace(link, chain=dataclasses.replace(chain, earlier=()))
     assert kind_of([link]) == kind_of([first])
     assert kind_of([link]) != kind_of([small()])  # it runs at exactly its shapes
+
+
+def test_later_links_of_a_chain_are_measured_without_their_predecessors(tmp_path: Path) -> None:
+    """At the loss that the first link's chain gives it, a training would stop at its first validation."""
+    chain = ChainConfig(along="model.width", into="training.stop_below", first=1e9, earlier=(2, 3))
+    link = dataclasses.replace(small(validate_every=5), chain=chain)
+    assert len(list(measure_training([link], ON_CPU, 1, math.inf))) == 2
+    for steps in (4, 20):
+        cut = resolve_chain(shortened(link, steps, 2, 1), None)
+        assert run_trial(cut).summary["steps"] == steps
+    measured = [found.evaluation for found in measure([link], ON_CPU, 1, str(ROOT), tmp_path, 0.0)]
+    assert len(measured) == 1
+    assert measured[0] is not None
+
+
+def test_a_training_set_is_drawn_whole_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its drawing would else count as the time of a step."""
+    config = trial(
+        model={"activation": "tanh"}, training={"seeds": 1, "steps": 40, "train_size": 4096, "validation_size": 64}
+    )
+    drawn, draw = list[int](), SampledLoss.draw
+
+    def counted(self: SampledLoss, stream: Stream, index: int, size: int) -> Batch:
+        drawn.append(size)
+        return draw(self, stream, index, size)
+
+    monkeypatch.setattr(SampledLoss, "draw", counted)
+    assert len(list(measure_training([config], ON_CPU, 1, math.inf))) == 2
+    assert set(drawn) <= {32, 64, 512}
+    levels = [found.levels for found in measure([config], ON_CPU, 1, str(ROOT), tmp_path, math.inf)]
+    assert levels == [1, 2, 3, 4, 5]
+    assert drawn.count(4096) == 1
+
+
+@pytest.mark.parametrize(("stops", "chained"), [(0.1, False), (0.0, True), (0.0, False)])
+def test_how_long_it_takes_where_trainings_stop_below_a_loss_is_told(
+    stops: float, chained: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the third validation, the first one after the smallest steps."""
+
+    def of(first_seed: int, until: int = 0) -> TrialConfig:
+        steps = {"steps": 40_000, "until": until, "validate_every": 3, "smallest_steps": 8, "stop_below": stops}
+        chain = ChainConfig(along="model.width", first=1.0) if chained else None
+        return dataclasses.replace(small(first_seed=first_seed, **steps), chain=chain)
+
+    made = estimate([Wave(planned([[of(1)], [of(9)]]).packs)], ResourcesConfig(), ROOT, seconds=0.0)
+    may = chained or stops > 0.0
+    assert made.soonest == (pytest.approx(2 * cost.seconds([of(1, until=9)])) if may else None)
+    print_estimate(made, (0.0, 0.0), probed=False, inline=True)
+    assert ("each training ends as soon as training.stop_below lets it" in capsys.readouterr().out) is may
 
 
 def test_a_program_costs_the_sum_of_its_parts() -> None:

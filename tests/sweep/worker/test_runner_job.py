@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine import trial
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.store.results import Store
@@ -56,6 +57,15 @@ def test_results_are_stored_with_where_they_come_from(tmp_path: Path) -> None:
     assert not list((tmp_path / "checkpoints").glob("*.pt"))
     assert set(report.seconds) == {"starting", *origin["phases"], "storing"}
     assert sum(report.seconds.values()) >= origin["seconds"]
+
+
+def test_a_training_that_ends_early_is_told_before_its_measurement_ends(tmp_path: Path) -> None:
+    """Its last report of a step would stand, for minutes perhaps, while its weights are moved."""
+    early = trial(training={"seeds": 1, "steps": 5000, "validate_every": 5, "stop_below": 1e9})
+    told: list[tuple[float, str]] = []
+    execute_pack(job_for(tmp_path, early), lambda *words: told.append(words))
+    before = [words for fraction, words in told if fraction < 1.0]
+    assert before == ["step 5 of 5,000", "measuring"]
 
 
 @pytest.mark.more

@@ -130,6 +130,7 @@ def expected_item(
         "seconds": made.seconds,
         "starting_seconds": made.starting,
         "work_seconds": made.work,
+        "soonest_seconds": made.soonest,
         "slots": made.slots,
         "idle_cpus": made.idle,
         "factor": made.factor,

@@ -79,6 +79,7 @@ class ExpectedItem(TypedDict):
     seconds: Annotated[float | None, "on this machine; null: it cannot hold a pack"]
     starting_seconds: Annotated[float, "until Ray and its workers have started"]
     work_seconds: Annotated[float, "one pack after the other"]
+    soonest_seconds: Annotated[float | None, "the same, trainings ended by stop_below at once; null: none can be"]
     slots: Annotated[int, "packs at once on this machine"]
     idle_cpus: Annotated[int, "cores of this machine that no pack uses"]
     factor: Annotated[float, "seconds hold within it"]

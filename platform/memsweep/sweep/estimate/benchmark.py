@@ -56,14 +56,15 @@ class Measured:
 
     Attributes:
         fixed: what depends neither on steps nor on evaluations: data, memory functions, tables, storage. Of a program
-            that only trained, a bound on the merging of modes is in it.
-        step: of all models, with their share of the validations.
+            that only trained, a bound on the merging of modes is in it, and the drawing of its training set is not.
+        step: of all models, with their share of the validations but for a program that only trained.
         evaluation: one evaluation of the perturbation error, see ``cost.evaluations``; None of a program that only
             trained.
         disk: bytes of one trial's files; of fewer radii than the study's if the last levels were too long.
         weights: those of its trained weights among them.
         memory: the most bytes that the process held beyond its bare self; on a GPU if it computes there.
         levels: how many runs gave these numbers.
+        validation: one validation of a program that only trained.
     """
 
     fixed: float
@@ -73,6 +74,7 @@ class Measured:
     weights: float
     memory: int
     levels: int = len(_LEVELS)
+    validation: float = 0.0
 
     def seconds(self, trials: Sequence[TrialConfig]) -> float:
         """Seconds of the whole program of these trials; what was not measured, by the cost model."""
@@ -81,7 +83,8 @@ class Measured:
             after = cost.seconds(trials) * (1.0 - cost.training_share(trials))
         else:
             after = evaluations(first) * self.evaluation
-        return self.fixed + first.training.end * self.step + after
+        validations = first.training.end // first.training.validate_every
+        return self.fixed + first.training.end * self.step + validations * self.validation + after
 
 
 @dataclass
@@ -203,7 +206,8 @@ def _measure_all(
             continue
         with _errors_sent(sender, name):
             place = folder / str(position)
-            for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock):
+            step = trained[name].step or math.inf
+            for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock, step):
                 sender.send((name, measured))
 
 
@@ -253,7 +257,6 @@ def measure_training(
     validation = 1.0  # of the study, over that of these runs
     if not first.trains_in_closed_form:
         validation = first.training.validation_size / _brief(first, 1).training.validation_size
-    validations = first.training.end // first.training.validate_every
     merges = max(config.model.width - 1 if _merges(config) else 0 for config in configs)
     timed = []
     for steps in _TRAINED:
@@ -265,18 +268,27 @@ def measure_training(
             continue
         begin, step = _line(*timed[-2:]) if len(timed) > 2 else _line((0.0, 0.0), timed[-1])
         each = validation * begin / 2  # one is before the first step, one after the last
-        fixed = each * (2 + validations + merges) if validation > 1.0 else begin * (1 + (validations + merges) / 2)
-        yield Measured(fixed, step, None, 0.0, 0.0, 0, 0)
+        yield Measured(each * (2 + merges), step, None, 0.0, 0.0, 0, 0, each)
         if clock() + _GROWTH * took > end:
             return
 
 
 def _brief(config: TrialConfig, steps: int) -> TrialConfig:
-    """So many steps of training, without merging modes, and with validations of one batch at their ends alone."""
-    cut = shortened(config, steps, 1, 1).training
+    """So many steps of training alone, without merging modes, and with validations of one batch at their ends."""
+    cut = _with_small_set(shortened(config, steps, 1, 1)).training
     size = min(cut.validation_size, cut.batch_size)
     training = dataclasses.replace(cut, merge_redundant=False, validate_every=steps, validation_size=size)
-    return dataclasses.replace(config, training=training)
+    return dataclasses.replace(config, training=training, chain=None)
+
+
+def _with_small_set(config: TrialConfig) -> TrialConfig:
+    """The trial with a training set of one batch, where it draws one before the first step.
+
+    Drawing the whole set may take longer than all steps of a measurement, and hides what a step takes.
+    """
+    training = config.training
+    size = min(training.train_size, training.batch_size)
+    return dataclasses.replace(config, training=dataclasses.replace(training, train_size=size))
 
 
 def _merges(config: TrialConfig) -> bool:
@@ -292,6 +304,7 @@ def measure(
     end: float,
     keep: str = WEIGHTS,
     clock: Callable[[], float] = time.monotonic,
+    known_step: float = math.inf,
 ) -> Iterator[Measured]:
     """Measure one program in this process; gives its cost again after every level.
 
@@ -301,16 +314,20 @@ def measure(
         folder: of the results, new.
         end: time of the clock that no run but the first may be expected to exceed.
         clock: tells the time.
+        known_step: seconds of a step, where its training was measured.
 
     Raises:
         RuntimeError: the trials fail.
     """
     forget_peak()
     bare = peak_memory()
-    trained, moved = [(0.0, 0.0)], [(0.0, 0.0)]
+    trained, moved, first_run, memory = [(0.0, 0.0)], [(0.0, 0.0)], (0.0, 0.0), 0
+    draws = configs[0].training.train_size > configs[0].training.batch_size
     for number, level in enumerate(_LEVELS, 1):
         began = clock()
         cut = [shortened(config, *level) for config in configs]
+        if draws and number > 1:
+            cut = [_with_small_set(config) for config in cut]
         members = {identity(config, arithmetic): to_dict(config) for config in cut}
         job = PackJob(
             pack=pack_identity(members),
@@ -326,11 +343,19 @@ def measure(
         trained.append((cut[0].training.end, seconds.pop("training", 0.0)))
         moved.append((evaluations(cut[0]), seconds.pop("perturbation", 0.0)))
         (begin, step), (shared, evaluation) = _line(*trained[-2:]), _line(*moved[-2:])
+        if trained[-2][0] == 0:  # what every run takes at its begin is in the step
+            step = min(step, known_step)
+            begin = trained[-1][1] - trained[-1][0] * step
+        if draws:
+            first_run = trained.pop() if number == 1 else first_run
+            steps, took = first_run
+            begin = max(begin, took - steps * step)  # the first run alone drew the whole set
         sizes = {path: path.stat().st_size for path in Path(job.folder).rglob("*") if path.is_file()}
         disk = sum(sizes.values()) / len(cut)
         weights = sum(size for path, size in sizes.items() if path.parent.name == WEIGHTS) / len(cut)
         fixed = begin + shared + sum(seconds.values())
-        yield Measured(fixed, step, evaluation, disk, weights, _memory(bare, arithmetic.device), number)
+        memory = max(memory, _memory(bare, arithmetic.device))
+        yield Measured(fixed, step, evaluation, disk, weights, memory, number)
         if clock() + _GROWTH * (clock() - began) > end:
             return
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,8 @@ class Estimate:
         kept: how many of the measured ones an earlier plan has measured, all that is known of them.
         at_once: packs that run at once on this machine: its slots, or fewer where there are fewer packs.
         idle: cores of this machine that no pack uses then.
+        soonest: seconds of the work where each training ends as soon as ``training.stop_below`` lets it; None where no
+            training has one.
         memory: bytes that the largest pack holds beyond its bare process; 0 if nothing was measured.
         disk: bytes of one stored trial; 0 if nothing was measured.
         weights: those of its trained weights among them.
@@ -152,6 +154,7 @@ class Estimate:
     kept: int = 0
     at_once: int = 0
     idle: int = 0
+    soonest: float | None = None
 
 
 def modelled_work(waves: Iterable[Wave]) -> float:
@@ -205,13 +208,14 @@ def estimate(
         )
     why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
-    lengths = [(prices.packs(wave), wave.times) for wave in waves]
+    lengths, work = [(prices.packs(wave), wave.times) for wave in waves], prices.work(waves)
+    soonest = prices.work(waves, _ended_soonest)
     at_once = min(slots_here, max((len(wave.packs) for wave in waves), default=0))
     cores = max((kind.cpus * kind.workers for kind in kinds), default=0.0)
     return Estimate(
         seconds=sum(makespan(packs, slots_here) * times for packs, times in lengths) if slots_here else None,
         slots=slots_here,
-        work=sum(sum(packs) * times for packs, times in lengths),
+        work=work,
         measured=prices.share(result.measured),
         kinds=(len(programs), len(result.measured)),
         memory=max((measured.memory for measured in result.measured.values()), default=0),
@@ -226,6 +230,7 @@ def estimate(
         kept=before,
         at_once=at_once,
         idle=max(0, math.floor(local_cpus() - at_once * cores)) if at_once else 0,
+        soonest=soonest if soonest < work else None,
     )
 
 
@@ -281,6 +286,16 @@ def kind_of(group: Sequence[TrialConfig]) -> str:
     return f"{parts} {len(group)} trials, chained: {first.chain is not None}, {seconds:.6g}"
 
 
+def _ended_soonest(trial: TrialConfig) -> TrialConfig:
+    """The trial, whose training ends at the first validation after which ``training.stop_below`` may end it."""
+    training, chain = trial.training, trial.chain
+    if not training.stop_below and (chain is None or chain.into != "training.stop_below"):
+        return trial
+    validations = max(1, math.ceil(training.smallest_steps / training.validate_every))
+    soonest = min(training.end, validations * training.validate_every)
+    return _with_training(trial, until=soonest if soonest < training.steps else 0, turns=())
+
+
 def _of_standard_length(trial: TrialConfig) -> TrialConfig:
     return _with_training(trial, until=0, turns=(), steps=1000 if trial.training.end else 0)
 
@@ -301,9 +316,16 @@ class _Prices:
     measured: Mapping[str, Measured]
     _ratios: dict[str, float] = field(default_factory=dict)
 
-    def packs(self, wave: Wave) -> list[float]:
-        """Seconds of each pack of a wave."""
-        return [sum(map(self._program, _configs(pack.trials))) for pack in wave.packs]
+    def packs(self, wave: Wave, of: Callable[[TrialConfig], TrialConfig] | None = None) -> list[float]:
+        """Seconds of each pack of a wave; of what ``of`` makes of its trials."""
+        groups = [_configs(pack.trials) for pack in wave.packs]
+        if of is not None:
+            groups = [[[of(trial) for trial in group] for group in own] for own in groups]
+        return [sum(map(self._program, own)) for own in groups]
+
+    def work(self, waves: Iterable[Wave], of: Callable[[TrialConfig], TrialConfig] | None = None) -> float:
+        """Seconds of one pack after the other."""
+        return sum(sum(self.packs(wave, of)) * wave.times for wave in waves)
 
     def bytes_of_a_trial(self, kind_of_files: str) -> float:
         """Bytes of one stored trial, ``disk`` or ``weights``: the mean over the measured programs."""

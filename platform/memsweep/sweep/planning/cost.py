@@ -113,7 +113,7 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     from memsweep.learning.ensemble.flat_layout import SAMPLED_SLOTS
 
     training, moved = first.training, evaluations(first)
-    states = horizon * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
+    states = horizon * sum(trial.training.seeds * _layers(trial.model) * max(8, _width(trial)) for trial in trials)
     groups = math.ceil(sum(trial.training.seeds for trial in trials) / SAMPLED_SLOTS)
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
     if _compiled(first):
@@ -177,14 +177,14 @@ def _one_by_one(trial: TrialConfig) -> bool:
 
 
 def _compiled(trial: TrialConfig) -> bool:
-    """Whether kernels run over the steps of time; a model that is written for one replica has a loop of its own."""
+    """Whether kernels run over the steps of time; other models have a loop or a convolution of their own."""
     import torch
 
-    from memsweep.models.base import StackedModel
+    from memsweep.models.base import LayerModel
     from memsweep.recurrence.layer_outputs import kernels
 
-    stacked = issubclass(registry.get(registry.MODEL, trial.model.name), StackedModel)
-    return stacked and kernels(getattr(torch, trial.training.dtype)) == "compiled"
+    known = _is_deep(trial.model) or issubclass(registry.get(registry.MODEL, trial.model.name), LayerModel)
+    return known and kernels(getattr(torch, trial.training.dtype)) == "compiled"
 
 
 def _entry(trial: TrialConfig) -> float:

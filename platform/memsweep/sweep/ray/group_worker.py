@@ -20,7 +20,7 @@ from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import PackJob, guarded
 from memsweep.sweep.worker.failure import GroupFailedError, can_resume, failure_of
 from memsweep.sweep.worker.limits import TimeLimitError, memory_limit, peak_memory
-from memsweep.sweep.worker.timing import Phases, throttled
+from memsweep.sweep.worker.timing import Phases, telling, throttled
 
 if TYPE_CHECKING:
     from memsweep.trial import WorkerRank
@@ -89,7 +89,7 @@ def _result(assignment: Assignment, rank: int, workers: int, coordinator: Any) -
                 progress=undisturbed(throttled(report)),
                 padded=assignment.padded,
                 device=job.arithmetic.device,
-                phase=phases.phase,
+                phase=telling(phases.phase, undisturbed(report)),
             )
             measurements = run_replicas([trial_from_dict(config) for config in assignment.configs], options)
     except WorkerLostError:  # another worker died and reports why; the group starts again

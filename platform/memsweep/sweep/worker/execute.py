@@ -36,7 +36,7 @@ from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
 from memsweep.sweep.worker.job import PackJob, PackReport, leave_report
 from memsweep.sweep.worker.limits import OnHang, Report, TimeLimitError, forget_peak, memory_limit, time_limit
-from memsweep.sweep.worker.timing import STARTING, STORING, Phases
+from memsweep.sweep.worker.timing import STARTING, STORING, Phases, telling
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -219,16 +219,17 @@ class _Worker:
         phases, arithmetic = Phases(), self.job.arithmetic
         try:
             with guarded(self.job, len(names), partial(self._exit_on_hang, names)) as undisturbed:
+                told = undisturbed(progress)
                 options = RunOptions(
                     shards=arithmetic.shards,
                     checkpoint=self._slots(names)[0],
                     trained=self._trainings(names),
                     start_states=self._start_states(names),
                     end_states=self._end_states(names, configs),
-                    progress=undisturbed(progress),
+                    progress=told,
                     padded=padded,
                     device=arithmetic.device,
-                    phase=phases.phase,
+                    phase=telling(phases.phase, told),
                 )
                 results = self.run(configs, options)
         finally:

@@ -122,7 +122,8 @@ def shortened(config: TrialConfig, steps: int, radii: int, ascent_steps: int) ->
     steps = min(steps, whole.steps)
     every = min(whole.validate_every, max(1, steps))
     training = dataclasses.replace(whole, steps=steps, validate_every=every, until=0, turns=(), patience=0)
-    training = dataclasses.replace(training, stop_below=0.0, smallest_rate=0.0)
+    # a chain gives its trials a loss of their own to stop below
+    training = dataclasses.replace(training, stop_below=0.0, smallest_steps=steps, smallest_rate=0.0)
     perturbation = dataclasses.replace(
         moved,
         radii=dataclasses.replace(moved.radii, count=min(radii, moved.radii.count)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import ParamSpec
 
@@ -13,7 +13,8 @@ STARTING, STORING = "starting", "storing"
 
 _Words = ParamSpec("_Words")
 
-WORK = ("data", "training", "perturbation", "tables", STORING)
+MEASUREMENT = "perturbation"
+WORK = ("data", "training", MEASUREMENT, "tables", STORING)
 """Phases that are work; the first four are ``memsweep.trial.run_pack``'s."""
 
 
@@ -46,6 +47,28 @@ class Phases:
         """Count another stopwatch's seconds, too."""
         for name, seconds in others.items():
             self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+def telling(
+    phase: Callable[[str], AbstractContextManager[None]], progress: Callable[[float], None]
+) -> Callable[[str], AbstractContextManager[None]]:
+    """The same phases, of which the measurement's begin is told as progress.
+
+    A training that ends before all its steps has told of its last validation alone, and a measurement tells nothing
+    until it ends.
+
+    Args:
+        phase: of ``memsweep.trial.RunOptions``.
+        progress: takes the fraction done.
+    """
+    from memsweep.trial import TRAINING_SHARE
+
+    def told(name: str) -> AbstractContextManager[None]:
+        if name == MEASUREMENT:
+            progress(TRAINING_SHARE)
+        return phase(name)
+
+    return told
 
 
 @dataclass(frozen=True)
