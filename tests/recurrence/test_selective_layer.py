@@ -16,7 +16,6 @@ UNITS = (MinGRUUnit, MinLSTMUnit, HGRNUnit, RGLRUUnit)
 SIZES = {
     "narrow": (5, 3, 4, CHUNK + 5),
     "half a vector": (8, 8, 5, 2 * CHUNK + 9),
-    "half a vector": (8, 8, 5, 2 * CHUNK + 9),
     "one step": (8, 8, 7, 1),
     "one of each": (1, 1, 1, CHUNK + 1),
     "chunks of several sequences": (33, 20, 17, 37),
