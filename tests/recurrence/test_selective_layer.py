@@ -15,6 +15,7 @@ from memsweep.recurrence.selective.gated import CHUNK, CompiledGated
 UNITS = (MinGRUUnit, MinLSTMUnit, HGRNUnit, RGLRUUnit)
 SIZES = {
     "narrow": (5, 3, 4, CHUNK + 5),
+    "half a vector": (8, 8, 5, 2 * CHUNK + 9),
     "one step": (8, 8, 7, 1),
     "one of each": (1, 1, 1, CHUNK + 1),
     "chunks of several sequences": (33, 20, 17, 37),
@@ -65,6 +66,27 @@ def test_a_replica_has_the_bits_that_it_has_alone_whatever_the_threads(unit_clas
     with torch.no_grad():
         answers = unit.run(dict(zip(unit.roles(), given[:-2], strict=True)), given[-2])
     assert torch.equal(answers, together[0])
+
+
+@pytest.mark.parametrize("width", [1, 5, 8, 20])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("unit_class", UNITS)
+def test_units_have_the_bits_that_they_have_beside_units_without_weights(
+    unit_class: Any, dtype: torch.dtype, width: int
+) -> None:
+    """So where the gates of a narrow layer stand in a vector does not count."""
+    sizes = (6, 3, CHUNK + 7)
+    unit, given = drawn(unit_class, (width, *sizes), dtype)
+    alone = found(unit_class.run, unit, given)
+    for wider in (32, 64):
+        silent = (0, wider - width)
+        beside = {name: (0, 0, *silent) if "encoder" in name else silent for name in unit.roles()} | {"skip": (0, 0)}
+        padded = [torch.nn.functional.pad(each, beside[name]) for name, each in zip(unit.roles(), given, strict=False)]
+        whole, _ = drawn(unit_class, (wider, *sizes), dtype)
+        answers, *gradients = found(unit_class.run, whole, [*padded, *given[-2:]])
+        assert torch.equal(answers, alone[0])
+        for name, one, other in zip([*unit.roles(), "inputs"], gradients, alone[1:], strict=True):
+            assert torch.equal(one[tuple(map(slice, other.shape))], other), name
 
 
 @pytest.mark.parametrize("bias", [-750.0, -30.0, 0.0, 30.0, 750.0, float("nan")])

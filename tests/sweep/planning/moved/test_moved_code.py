@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import write_moved
 from write_moved import SETTINGS, _is_anew, chosen, lines_of, rows, ways_of
 
 from engine import trial
@@ -53,6 +55,31 @@ def test_rules_are_read_as_they_are_written() -> None:
 def test_what_a_name_stands_for_counts_where_it_runs() -> None:
     line = moved.line_of("f", [("a", ["1", "2"]), ("b", ""), ("c", ["3"])])
     assert moved._as_run(line, {"2"}) == moved.line_of("f", [("a", ["2"]), ("b", ""), ("c", "")])
+
+
+def test_a_kernel_that_gives_the_same_bits_keeps_the_line_it_had_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = tmp_path / "moved.txt"
+    for place in (moved, "_LISTED"), (write_moved, "LISTED"):
+        monkeypatch.setattr(*place, rules)
+    versions = dict[str, str]()
+    for version in ("first", "second", "third"):
+        kernels = tmp_path / version / "platform" / "memsweep" / "recurrence" / "compiled" / "cpp"
+        kernels.mkdir(parents=True)
+        (kernels / "state_space.cpp").write_text(f"int {version};")
+        versions[version] = write_moved.lines_of_kernels(tmp_path / version)["state_space.cpp"]
+    rules.write_text(moved.written([], write_moved.HEAD))
+    moved.listed.cache_clear()
+    try:
+        for before, now in ("first", "second"), ("second", "third"):
+            monkeypatch.setattr(write_moved, "ROOT", tmp_path / now)
+            write_moved.write_kernels(tmp_path / before)
+            assert moved.as_before({versions[now], "another file"}) == {versions["first"], "another file"}
+        assert moved.as_before({versions["second"]}) == {versions["second"]}
+    finally:
+        monkeypatch.undo()
+        moved.listed.cache_clear()
 
 
 # write_moved.py compares trials of every code.

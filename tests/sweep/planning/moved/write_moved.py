@@ -5,7 +5,8 @@ Run it where code has moved and computes what it computed, with the folder of a 
 study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those with all
 measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
 ``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
-of it stands for a line of before.
+of it stands for a line of before. ``--kernels`` compares nothing but the files of kernels that count for the trials
+that name them, and adds a rule for each that differs: for a kernel that was changed and gives the same bits.
 """
 
 from __future__ import annotations
@@ -242,12 +243,36 @@ def write(before: Path, *words: str) -> None:
         unless = frozenset(min(each - names[own]) for each in others if own <= each)
         lines = set[str]().union(*(then - now for now, then in group))
         rules.append(moved.Moved(own, frozenset(_whole(lines)), unless))
-    rules += [rule for rule in moved.listed() if rule.now not in groups and rule.now <= lines_of_tasks()]
+    alone = lines_of_tasks() | {moved.hash_of(line) for line in lines_of_kernels(ROOT).values()}
+    rules += [rule for rule in moved.listed() if rule.now not in groups and rule.now <= alone]
     LISTED.write_text(moved.written(rules, HEAD), encoding="utf-8")
     moved.listed.cache_clear()
     for now, then in compared:
         if wrong := moved.as_before(now) ^ then:
             raise SystemExit(f"no rule says what these trials had before: {sorted(wrong)}")
+
+
+def write_kernels(before: Path) -> None:
+    """Adds what the kernels that were changed were called, in place of what was said of them."""
+    from memsweep.sweep.planning import moved
+
+    known = {name: rule.before for rule in moved.listed() for name in rule.now if len(rule.now) == 1}
+    then, rules = lines_of_kernels(before), moved.listed()
+    for name, line in lines_of_kernels(ROOT).items():
+        if name in then and line != then[name]:
+            first = known.get(moved.hash_of(then[name]), frozenset({then[name]}))
+            rules = [rule for rule in rules if rule.before != first]
+            rules.append(moved.Moved(frozenset({moved.hash_of(line)}), first))
+    LISTED.write_text(moved.written(rules, HEAD), encoding="utf-8")
+    moved.listed.cache_clear()
+
+
+def lines_of_kernels(folder: Path) -> dict[str, str]:
+    """The lines, by file, of the kernels in a checkout that count for the trials that name them: that came later."""
+    from memsweep.sweep.planning import source_graph
+
+    found = source_graph._other_code(folder / "platform" / "memsweep" / "recurrence" / "compiled")
+    return {path.name: line for path, line in found if path.name in source_graph._LATER_CODE}
 
 
 @functools.cache
@@ -279,5 +304,7 @@ def _whole(lines: set[str]) -> set[str]:
 if __name__ == "__main__":
     if "--lines" in sys.argv:
         print_lines(json.load(sys.stdin))
+    elif "--kernels" in sys.argv:
+        write_kernels(Path(sys.argv[1]).resolve())
     else:
         write(Path(sys.argv[1]).resolve(), *sys.argv[2:])

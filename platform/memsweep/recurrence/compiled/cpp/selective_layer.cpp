@@ -8,16 +8,41 @@
 // are kept; gates and states are computed once more on the way back, and never leave the cache.
 //
 // Letters: N models, B sequences, T time, F features, M width, G gates with the candidate (the last), W the width in whole
-// vectors, C = G W drives of a row.
+// vectors, Q numbers of a gate in a row of drives, C = G Q.
 #include <cmath>
 #include <limits>
 
-#include "lanes.h"
 #include "panels.h"
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 namespace {
 
 constexpr int MOST_GATES = 3;
+
+// Up to a vector of numbers, zeros behind them, and back: by masks where the processor has them, else as panels.h has
+// it, whose copies of a part of a vector cost more than a step of a narrow layer.
+#if defined(__AVX512F__)
+constexpr bool MASKS = true;
+inline unsigned first_lanes(long count, int lanes) { return count < lanes ? (1u << count) - 1 : ~0u; }
+inline Vec<float> some_at(const float* from, long count) {
+    return _mm512_maskz_loadu_ps(first_lanes(count, 16), from);
+}
+inline Vec<double> some_at(const double* from, long count) {
+    return _mm512_maskz_loadu_pd(first_lanes(count, 8), from);
+}
+inline void put_some(Vec<float> vector, float* to, long count) {
+    _mm512_mask_storeu_ps(to, first_lanes(count, 16), vector);
+}
+inline void put_some(Vec<double> vector, double* to, long count) {
+    _mm512_mask_storeu_pd(to, first_lanes(count, 8), vector);
+}
+#else
+constexpr bool MASKS = false;
+template <class R> inline Vec<R> some_at(const R* from, long count) { return vector_at<R>(from, count); }
+template <class R> inline void put_some(Vec<R> vector, R* to, long count) { put<R>(vector, to, count); }
+#endif
 
 struct SelectiveLayerCall {
     int64_t backward, unit, models, batch, horizon, features, width, kept_numbers, chunk;
@@ -159,15 +184,15 @@ public:
     }
 
     // finish(i, column, how many columns from there on, sum over j of left[i][j] times row j of the matrix), i < count;
-    // left: rows that are `stride` numbers apart.
-    template <class Finish> void times(const R* left, long stride, long count, Finish finish) {
+    // left: rows that are `stride` numbers apart; Turned: columns that are so.
+    template <bool Turned = false, class Finish> void times(const R* left, long stride, long count, Finish finish) {
         for (long first = 0; first < vectors_; first += COLUMNS) {
             const R* panel = numbers_ + first * lanes * rows_;
             switch (std::min<long>(COLUMNS, vectors_ - first)) {
-                case 1: panel_times<1>(panel, left, stride, count, first, finish); break;
-                case 2: panel_times<2>(panel, left, stride, count, first, finish); break;
-                case 3: panel_times<3>(panel, left, stride, count, first, finish); break;
-                default: panel_times<COLUMNS>(panel, left, stride, count, first, finish);
+                case 1: panel_times<1, Turned>(panel, left, stride, count, first, finish); break;
+                case 2: panel_times<2, Turned>(panel, left, stride, count, first, finish); break;
+                case 3: panel_times<3, Turned>(panel, left, stride, count, first, finish); break;
+                default: panel_times<COLUMNS, Turned>(panel, left, stride, count, first, finish);
             }
         }
     }
@@ -175,19 +200,20 @@ public:
 private:
     static constexpr long lanes = Simd<R>::lanes;
 
-    template <int K, class Finish>
+    template <int K, bool Turned, class Finish>
     void panel_times(const R* panel, const R* left, long stride, long count, long first, Finish& finish) {
-        constexpr int U = K == 1 ? 2 * ROWS : ROWS;  // enough sums that none waits for itself
+        constexpr int U = K == 1 ? 8 : ROWS;  // enough sums that none waits for itself
+        const long next = Turned ? 1 : stride;
         long i = 0;
-        for (; i + U <= count; i += U) tile<U, K>(panel, left + i * stride, stride, i, first, finish);
-        for (; i + 2 <= count; i += 2) tile<2, K>(panel, left + i * stride, stride, i, first, finish);
-        for (; i < count; ++i) tile<1, K>(panel, left + i * stride, stride, i, first, finish);
+        for (; i + U <= count; i += U) tile<U, K, Turned>(panel, left + i * next, stride, i, first, finish);
+        for (; i + 2 <= count; i += 2) tile<2, K, Turned>(panel, left + i * next, stride, i, first, finish);
+        for (; i < count; ++i) tile<1, K, Turned>(panel, left + i * next, stride, i, first, finish);
     }
 
-    template <int U, int K, class Finish>
+    template <int U, int K, bool Turned, class Finish>
     void tile(const R* panel, const R* left, long stride, long row, long first, Finish& finish) {
         Vec<R> acc[U][K];
-        sums<U, K>(panel, left, stride, acc);
+        sums<U, K, Turned>(panel, left, stride, acc);
         for (int u = 0; u < U; ++u)
             for (int c = 0; c < K; ++c) {
                 const long column = (first + c) * lanes;
@@ -195,13 +221,14 @@ private:
             }
     }
 
-    template <int U, int K>
+    template <int U, int K, bool Turned>
     __attribute__((noinline)) void sums(const R* panel, const R* left, long stride, Vec<R> (&found)[U][K]) {
         const Vec<R>* columns = reinterpret_cast<const Vec<R>*>(panel);
         Vec<R> acc[U][K] = {};
         for (long j = 0; j < rows_; ++j)
             for (int u = 0; u < U; ++u)
-                for (int c = 0; c < K; ++c) acc[u][c] += left[u * stride + j] * columns[j * K + c];
+                for (int c = 0; c < K; ++c)
+                    acc[u][c] += (Turned ? left[j * stride + u] : left[u * stride + j]) * columns[j * K + c];
         for (int u = 0; u < U; ++u)
             for (int c = 0; c < K; ++c) found[u][c] = acc[u][c];
     }
@@ -214,11 +241,11 @@ template <class R, class Unit> class SelectiveLayer {
 public:
     explicit SelectiveLayer(const SelectiveLayerCall& call)
         : call_(call), rows_(call.batch * call.horizon), T(call.horizon), F(call.features), M(call.width),
-          W((M + lanes - 1) / lanes * lanes), C(G * W), L(std::max(1L, std::min<long>(call.chunk, rows_))), joined_(C * F), of_joined_(C * F),
-          biases_(C), rates_(W), of_readout_(F * M), of_skip_(F), sums_((G + 1) * W / lanes), state_(W), grad_(W),
-          drives_(L * C), states_((L + 1) * W), outer_(L * W), of_drives_(L * C), turned_(L * std::max(C, F)),
-          steps_(L * Unit::kept), column_(L * G), decays_(L), by_drive_(F, C), by_state_(M, F), back_(F, M),
-          by_of_drive_(C, F), of_state_(L, M), of_input_(L, F) {}
+          W((M + lanes - 1) / lanes * lanes), Q(MASKS ? M : W), C(G * Q),
+          L(std::max(1L, std::min<long>(call.chunk, rows_))), joined_(C * F), of_joined_(C * F), biases_(C), rates_(W),
+          of_readout_(F * M), of_skip_(F), sums_((G + 1) * W / lanes), state_(W), grad_(W), drives_(L * C),
+          states_((L + 1) * W), outer_(L * W), of_drives_(L * C), steps_(L * Unit::kept), decays_(L), by_drive_(F, C),
+          by_state_(M, F), back_(F, M), by_of_drive_(C, F), of_state_(L, M), of_input_(L, F) {}
 
     void run(long model) {
         copy_weights(model);
@@ -254,8 +281,8 @@ private:
         std::fill_n(joined_ + 0, C * F, R(0));
         std::fill_n(biases_ + 0, C, R(0));
         for (long g = 0; g < G; ++g) {
-            std::copy_n(some(call_.encoder[g], M * F, model), M * F, joined_ + g * W * F);
-            std::copy_n(some(call_.bias[g], M, model), M, biases_ + g * W);
+            std::copy_n(some(call_.encoder[g], M * F, model), M * F, joined_ + g * Q * F);
+            std::copy_n(some(call_.bias[g], M, model), M, biases_ + g * Q);
         }
         const R *decay = some(call_.decay, M, model), *readout = some(call_.readout, F * M, model);
         for (long m = 0; m < W; ++m) rates_[m] = Unit::rate(decay && m < M ? decay[m] : R(0));
@@ -271,7 +298,7 @@ private:
 
     void write_gradients(long model) {
         for (long g = 0; g < G; ++g) {
-            std::copy_n(of_joined_ + g * W * F, M * F, some(call_.of_encoder[g], M * F, model));
+            std::copy_n(of_joined_ + g * Q * F, M * F, some(call_.of_encoder[g], M * F, model));
             std::copy_n(numbers(sums_ + g * W / lanes), M, some(call_.of_bias[g], M, model));
         }
         std::copy_n(of_readout_ + 0, F * M, some(call_.of_readout, F * M, model));
@@ -290,15 +317,15 @@ private:
     void forward(const R* read, R* answers, long first) {
         const long count = std::min(L, rows_ - first);
         R* drives = kept_ ? kept_ + first * C : drives_ + 0;
-        by_drive_.times(read + first * F, F, count, [&](long row, long column, long, Vec<R> sum) {
-            set(sum + at(biases_ + column), drives + row * C + column);
+        by_drive_.times(read + first * F, F, count, [&](long row, long column, long left, Vec<R> sum) {
+            put_some(sum + some_at(biases_ + column, left), drives + row * C + column, left);
         });
         if (kept_) std::copy_n(state_ + 0, W, kept_state(first));
         for (long m = 0; m < W; m += lanes) {
             Vec<R> drive[G], a, b, kept[Unit::kept], state = at(state_ + m);
             const Vec<R> rate = at(rates_ + m);
             for (long row = 0, t = first % T; row < count; ++row, t = t + 1 == T ? 0 : t + 1) {
-                for (long g = 0; g < G; ++g) drive[g] = at(drives + row * C + g * W + m);
+                for (long g = 0; g < G; ++g) drive[g] = some_at(drives + row * C + g * Q + m, Q - m);
                 Unit::template go<R>(drive, rate, a, b, kept);
                 state = t ? a * state + b : b;
                 set(state, states_ + (row + 1) * W + m);
@@ -307,7 +334,7 @@ private:
         }
         by_state_.times(states_ + W, W, count, [&](long row, long column, long left, Vec<R> sum) {
             const long place = (first + row) * F + column;
-            put<R>(sum + vector_at<R>(skip_ + column, left) * vector_at<R>(read + place, left), answers + place, left);
+            put_some(sum + some_at(skip_ + column, left) * some_at(read + place, left), answers + place, left);
         });
     }
 
@@ -321,19 +348,18 @@ private:
             through(first, count, m);
             back(first, count, m);
         }
-        add_products(turned_, C, of_input_, read, F, count, F, of_joined_);
-        turn_rows(given, count);
-        add_products(turned_, F, of_state_, states_ + W, W, count, M, of_readout_);
+        add_products(of_drives_, C, of_input_, read, F, count, F, of_joined_);
+        add_products(given, F, of_state_, states_ + W, W, count, M, of_readout_);
         by_of_drive_.times(of_drives_, C, count, [&](long row, long column, long left, Vec<R> sum) {
             const long place = row * F + column;
-            const Vec<R> outer = vector_at<R>(given + place, left);
-            put<R>(sum + vector_at<R>(skip_ + column, left) * outer, of_read + place, left);
+            const Vec<R> outer = some_at(given + place, left);
+            put_some(sum + some_at(skip_ + column, left) * outer, of_read + place, left);
         });
         for (long f = 0; f < F; f += lanes) {
-            Vec<R> total = vector_at<R>(of_skip_ + f, F - f);
+            Vec<R> total = some_at(of_skip_ + f, F - f);
             for (long row = 0; row < count; ++row)
-                total += vector_at<R>(given + row * F + f, F - f) * vector_at<R>(read + row * F + f, F - f);
-            put<R>(total, of_skip_ + f, F - f);
+                total += some_at(given + row * F + f, F - f) * some_at(read + row * F + f, F - f);
+            put_some(total, of_skip_ + f, F - f);
         }
     }
 
@@ -344,7 +370,7 @@ private:
         const Vec<R> rate = at(rates_ + m);
         set(state, states_ + m);
         for (long row = 0, t = first % T; row < count; ++row, t = t + 1 == T ? 0 : t + 1) {
-            for (long g = 0; g < G; ++g) drive[g] = at(drives + row * C + g * W + m);
+            for (long g = 0; g < G; ++g) drive[g] = some_at(drives + row * C + g * Q + m, Q - m);
             Unit::template go<R>(drive, rate, decays_[row], b, steps_ + row * Unit::kept);
             state = t ? decays_[row] * state + b : b;
             set(state, states_ + (row + 1) * W + m);
@@ -358,52 +384,40 @@ private:
         Vec<R> carried = at(grad_ + m), drive[G], of[G], totals[G] = {}, of_rate{};
         const Vec<R> rate = at(rates_ + m);
         for (long row = count - 1, t = (first + row) % T; row >= 0; --row, t = t ? t - 1 : T - 1) {
-            for (long g = 0; g < G; ++g) drive[g] = at(drives + row * C + g * W + m);
+            for (long g = 0; g < G; ++g) drive[g] = some_at(drives + row * C + g * Q + m, Q - m);
             const Vec<R> whole = at(outer_ + row * W + m) + carried, before = t ? at(states_ + row * W + m) : Vec<R>{};
             Unit::template back<R>(drive, rate, steps_ + row * Unit::kept, whole, before, of, of_rate);
             for (long g = 0; g < G; ++g) {
                 totals[g] += of[g];
-                column_[g * L + row] = of[g];
-                set(of[g], of_drives_ + row * C + g * W + m);
+                put_some(of[g], of_drives_ + row * C + g * Q + m, Q - m);
             }
             carried = t ? whole * decays_[row] : Vec<R>{};
             carried = (carried < least) & (carried > -least) ? Vec<R>{} : carried;
         }
         set(carried, grad_ + m);
-        for (long g = 0; g < G; ++g) {
-            sums_[(g * W + m) / lanes] += totals[g];
-            out_of_lanes<R>(column_ + g * L, L, lanes, count, turned_ + (g * W + m) * L);
-        }
+        for (long g = 0; g < G; ++g) sums_[(g * W + m) / lanes] += totals[g];
         sums_[(G * W + m) / lanes] += of_rate;
     }
 
-    // Rows of F numbers become F rows of a number from each.
-    void turn_rows(const R* rows, long count) {
-        for (long first = 0; first < count; first += lanes) {
-            const int some = std::min(lanes, count - first);
-            into_lanes<R>(rows + first * F, F, some, F, across_);
-            for (long f = 0; f < F; ++f) put<R>(across_[f], turned_ + f * L + first, some);
-        }
-    }
-
-    // into[i][j] += the sum over the rows of a chunk of left[i] right[j]; left: [many][L].
+    // into[i][j] += the sum over the rows of a chunk of left[row][i] right[row][j]; rows of `right` begin `apart`
+    // numbers after one another.
     void add_products(const R* left, long many, Narrow<R>& panels, const R* right, long apart, long count, long width,
                       R* into) {
         panels.fill(right, count, apart, 1);
-        panels.times(left, L, many, [&](long i, long column, long some, Vec<R> sum) {
+        panels.template times<true>(left, many, many, [&](long i, long column, long some, Vec<R> sum) {
             R* to = into + i * width + column;
-            put<R>(vector_at<R>(to, some) + sum, to, some);
+            put_some(some_at(to, some) + sum, to, some);
         });
     }
 
     const SelectiveLayerCall& call_;
-    const long rows_, T, F, M, W, C, L;
+    const long rows_, T, F, M, W, Q, C, L;
     const R* skip_ = nullptr;
     R* kept_ = nullptr;
     Buffer<R> joined_, of_joined_, biases_, rates_, of_readout_, of_skip_;
     Buffer<Vec<R>> sums_;
-    Buffer<R> state_, grad_, drives_, states_, outer_, of_drives_, turned_;
-    Buffer<Vec<R>> steps_, column_, decays_, across_{F};
+    Buffer<R> state_, grad_, drives_, states_, outer_, of_drives_;
+    Buffer<Vec<R>> steps_, decays_;
     Narrow<R> by_drive_, by_state_, back_, by_of_drive_, of_state_, of_input_;
 };
 
