@@ -28,7 +28,7 @@ from memsweep.stability.comparison.signed_rank import hodges_lehmann, seeds_need
 from memsweep.stability.verdict.radius import ABOVE, BELOW, BETWEEN
 
 
-def seeds(values: Sequence[float], censored: str = "", beyond: float = math.nan) -> list[SeedValue]:
+def seeds(values: Sequence[float], censored: str = "", beyond: float | None = None) -> list[SeedValue]:
     return [SeedValue(seed, float(value), censored, beyond) for seed, value in enumerate(values)]
 
 
