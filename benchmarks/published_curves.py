@@ -58,7 +58,7 @@ def named_as_published(trials: pd.DataFrame) -> pd.DataFrame:
         {
             "identity": trials["identity"],
             "task": np.where(of_filter, "Filter", "LF"),
-            "activation": np.where(np.equal(models, S4), "linear", activations),
+            "activation": np.where([each == S4 for each in models], "linear", activations),
             "model": models,
             "rho": np.where(of_filter, "transformer", kernels),
         }

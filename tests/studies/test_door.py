@@ -384,7 +384,9 @@ def test_importing_the_room_of_a_function_replaces_no_function() -> None:
 
 
 def test_help_teaches_and_types_agree() -> None:
-    text = re.sub(r"\(\s+", "(", pydoc.plain(pydoc.render_doc(ms)))  # from Python 3.13 on a line each, of many arguments
+    text = re.sub(
+        r"\(\s+", "(", pydoc.plain(pydoc.render_doc(ms))
+    )  # from Python 3.13 on a line each, of many arguments
     for words in ('ms.sweep("quickstart"', "plan(study", "results(study", "class Results"):
         assert words in text
     assert "max_hours" in str(pydoc.inspect.signature(ms.sweep))

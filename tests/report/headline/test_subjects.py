@@ -14,6 +14,7 @@ CLAUSE = "is not held stably under `direct` (T^−0.6); `exp` holds it (T^0.0)"
     [
         (["parity"], "parity is not held stably under `direct` (T^−0.6); `exp` holds it (T^0.0)."),
         (["parity", "flip_flop"], "parity and flip_flop are not held stably under `direct` (T^−0.6); `exp` holds them"),
+        (["a memory", "parity"], "a memory and parity are not held stably under `direct` (T^−0.6); `exp` holds them"),
         (["a memory", "b memory"], "a and b memory is not held stably under `direct` (T^−0.6); `exp` holds it (T^0.0)"),
     ],
 )

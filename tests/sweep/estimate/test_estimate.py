@@ -53,7 +53,7 @@ from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import MEASUREMENTS
 from memsweep.sweep.worker.gpu_memory import shortened
-from memsweep.trial import run_trial
+from memsweep.trial import RunOptions, run_trial
 from paths import ROOT
 from processes import carriers_of, no_hang
 from runner_work import planned, tiny
@@ -101,6 +101,24 @@ def test_later_links_of_a_chain_are_measured_without_their_predecessors(tmp_path
     assert measured[0] is not None
 
 
+def test_what_a_run_begins_with_is_no_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time was taken for that of two validations, and multiplied by how much larger those of the study are."""
+    setup, step, sequence, now = 5.0, 0.25, 1 / 64, 0.0
+
+    def train(configs: list[TrialConfig], options: RunOptions) -> None:
+        nonlocal now
+        now += setup + configs[0].training.end * step + 2 * configs[0].training.validation_size * sequence
+
+    monkeypatch.setattr("memsweep.trial.train_replicas", train)
+    config = trial(
+        model={"activation": "tanh", "width": 1},
+        training={"seeds": 1, "steps": 40, "batch_size": 8, "validation_size": 4096, "validate_every": 10},
+    )
+    *_, found = measure_training([config], ON_CPU, 1, math.inf, lambda: now)
+    assert (found.step, found.validation) == pytest.approx((step, 4096 * sequence))
+    assert found.fixed == pytest.approx(setup + 2 * 4096 * sequence)
+
+
 def test_a_training_set_is_drawn_whole_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its drawing would else count as the time of a step."""
     config = trial(
@@ -120,19 +138,19 @@ def test_a_training_set_is_drawn_whole_once(monkeypatch: pytest.MonkeyPatch, tmp
     assert drawn.count(4096) == 1
 
 
-@pytest.mark.parametrize(("stops", "chained"), [(0.1, False), (0.0, True), (0.0, False)])
+@pytest.mark.parametrize(("stops", "chained"), [(0.1, None), (0.0, 1.0), (0.0, 0.0), (0.0, None)])
 def test_how_long_it_takes_where_trainings_stop_below_a_loss_is_told(
-    stops: float, chained: bool, capsys: pytest.CaptureFixture[str]
+    stops: float, chained: float | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At the third validation, the first one after the smallest steps."""
 
     def of(first_seed: int, until: int = 0) -> TrialConfig:
         steps = {"steps": 40_000, "until": until, "validate_every": 3, "smallest_steps": 8, "stop_below": stops}
-        chain = ChainConfig(along="model.width", first=1.0) if chained else None
+        chain = None if chained is None else ChainConfig(along="model.width", first=chained)
         return dataclasses.replace(small(first_seed=first_seed, **steps), chain=chain)
 
     made = estimate([Wave(planned([[of(1)], [of(9)]]).packs)], ResourcesConfig(), ROOT, seconds=0.0)
-    may = chained or stops > 0.0
+    may = bool(chained or stops)
     assert made.soonest == (pytest.approx(2 * cost.seconds([of(1, until=9)])) if may else None)
     print_estimate(made, (0.0, 0.0), probed=False, inline=True)
     assert ("each training ends as soon as training.stop_below lets it" in capsys.readouterr().out) is may

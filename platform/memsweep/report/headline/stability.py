@@ -58,7 +58,8 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
 def _sentences(clauses: dict[tuple[str, str], list[str]]) -> Iterator[str]:
     before = ""
     for (sizes, clause), names in clauses.items():
-        text = f"{joined(_short(names))} {clause if len(names) == 1 or _are_memories(names) else _of_several(clause)}."
+        several = len(names) > 1 and not _are_memories(names)
+        text = f"{joined(names if several else _short(names))} {_of_several(clause) if several else clause}."
         yield f"For {sizes}, {text}" if sizes != before else f"{text[:1].upper()}{text[1:]}"
         before = sizes
 

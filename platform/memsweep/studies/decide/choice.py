@@ -21,7 +21,7 @@ ROUND = 0.25
 DEAR = 2.0
 """An addition that costs more than so many times what the cheaper ones of a round cost together waits."""
 FREE = 0.025
-"""The share of a limit up to which no addition is dear."""
+"""The share of a limit up to which a round takes the next cheapest addition, however dear beside the others."""
 HOPE = 1.0
 """Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
 FAR_HOPE = 2.0

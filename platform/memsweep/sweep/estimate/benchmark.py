@@ -42,6 +42,8 @@ _LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
 """Training steps, radii and ascent steps of each run."""
 _TRAINED = (1, 2, 8)
 """Training steps of the runs that only train; the first one is not counted where others follow: it imports."""
+_MORE = 16
+"""Batches of a validation in the run that says what one sequence of it takes."""
 _AT_LEAST = 4  # the costliest program takes at most such a part of that time
 _TRAINING_SHARE = 0.5  # of the time, at most, for them
 _PATIENCE = 10  # on CPUs, times the seconds of the processor that may pass: other programs use it, too
@@ -206,7 +208,8 @@ def _measure_all(
             continue
         with _errors_sent(sender, name):
             place = folder / str(position)
-            step = trained[name].step or math.inf
+            known, every = trained[name], configs[name][0].training.validate_every
+            step = known.step + known.validation / every if known.step else math.inf
             for measured in measure(configs[name], arithmetic, threads, workspace, place, last, keep, clock, step):
                 sender.send((name, measured))
 
@@ -254,29 +257,43 @@ def measure_training(
         return
     torch.set_num_threads(threads)
     first, options = configs[0], RunOptions(device=arithmetic.device, padded=packs(configs[0]))
-    validation = 1.0  # of the study, over that of these runs
-    if not first.trains_in_closed_form:
-        validation = first.training.validation_size / _brief(first, 1).training.validation_size
     merges = max(config.model.width - 1 if _merges(config) else 0 for config in configs)
-    timed = []
-    for steps in _TRAINED:
-        began, cut = clock(), [_brief(config, steps) for config in configs]
+    batch, whole = _brief(first, 1).training.validation_size, first.training.validation_size
+    more = min(whole, _MORE * batch)
+    each, timed = 0.0, list[tuple[int, float]]()
+
+    def seconds(steps: int, sequences: int | None = None) -> float:
+        began, cut = clock(), [_brief(config, steps, sequences) for config in configs]
         train_replicas(cut, options)
-        took = clock() - began
-        timed.append((cut[0].training.end, took))
+        return clock() - began
+
+    for steps in _TRAINED:
+        timed.append((_brief(first, steps).training.end, seconds(steps)))
         if len(timed) == 1:
             continue
         begin, step = _line(*timed[-2:]) if len(timed) > 2 else _line((0.0, 0.0), timed[-1])
-        each = validation * begin / 2  # one is before the first step, one after the last
-        yield Measured(each * (2 + merges), step, None, 0.0, 0.0, 0, 0, each)
-        if clock() + _GROWTH * took > end:
+        if first.trains_in_closed_form or more == batch:
+            small = each = begin / 2  # one is before the first step, one after the last
+        else:
+            if len(timed) == 2:
+                each = max(0.0, seconds(steps, more) - timed[-1][1]) / 2 * whole / (more - batch)
+            small = each * batch / whole
+        fixed = max(0.0, begin - 2 * small) + each * (2 + merges)
+        yield Measured(fixed, step, None, 0.0, 0.0, 0, 0, each)
+        if clock() + _GROWTH * timed[-1][1] > end:
             return
 
 
-def _brief(config: TrialConfig, steps: int) -> TrialConfig:
-    """So many steps of training alone, without merging modes, and with validations of one batch at their ends."""
+def _brief(config: TrialConfig, steps: int, sequences: int | None = None) -> TrialConfig:
+    """So many steps of training alone, without merging modes, and with validations at their ends.
+
+    Args:
+        config: the trial.
+        steps: of its training.
+        sequences: of a validation; None: one batch.
+    """
     cut = _with_small_set(shortened(config, steps, 1, 1)).training
-    size = min(cut.validation_size, cut.batch_size)
+    size = min(cut.validation_size, sequences or cut.batch_size)
     training = dataclasses.replace(cut, merge_redundant=False, validate_every=steps, validation_size=size)
     return dataclasses.replace(config, training=training, chain=None)
 
@@ -314,7 +331,7 @@ def measure(
         folder: of the results, new.
         end: time of the clock that no run but the first may be expected to exceed.
         clock: tells the time.
-        known_step: seconds of a step, where its training was measured.
+        known_step: seconds of a step with its share of the validations, where its training was measured.
 
     Raises:
         RuntimeError: the trials fail.

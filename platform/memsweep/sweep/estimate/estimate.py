@@ -289,7 +289,8 @@ def kind_of(group: Sequence[TrialConfig]) -> str:
 def _ended_soonest(trial: TrialConfig) -> TrialConfig:
     """The trial, whose training ends at the first validation after which ``training.stop_below`` may end it."""
     training, chain = trial.training, trial.chain
-    if not training.stop_below and (chain is None or chain.into != "training.stop_below"):
+    carried = chain is not None and chain.into == "training.stop_below" and (chain.first or chain.earlier)
+    if not training.stop_below and not carried:
         return trial
     validations = max(1, math.ceil(training.smallest_steps / training.validate_every))
     soonest = min(training.end, validations * training.validate_every)
