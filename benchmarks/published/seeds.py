@@ -99,7 +99,7 @@ def _curves(told: dict[str, list[str]]) -> str:
     compared = int(ours["points"].sum())
     text = (
         f"The Curse-of-memory code published {len(rows)} sets of perturbation-error curves, {len(published):,} points. "
-        f"Each set has a row in a study; {compared} points are compared. *Within 5*: share of these where published "
+        f"Each set has a row in a study; {compared:,} points are compared. *Within 5*: share of these where published "
         "and our median differ by a factor of at most 5. *At 0*: published over ours without perturbation, by width. "
         "*Compared* names the seeds of ours. The publication has one seed."
     )

@@ -101,7 +101,7 @@ def _check(layer: str, overrides: Sequence[str], args: argparse.Namespace) -> No
 
 
 def _of_others(args: argparse.Namespace, columns: Sequence[str]) -> list[AtlasRow]:
-    """The rows of ``--add``, then those that the results folder keeps; it keeps the first from now on."""
+    """The rows of ``--add``, then those of the results folder, which keeps the rows of ``--add`` from now on."""
     results, trust, files = Location.at(args.results), console.trust_of(args), [Path(file) for file in args.add or ()]
     if not files and not has_rows(results):
         return []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,8 +208,8 @@ def estimate(
         )
     why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
     prices = _Prices(programs, result.measured)
-    lengths, work = [(prices.packs(wave), wave.times) for wave in waves], prices.work(waves)
-    soonest = prices.work(waves, _ended_soonest)
+    lengths = [(prices.packs(wave), wave.times) for wave in waves]
+    work, soonest = sum(sum(packs) * times for packs, times in lengths), prices.soonest(waves)
     at_once = min(slots_here, max((len(wave.packs) for wave in waves), default=0))
     cores = max((kind.cpus * kind.workers for kind in kinds), default=0.0)
     return Estimate(
@@ -317,16 +317,14 @@ class _Prices:
     measured: Mapping[str, Measured]
     _ratios: dict[str, float] = field(default_factory=dict)
 
-    def packs(self, wave: Wave, of: Callable[[TrialConfig], TrialConfig] | None = None) -> list[float]:
-        """Seconds of each pack of a wave; of what ``of`` makes of its trials."""
-        groups = [_configs(pack.trials) for pack in wave.packs]
-        if of is not None:
-            groups = [[[of(trial) for trial in group] for group in own] for own in groups]
-        return [sum(map(self._program, own)) for own in groups]
+    def packs(self, wave: Wave) -> list[float]:
+        """Seconds of each pack of a wave."""
+        return [sum(map(self._program, _configs(pack.trials))) for pack in wave.packs]
 
-    def work(self, waves: Iterable[Wave], of: Callable[[TrialConfig], TrialConfig] | None = None) -> float:
-        """Seconds of one pack after the other."""
-        return sum(sum(self.packs(wave, of)) * wave.times for wave in waves)
+    def soonest(self, waves: Iterable[Wave]) -> float:
+        """Seconds of one pack after the other, where each training ends as soon as it may."""
+        programs = ((wave.times, group) for wave in waves for pack in wave.packs for group in _configs(pack.trials))
+        return sum(times * self._program([*map(_ended_soonest, group)]) for times, group in programs)
 
     def bytes_of_a_trial(self, kind_of_files: str) -> float:
         """Bytes of one stored trial, ``disk`` or ``weights``: the mean over the measured programs."""

@@ -52,7 +52,7 @@ class Phases:
 def telling(
     phase: Callable[[str], AbstractContextManager[None]], progress: Callable[[float], None]
 ) -> Callable[[str], AbstractContextManager[None]]:
-    """The same phases, of which the measurement's begin is told as progress.
+    """The phases, and a report of progress when the measurement begins.
 
     A training that ends before all its steps has told of its last validation alone, and a measurement tells nothing
     until it ends.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import write_moved
-from write_moved import SETTINGS, _is_anew, chosen, lines_of, rows, ways_of
+from write_moved import SETTINGS, _is_anew, chosen, grown, lines_of, rows, ways_of
 
 from engine import trial
 from memsweep import registry
@@ -104,6 +104,15 @@ def test_trials_of_every_code_are_compared() -> None:
     measured = [trial_from_dict(to_dict(trials[0]) | {name: to_dict(trials[0])[name] | own}) for name, own in SETTINGS]
     assert all(each in given for each in measured)
     assert given.count(trials[0]) == 1
+
+
+def test_larger_trials_that_run_other_code_are_compared() -> None:
+    """At 256 steps few states leave the statistics of the batch; no shipped trial of the model has that horizon."""
+    own = trial(task={"horizon": 128}, model={"width": 4}, training={"batch_size": 32})
+    first, *larger = grown([own])
+    assert first is own
+    assert 256 in {each.task.horizon for each in larger}  # type: ignore[attr-defined]
+    assert not codes_of([own]) & codes_of(larger)
 
 
 @pytest.mark.more
