@@ -54,7 +54,6 @@ from memsweep.models.deep.around_unit import (
 from memsweep.models.deep.fused_stack import CompiledStack, dropped_stack, drops, fused_outputs, knows
 from memsweep.models.deep.no_encoder.compiled import compiled_without_encoder
 from memsweep.models.deep.no_encoder.first_layer import (
-    ENCODERS,
     encoder_problems,
     first_unit,
     lacks_map,
@@ -72,6 +71,7 @@ from memsweep.models.deep.unit import (
     has_layer_units,
     in_mode,
     kinds_of,
+    refusals,
     statistics_of,
     still,
     unit_of_layer,
@@ -110,11 +110,11 @@ class ResidualStack(DeepModel, LinearModel):
             "([gated_delta_net, gated_delta_net, gated_delta_net, attention]); null: every layer has unit",
             each_registered="unit",
         )
-        encoder_: str = setting(  # written encoder, for the same reason
-            ENCODERS[0],
+        encoder__: str = setting(  # written encoder; units mention encoder_
+            "linear",
             "how the input comes to the first layer: linear (an affine map to the features) or none (its unit, a gru, "
             "lstm or slstm, reads the input itself; that layer has no norm before it and no residual around it)",
-            choices=ENCODERS,
+            choices=("linear", NONE),
         )
         mixing: str = setting(
             FULL_GLU,
@@ -145,9 +145,7 @@ class ResidualStack(DeepModel, LinearModel):
         )
 
         def problems(self) -> Iterable[str]:
-            yield from filter(
-                None, (kind.refusal(own, self.width, self.features) for own, kind in kinds_of(self).items())
-            )
+            yield from refusals(self)
             yield from self._problems_of_units()
             yield from encoder_problems(self)
             if self.dropout > 0 and self.mixing == NONE:

@@ -216,6 +216,12 @@ def kinds_of(config: Any) -> dict[Any, type[Unit]]:
     return {each: registry.get(registry.UNIT, each.name) for each in units_of(config)}
 
 
+def refusals(config: Any) -> Iterator[str]:
+    """Why units of a deep model cannot have its sizes: a sentence each."""
+    found = (kind.refusal(unit, config.width, config.features) for unit, kind in kinds_of(config).items())
+    yield from filter(None, found)
+
+
 def still(trial: TrialConfig, parts: Collection[Part]) -> Iterator[str]:
     """A ball that would move nothing, where units have weights of these parts: a sentence."""
     if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:

@@ -16,15 +16,12 @@ from memsweep.models.base import Role
 from memsweep.models.deep.around_unit import norm_roles
 from memsweep.models.deep.unit import Unit, units_of
 
-LINEAR, NONE = "linear", "none"
-ENCODERS = (LINEAR, NONE)
-
 _Of = TypeVar("_Of")
 
 
 def omits_encoder(config: Any, layer: int = 0) -> bool:
     """Whether this layer of a deep model reads the inputs of the task: the first one, where there is no encoder."""
-    return getattr(config, "encoder_", LINEAR) == NONE and layer == 0
+    return getattr(config, "encoder__", "linear") == "none" and layer == 0
 
 
 def reads_inputs(unit: Unit) -> bool:
