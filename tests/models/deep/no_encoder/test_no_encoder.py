@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from memsweep.sweep.planning.fingerprint import GRAPH, _Cut, code_closure
 from memsweep.sweep.planning.identity import identifying
 from memsweep.testing import ModelSuite, UnitSuite
 from memsweep.trial import run_trial
+from sweeping import FAST, ready, sweep
 
 SIGNATURE, WIDTH = Signature(inputs=3, outputs=2, horizon=9), 5
 TORCHS: dict[str, type[nn.RNNBase]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -336,3 +339,24 @@ def test_the_encoder_that_was_always_there_is_in_no_identity() -> None:
         kernels = {line for line in lines if "stack_of" in line and ".cpp" in line}
         assert any("stack_of_inputs.cpp" in line for line in kernels) == holds
         assert any("stack_of_few_inputs.cpp" in line for line in kernels) == holds
+
+
+STUDY = f"""
+task: {{name: linear_functional, kernel: exponential, horizon: 8}}
+model: {{name: residual_stack, unit: lstm, width: 3, features: 3, mixing: none}}
+{FAST}
+grid: {{model.encoder: [linear, none]}}
+"""
+
+
+def test_a_study_sweeps_over_stacks_with_and_without_an_encoder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study, results = tmp_path / "encoders.yaml", ready(tmp_path / "results")
+    study.write_text(STUDY)
+    assert sweep(study, results, "--inline") == 0
+    assert "encoder" in capsys.readouterr().out
+    records = [json.loads(file.read_text()) for file in (results / "encoders" / "records").glob("*.json")]
+    assert sorted(record["config"]["model"]["encoder"] for record in records) == ["linear", "none"]
+    assert sweep(study, results, "--inline", "model.unit=lru", "grid.model.encoder=[none]") == 2
+    assert "the unit lru reads as many numbers as it answers" in capsys.readouterr().err
