@@ -94,13 +94,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.deep.fused_stack.drops": lambda config, kernels: (
         kernels == "compiled" and config.model.name == "residual_stack" and _drops(config.model)
     ),
-    **dict.fromkeys(
-        (
-            f"memsweep.models.deep.no_encoder.first_layer.{name}"
-            for name in ("omits_encoder", "reads_inputs", "lacks_map")
-        ),
-        lambda config, kernels: _omits_encoder(config.model),
-    ),
+    "memsweep.models.deep.no_encoder": lambda config, kernels: getattr(config.model, "encoder__", "") == "none",
     "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
     "memsweep.recurrence.gated.onednn.suits": lambda config, kernels: kernels == "compiled" and _suits_onednn(config),
@@ -355,12 +349,6 @@ def _has_layer_units(model: Any) -> bool:
     from memsweep.models.deep.unit import has_layer_units, is_deep
 
     return is_deep(model) and has_layer_units(model)
-
-
-def _omits_encoder(model: Any) -> bool:
-    from memsweep.models.deep.no_encoder.first_layer import omits_encoder
-
-    return omits_encoder(model)
 
 
 def _drops(model: Any) -> bool:
