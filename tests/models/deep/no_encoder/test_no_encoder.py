@@ -269,6 +269,12 @@ def test_what_cannot_read_inputs_is_refused(fields: dict[str, Any], said: str) -
         config_from(TrialConfig, given, "a trial")
 
 
+def test_a_linear_unit_needs_an_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry.get(registry.UNIT, "gru"), "is_linear", classmethod(lambda cls, config: True))
+    (problem,) = config("gru").problems()
+    assert problem == "encoder is none, but the unit gru is linear, as it is set here: leave encoder out"
+
+
 def test_only_the_first_of_several_units_reads_the_inputs() -> None:
     given = {"width": 4, "features": 4, "layers": 2, "encoder": "none", "units": ["lstm", "lru"], "mixing": "none"}
     chosen = config_from(ResidualStack.Config, given, "a test")

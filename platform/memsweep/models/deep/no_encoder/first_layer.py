@@ -60,12 +60,16 @@ def roles_without_encoder(config: Any, roles: Mapping[str, Role]) -> dict[str, R
 
 def encoder_problems(config: Any) -> Iterator[str]:
     """Why the first layer of a config cannot read the inputs, a sentence without a full stop; nothing where it can."""
-    first = units_of(config)[0].name
-    if not omits_encoder(config) or registry.get(registry.UNIT, first).answers_with_states:
+    if not omits_encoder(config):
         return
-    able = [name for name in registry.names(registry.UNIT) if registry.get(registry.UNIT, name).answers_with_states]
-    yield (
-        f"encoder is none, so that the first layer reads the inputs of the task, but the unit {first} reads as many "
-        f"numbers as it answers: give the first layer a unit that answers with its states ({listed(able, 9)}), or "
-        "leave encoder out"
-    )
+    first = units_of(config)[0]
+    kind, units = registry.get(registry.UNIT, first.name), registry.names(registry.UNIT)
+    able = [name for name in units if registry.get(registry.UNIT, name).answers_with_states]
+    instead = f"give the first layer a unit that answers with its states ({listed(able, 9)}), or leave encoder out"
+    if not kind.answers_with_states:
+        yield (
+            "encoder is none, so that the first layer reads the inputs of the task, but the unit "
+            f"{first.name} reads as many numbers as it answers: {instead}"
+        )
+    elif kind.is_linear(first):  # the response of a linear stack, and its balance, are taken at an encoder
+        yield f"encoder is none, but the unit {first.name} is linear, as it is set here: leave encoder out"
