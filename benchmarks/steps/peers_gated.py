@@ -35,10 +35,7 @@ _GATES: Final[dict[str, dict[str, int]]] = {
     "lstm": {"input": 1, "forget": 1, "candidate": 1, "output": 1},
 }
 _KINDS: Final = {"encoder": "weight_ih_l0", "matrix": "weight_hh_l0", "bias": "bias_ih_l0"}
-WHOLE: Final = (
-    *((name, width, 1) for name in ("gru", "lstm", "rnn") for width in (64, 128)),
-    *((name, 16, layers) for name in ("gru", "rnn") for layers in (1, 2)),
-)
+WHOLE: Final = tuple((name, *size) for name in ("gru", "lstm", "rnn") for size in ((16, 1), (16, 2), (64, 1), (128, 1)))
 """Layers, widths and depths of whole models: sequences of 100 steps, float32."""
 _TOLERANCES: Final = {torch.float64: 1e-10, torch.float32: 1e-4}
 
@@ -196,8 +193,9 @@ def measured_whole(name: str, width: int, layers: int, sizes: tuple[int, int], p
     pack.check()
     own = pack.learners[0].ensemble.layout.named(pack.learners[0].weights).values()
     return {
-        **{"peer": f"torch.nn.{name.upper()} and Linear", "dtype": "float32", "width": width, "horizon": sizes[0]},
-        **{"sequences": sizes[1], "layers": layers, "ratio": harness.ratio(times["peer"], times["ours"])},
+        **{"peer": f"torch.nn.{name.upper()} ({layers}) and Linear", "dtype": "float32", "width": width},
+        **{"horizon": sizes[0], "sequences": sizes[1], "layers": layers},
+        "ratio": harness.ratio(times["peer"], times["ours"]),
         **{f"{side}_milliseconds": 1e3 * harness.median(each) for side, each in times.items()},
         "weights": sum(each[0].numel() for each in own),
         "peer_weights": sum(each.numel() for each in training.loop.parameters()),

@@ -391,7 +391,7 @@ def test_the_table_of_all_begins_with_commands_and_a_ratio_below_one_is_bold(tmp
     assert summary.table(tmp_path).splitlines()[2:] == [
         "| memsweep: help | 0.07 s of CPU |  |  |",
         "| a step of a user's gru, width 8, 3 seeds | 1 ms | a plain loop in torch | ×2 |",
-        "| a step of one layer, 8 wide, 100 steps, 64 sequences, float64 | 2 ms | convolution | **×0.5** |",
+        "| a step of one model or layer, 8 wide, 100 steps, 64 sequences, float64 | 2 ms | convolution | **×0.5** |",
     ]
 
 
