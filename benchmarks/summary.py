@@ -72,7 +72,7 @@ SOURCES = (
         (("table", "loop"),),
         inverse=True,
     ),
-    Source("peers", f"a step of one layer, {_LAYER}", _STEP, "{peer}"),
+    Source("peers", f"a step of one model or layer, {_LAYER}", _STEP, "{peer}"),
     Source("peers_jax", f"a step of {{models}} {{model}}, {_LAYER}", _STEP, "JAX, {way}"),
     Source("step", "a step of {model}, {activation}, width {width}, {models} in a pack, {dtype}", _MODEL, _LOOP),
     Source("matrix_step", "a step of {model}, {map} {stair}, {models} in a pack, {dtype}", _MODEL, "plain torch"),

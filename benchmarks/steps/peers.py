@@ -1,4 +1,4 @@
-"""One model against the strongest code for it elsewhere: a linear one here, gated layers in ``peers_gated``.
+"""One model against the strongest code for it elsewhere: a linear one here, torch's layers in ``peers_gated``.
 
 A diagonal linear recurrence is a convolution, so a few lines of torch train it by Fourier transforms: its impulse
 response from the powers of its eigenvalues, one product of spectra, autograd, clip and AdamW. Both sides have the same
@@ -91,6 +91,7 @@ def run(options: Options) -> None:
     settings = {
         "convolution": "by torch.fft, one model, a step of training: autograd, clip, AdamW",
         "torch.nn": "one layer forward and backward, gradients by weights and inputs",
+        "torch.nn and Linear": "a step of training as of the convolution, on ours without penalties",
         "clock": "CPU time of the process, one thread",
         "ours": "a pack of one model with the penalty of the default training, which the convolution has not; one unit",
     }

@@ -84,6 +84,21 @@ def test_torchs_gated_layers_have_our_states_and_gradients(name, dtype):
         pair.compare()
 
 
+@pytest.mark.parametrize(("name", "layers"), [("gru", 2), ("lstm", 1), ("rnn", 2)])
+def test_whole_models_have_the_losses_and_gradients_of_torchs(name, layers, monkeypatch):
+    product._discovered()
+    pack, training = peers_gated.training_of(name, 5, layers, 16, 4)
+    torchs = sum(each.numel() for each in training.loop.parameters())
+    ours = sum(each[0].numel() for each in pack.learners[0].ensemble.layout.named(pack.learners[0].weights).values())
+    assert ours == torchs - {"gru": 2, "lstm": 4, "rnn": 0}[name] * 5 * layers
+    pack.step()
+    training.step()
+    drawn = peers_gated.Plain.forward
+    monkeypatch.setattr(peers_gated.Plain, "forward", lambda self, inputs: 1.01 * drawn(self, inputs))
+    with pytest.raises(AssertionError, match="not close"):
+        peers_gated.training_of(name, 5, layers, 16, 4)
+
+
 @pytest.mark.parametrize(("model", "fields"), MODELS)
 def test_ten_published_steps_are_ten_of_our_optimizer(model, fields):
     config = product.trial_config(model, horizon=30, width=4, activation="tanh", **fields)
@@ -376,7 +391,7 @@ def test_the_table_of_all_begins_with_commands_and_a_ratio_below_one_is_bold(tmp
     assert summary.table(tmp_path).splitlines()[2:] == [
         "| memsweep: help | 0.07 s of CPU |  |  |",
         "| a step of a user's gru, width 8, 3 seeds | 1 ms | a plain loop in torch | ×2 |",
-        "| a step of one layer, 8 wide, 100 steps, 64 sequences, float64 | 2 ms | convolution | **×0.5** |",
+        "| a step of one model or layer, 8 wide, 100 steps, 64 sequences, float64 | 2 ms | convolution | **×0.5** |",
     ]
 
 

@@ -108,6 +108,21 @@ class UnitSuite:
             atol=1e-12,
         )
 
+    def test_a_unit_that_answers_with_its_states_reads_any_number_of_features(self) -> None:
+        """As the first layer of a stack without an encoder, by steps and as a whole."""
+        built, reading = self.build(), WIDTH + 1
+        if not built.answers_with_states:
+            return
+        unit = type(built)(built.config, WIDTH, reading)
+        weights, x_NBTF = self.weights(unit), self.inputs(unit)
+        for name, role in unit.roles().items():
+            read = [size for axis, size in zip(role.axes, weights[name].shape[1:], strict=True) if axis == "feature"]
+            assert all(size == reading for size in read), f"{name} has {read} columns for {reading} features"
+        answers = unit.run(weights, x_NBTF)
+        equal("shape of the answers", tuple(answers.shape), (REPLICAS, BATCH, HORIZON, WIDTH))
+        same("answers, expected by steps", answers, run_by_steps(unit, weights, x_NBTF), rtol=1e-10, atol=1e-10)
+        unit.eigenvalues(weights)
+
     def test_causality(self) -> None:
         unit, x_NBTF = self.build(), self.inputs(self.build())
         weights, changed = self.weights(unit), x_NBTF.clone()

@@ -15,6 +15,7 @@ from memsweep import registry
 from memsweep.models.base import Signature, StackedModel
 from memsweep.models.deep.around_unit import MIXINGS
 from memsweep.models.deep.fused_stack import LARGEST, CompiledStack, knows
+from memsweep.models.deep.no_encoder.compiled import CompiledStackOfInputs
 from memsweep.recurrence.compiled.library import KERNELS
 
 MODELS, BATCH, HORIZON, INPUTS, OUTPUTS = 3, 37, 11, 3, 2
@@ -26,7 +27,12 @@ UNITS: list[dict[str, Any]] = [
     *({"name": "lru", "normalize": normalize} for normalize in (True, False)),
 ]
 PLAIN: dict[str, Any] = {"mixing": "full_glu", "norm": "layer", "residual": True}
-CASES = [(unit, PLAIN) for unit in UNITS] + [
+NO_ENCODER: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"name": "gru"}, PLAIN | {"encoder__": "none", "layers": layers, "mixing": mixing})
+    for layers, mixing in ((1, "none"), (3, "full_glu"), (2, "half_glu2"))
+]
+ALONE = [(unit, PLAIN) for unit in UNITS] + NO_ENCODER
+CASES = ALONE + [
     (UNITS[1], {"mixing": mixing, "norm": norm, "residual": residual})
     for mixing, norm, residual in product(MIXINGS, ("layer", "none"), (True, False))
 ]
@@ -71,6 +77,7 @@ def test_outputs_and_gradients_are_torchs(
     model, inputs = model_of(config, dtype), noise(batch, HORIZON, INPUTS).to(dtype)
     weights, pull = weights_of(model, dtype), noise(MODELS, batch, HORIZON, OUTPUTS, seed=9).to(dtype)
     assert knows(config, HORIZON)
+    assert model._compiled(inputs) is not None  # type: ignore[operator]
     found = []
     for way in ("compiled", "plain"):
         monkeypatch.setenv(KERNELS, way)
@@ -81,9 +88,11 @@ def test_outputs_and_gradients_are_torchs(
 
 
 @pytest.mark.parametrize("batch", [BATCH, FEW])
-@pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_loss_and_gradient_of_live_models_come_from_one_call(unit: dict[str, Any], batch: int) -> None:
-    model = model_of(config_of(unit))
+@pytest.mark.parametrize(("unit", "fields"), ALONE, ids=str)
+def test_loss_and_gradient_of_live_models_come_from_one_call(
+    unit: dict[str, Any], fields: dict[str, Any], batch: int
+) -> None:
+    model = model_of(config_of(unit, **fields))
     weights, inputs = weights_of(model), noise(batch, HORIZON, INPUTS)
     targets, squares = noise(batch, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square()
     live = torch.tensor([True, False, True])
@@ -96,9 +105,9 @@ def test_loss_and_gradient_of_live_models_come_from_one_call(unit: dict[str, Any
     torch.testing.assert_close(found[1], expected, rtol=0.0, atol=1e-12 * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=str)
-def test_bits_depend_neither_on_company_nor_on_threads(unit: dict[str, Any]) -> None:
-    model = model_of(config_of(unit))
+@pytest.mark.parametrize(("unit", "fields"), ALONE, ids=str)
+def test_bits_depend_neither_on_company_nor_on_threads(unit: dict[str, Any], fields: dict[str, Any]) -> None:
+    model = model_of(config_of(unit, **fields))
     data = (noise(BATCH, HORIZON, INPUTS), noise(BATCH, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square())
     weights, threads = flat(model, weights_of(model)), torch.get_num_threads()
     together = model.squared_gradient(weights, *data, torch.ones(MODELS, dtype=torch.bool))
@@ -116,6 +125,7 @@ def test_bits_depend_neither_on_company_nor_on_threads(unit: dict[str, Any]) -> 
 
 SHARE = 0.3
 DROPPED = [(unit, PLAIN) for unit in UNITS] + [(UNITS[1], PLAIN | {"mixing": mixing}) for mixing in MIXINGS[1:-1]]
+DROPPED += NO_ENCODER[1:]
 
 
 def in_step(model: StackedModel, step: int = 3) -> StackedModel:
@@ -166,8 +176,11 @@ def test_dropout_drops_other_features_at_each_step_and_none_in_evaluation() -> N
     assert torch.equal(plain, whole)
 
 
-def test_bits_of_dropout_depend_neither_on_company_nor_on_threads_nor_on_copies() -> None:
-    model = model_of(config_of(UNITS[1], dropout=SHARE))
+@pytest.mark.parametrize(("unit", "fields"), [(UNITS[1], PLAIN), NO_ENCODER[1]], ids=str)
+def test_bits_of_dropout_depend_neither_on_company_nor_on_threads_nor_on_copies(
+    unit: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    model = model_of(config_of(unit, **fields, dropout=SHARE))
     data = (noise(BATCH, HORIZON, INPUTS), noise(BATCH, HORIZON, OUTPUTS, seed=5), noise(HORIZON, seed=6).square())
     weights, threads, seeds = flat(model, weights_of(model)), torch.get_num_threads(), [5, 8, 2]
     found = []
@@ -204,9 +217,20 @@ def test_other_stacks_are_torchs(unit: dict[str, Any], fields: dict[str, Any]) -
     assert not knows(config_of(unit, **fields), HORIZON)
 
 
-def test_weights_of_another_size_are_refused() -> None:
-    model = model_of(config_of({"name": "rnn"}))
-    kernel, weights = CompiledStack.load(torch.float64), flat(model, weights_of(model))
+@pytest.mark.parametrize(
+    ("kind", "unit", "fields"),
+    [
+        (CompiledStack, UNITS[0], PLAIN),
+        (CompiledStackOfInputs, *NO_ENCODER[1]),
+        (CompiledStackOfInputs, UNITS[0], PLAIN),
+    ],
+    ids=str,
+)
+def test_weights_of_another_size_are_refused(
+    kind: type[CompiledStack], unit: dict[str, Any], fields: dict[str, Any]
+) -> None:
+    model = model_of(config_of(unit, **fields))
+    kernel, weights = kind.load(torch.float64), flat(model, weights_of(model))
     assert kernel is not None
     with pytest.raises(ValueError, match="does not know"):
         kernel.outputs(model.config, OUTPUTS, weights[:, 1:].contiguous(), noise(2, HORIZON, INPUTS))

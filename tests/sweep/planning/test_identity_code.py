@@ -69,7 +69,13 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> list[TrialConfig]:
     configs: dict[str, TrialConfig] = {}
     layer = part("unit", "module", factory=f"{NETS}/torch_rnn.py:gru")
     stack = dataclasses.replace(trial(), model=part("model", "residual_stack", unit=layer))
-    for config in (*bases(str(tmp_path_factory.mktemp("no_data"))), stack):
+    bare = [
+        dataclasses.replace(
+            trial(), model=part("model", "residual_stack", unit=part("unit", name), features=8, encoder__="none")
+        )
+        for name in ("gru", "lstm")
+    ]
+    for config in (*bases(str(tmp_path_factory.mktemp("no_data"))), stack, *bare):
         if not {"folder", "file"} & vars(config.task).keys():
             configs.setdefault(code_fingerprint(config), shortened(config))
     return list(configs.values())
@@ -137,7 +143,9 @@ NOT_OF_A_TRIAL = (
 )
 """Rooms that a trial calls, and that its closure leaves out."""
 LAYERS = "memsweep.models.module.torch_layers"
+NO_ENCODER = "memsweep.models.deep.no_encoder.first_layer"
 OF_A_CONDITION = {
+    **{f"{NO_ENCODER}.{name}": (NO_ENCODER, name) for name in ("omits_encoder", "reads_inputs", "lacks_map")},
     "memsweep.models.module.influence": ("memsweep.models.module.influence", "influence_decides"),
     **{f"{LAYERS}.{name}": (LAYERS, "holds_torch_layers") for name in ("_holds", "_is_known", "_as_compiled")},
 }
@@ -339,13 +347,17 @@ def stack_of(unit: str) -> Any:
 
 
 def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(rewritten: dict[Path, bytes]) -> None:
+    models = {name: stack_of(name) for name in ("s6", "ssd", "ssd_selective", "gru", *GATED)}
+    models["no encoder"] = dataclasses.replace(models["gru"], encoder__="none")
     configs = {"diagonal": trial()} | {
-        name: dataclasses.replace(trial(), model=stack_of(name)) for name in ("s6", "ssd", "ssd_selective", *GATED)
+        name: dataclasses.replace(trial(), model=model) for name, model in models.items()
     }
     before = {name: code_fingerprint(config) for name, config in configs.items()}
     for file, text, moved in (
         ("state_space.cpp", b"TOGETHER = 4;", {"s6", "ssd"}),
         ("selective_layer.cpp", b"MOST_GATES = 3;", set(GATED)),
+        ("stack_of_inputs.h", b"layer = 1;", {"no encoder"}),
+        ("stack_of_few_inputs.cpp", b"FEW_SEQUENCES", {"no encoder"}),
         ("matrix.cpp", b"TOGETHER = REGISTERS", set(configs)),
     ):
         path = PACKAGE / "recurrence" / "compiled" / "cpp" / file

@@ -9,7 +9,7 @@ Letters: see memsweep.models.deep.unit; O features that come out, R replicas, P 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -144,6 +144,14 @@ class Norm:
     def _running_statistics(self, weights: Weights) -> tuple[Tensor, Tensor]:
         """Running mean and variance over all training batches so far, as constants."""
         return weights[_MEAN].detach()[:, None, None], weights[_VARIANCE].detach()[:, None, None]
+
+
+def clashes(around: Mapping[str, Role], unit: str, roles: Mapping[str, Role]) -> Iterator[str]:
+    """Weights of a unit, and of the layer around it, that have one name: a sentence each."""
+    for name in sorted(roles.keys() & around.keys()):
+        yield (
+            f"the unit {unit} has a weight {name}, and so has the norm or the mixing of a layer: rename it in the unit"
+        )
 
 
 class Dropout:

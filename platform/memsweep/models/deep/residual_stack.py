@@ -5,14 +5,14 @@ An affine encoder brings the input to F features. Each layer is
     x <- x + mixing(unit(norm(x)))        with ``prenorm``, else        x <- norm(x + mixing(unit(x))),
 
 where the unit is the layer's only memory: all other parts act on one step at a time. With ``units`` the layers have
-units of several kinds, in turn. An affine readout, after a hidden layer of rectified units where ``readout_width`` asks
-for one, answers at every step. With ``pooling`` it reads the mean
-of the features up to the step, so that sequences of different lengths need no mask: the output at the last step of a
-sequence is the output for all of it.
+units of several kinds, in turn. Without an encoder (``memsweep.models.deep.no_encoder``) the first layer is
+mixing(unit(u)) of the input u, normalized where not ``prenorm``. An affine readout, after a hidden layer of rectified
+units where ``readout_width`` asks for one, answers at every step. With ``pooling`` it reads the mean of the features up
+to the step: the output at the last step of a sequence is the output for all of it, and lengths need no mask.
 
 Dropout acts where the published code has it: on the input and on the output of a layer's gates, with one mask for all
-steps of a sequence (``memsweep.models.deep.around_unit``). The norm over a batch takes its statistics from batch and
-time in training and keeps their running means as weights (``memsweep.models.deep.around_unit``).
+steps of a sequence. The norm over a batch takes its statistics from batch and time in training, and keeps their running
+means as weights (``memsweep.models.deep.around_unit``).
 
 Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
 """
@@ -20,7 +20,7 @@ Letters: see memsweep.models.deep.unit; I inputs, O outputs, L layers.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,6 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.config.core.fields import setting
-from memsweep.errors import listed
 from memsweep.models.affine import balanced_as_a_whole
 from memsweep.models.base import LinearModel, Part, Response, Role, Signature, Traits, Weights, flattened
 from memsweep.models.deep.around_unit import (
@@ -46,21 +45,35 @@ from memsweep.models.deep.around_unit import (
     Norm,
     affine_initial,
     apply_gates,
+    clashes,
     mixing_initial,
     mixing_roles,
     norm_initial,
     norm_roles,
 )
 from memsweep.models.deep.fused_stack import CompiledStack, dropped_stack, drops, fused_outputs, knows
+from memsweep.models.deep.no_encoder.compiled import compiled_without_encoder
+from memsweep.models.deep.no_encoder.first_layer import (
+    encoder_problems,
+    first_unit,
+    lacks_map,
+    omits_encoder,
+    roles_without_encoder,
+    without_encoder,
+)
 from memsweep.models.deep.unit import (
     DeepModel,
     LayerUnit,
     Recurrence,
     Unit,
     begin_step_of,
+    grows,
     has_layer_units,
     in_mode,
+    kinds_of,
+    refusals,
     statistics_of,
+    still,
     unit_of_layer,
     units_at,
     units_of,
@@ -97,6 +110,12 @@ class ResidualStack(DeepModel, LinearModel):
             "([gated_delta_net, gated_delta_net, gated_delta_net, attention]); null: every layer has unit",
             each_registered="unit",
         )
+        encoder__: str = setting(  # written encoder; units mention encoder_
+            "linear",
+            "how the input comes to the first layer: linear (an affine map to the features) or none (its unit, a gru, "
+            "lstm or slstm, reads the input itself; that layer has no norm before it and no residual around it)",
+            choices=("linear", NONE),
+        )
         mixing: str = setting(
             FULL_GLU,
             "what happens to a unit's answer a: full_glu, U gelu(a) sigmoid(V gelu(a)); half_glu1, gelu(a) "
@@ -126,12 +145,9 @@ class ResidualStack(DeepModel, LinearModel):
         )
 
         def problems(self) -> Iterable[str]:
-            refusals = (
-                registry.get(registry.UNIT, unit.name).refusal(unit, self.width, self.features)
-                for unit in dict.fromkeys(units_of(self))
-            )
-            yield from filter(None, refusals)
+            yield from refusals(self)
             yield from self._problems_of_units()
+            yield from encoder_problems(self)
             if self.dropout > 0 and self.mixing == NONE:
                 yield (
                     f"dropout is {self.dropout:g}, but it acts in the mixing of a layer, and mixing is none: choose a "
@@ -156,49 +172,45 @@ class ResidualStack(DeepModel, LinearModel):
         yield from super().problems(trial)
         config: Any = trial.model
         parts, known = set(), True
-        for each in dict.fromkeys(units_of(config)):
-            kind = registry.get(registry.UNIT, each.name)
+        for each, kind in kinds_of(config).items():
             yield from kind.problems(trial)
             if issubclass(kind, LayerUnit):  # its weights are known where its code runs
                 known = False
                 continue
             roles = kind(each, config.width, config.features).roles()
-            yield from _clashes(config, each, roles)
+            yield from clashes(_around(config), each.name, roles)
             parts |= {role.part for role in roles.values()}
         if known:
-            yield from _still(trial, parts)
+            yield from still(trial, parts)
 
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         yield from super().problems_of_code(trial)
         config: Any = trial.model
-        units = {each: registry.get(registry.UNIT, each.name) for each in units_of(config)}
-        foreign = {each: kind for each, kind in units.items() if issubclass(kind, LayerUnit)}
+        foreign = {each: kind for each, kind in kinds_of(config).items() if issubclass(kind, LayerUnit)}
         found = [problem for each, kind in foreign.items() for problem in kind.problems_of_code(each, trial)]
         if found or not foreign:
             yield from found
             return
         parts = set()
-        for each, kind in units.items():
+        for each, kind in kinds_of(config).items():
             roles = kind(each, config.width, config.features).roles()
-            yield from _clashes(config, each, roles) if each in foreign else ()
+            yield from clashes(_around(config), each.name, roles) if each in foreign else ()
             parts |= {role.part for role in roles.values()}
-        yield from _still(trial, parts)
+        yield from still(trial, parts)
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
         yield from super().notes_of_code(trial, device)
-        for each in dict.fromkeys(units_of(trial.model)):
-            kind = registry.get(registry.UNIT, each.name)
+        for each, kind in kinds_of(trial.model).items():
             if issubclass(kind, LayerUnit):
                 yield from kind.notes_of_code(each, trial)
 
     @classmethod
     def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
         config: Any = trial.model
-        for each in dict.fromkeys(units_of(config)):
-            kind = registry.get(registry.UNIT, each.name)
-            if not issubclass(kind, LayerUnit) and _grows(kind(each, config.width, config.features)):
+        for each, kind in kinds_of(config).items():
+            if not issubclass(kind, LayerUnit) and grows(kind(each, config.width, config.features)):
                 yield f"the states of the unit {each.name} grow with every step"
 
     @classmethod
@@ -213,6 +225,8 @@ class ResidualStack(DeepModel, LinearModel):
                 unit = unit_of_layer(config, layer)
             layer_roles = dict(unit.roles()) | _around(config)
             roles |= {f"{name}_l{layer}": replace(role, layer=layer) for name, role in layer_roles.items()}
+        if omits_encoder(config):
+            roles = roles_without_encoder(config, roles)
         if config.readout_width:
             roles["hidden_weight"] = Role(Part.READOUT, ("hidden", "feature"))
             roles["hidden_bias"] = Role(Part.BIAS, ("hidden",))
@@ -241,9 +255,13 @@ class ResidualStack(DeepModel, LinearModel):
         for layer in range(config.layers):
             if has_layer_units(config):
                 unit = unit_of_layer(config, layer)
+            if omits_encoder(config):
+                unit = unit_of_layer(config, layer) if layer else first_unit(config, signature.inputs)
             drawn = unit.initial(signature.horizon, rng) | norm_initial(config.norm, features)
             drawn |= mixing_initial(config.mixing, features, rng)
             weights |= {f"{name}_l{layer}": value for name, value in drawn.items()}
+        if omits_encoder(config):
+            weights = without_encoder(config, weights)
         if config.readout_width:
             weights |= affine_initial("hidden", config.readout_width, features, rng)
         return weights | affine_initial("readout", signature.outputs, config.readout_width or features, rng)
@@ -265,6 +283,9 @@ class ResidualStack(DeepModel, LinearModel):
         self._dropout = Dropout(config.dropout, PLACES * config.layers, config.features)
         if has_layer_units(config):
             self._units = units_at(config, self.signature.horizon)
+        if omits_encoder(config):
+            self._units = [first_unit(config, self.signature.inputs), *units_at(config, self.signature.horizon)[1:]]
+            self._norms[0] = Norm(NONE if config.prenorm else config.norm)
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
         """Dropout's random numbers; before the first step a model drops nothing."""
@@ -286,6 +307,8 @@ class ResidualStack(DeepModel, LinearModel):
         """Of the units of all layers: ``[N..., layers x modes]``."""
         leading, flat = flattened(self, weights)
         if has_layer_units(self.config):
+            return _eigenvalues_of(self._units, flat, leading)
+        if omits_encoder(self.config):
             return _eigenvalues_of(self._units, flat, leading)
         by_layer = [self.layer_unit.eigenvalues(_of_layer(flat, layer)) for layer in range(self.config.layers)]
         known = [values.unflatten(0, leading) for values in by_layer if values is not None]
@@ -315,6 +338,9 @@ class ResidualStack(DeepModel, LinearModel):
     def _compiled(self, inputs: Tensor) -> CompiledStack | None:
         """The compiled stack; None where torch computes it. Neither batch nor replicas decide it."""
         plain = type(self.recurrence) is Recurrence and inputs.is_cpu and not inputs.requires_grad
+        if omits_encoder(self.config):
+            dropout = self._dropout if self.training else None
+            return compiled_without_encoder(self.config, inputs, dropout, self.first_row) if plain else None
         if drops(self.config):
             dropout = self._dropout if self.training else None
             return dropped_stack(self.config, inputs, dropout, self.first_row) if plain else None
@@ -345,9 +371,13 @@ class ResidualStack(DeepModel, LinearModel):
         config, unit, norm = self.config, self.layer_unit, self._norms[layer]
         if has_layer_units(config):
             unit = in_mode(self._units[layer], self.training)
+        if omits_encoder(config, layer):
+            unit = self._units[0]
         read = norm(weights, x_NBTF, self.training) if config.prenorm else x_NBTF
         answers = self.recurrence.answers(layer, unit, weights, read)
         answers = apply_gates(config.mixing, weights, answers, partial(self._dropped, layer))
+        if omits_encoder(config, layer):
+            return answers if config.prenorm else norm(weights, answers, self.training)
         sum_NBTF = x_NBTF + answers if config.residual else answers
         return sum_NBTF if config.prenorm else norm(weights, sum_NBTF, self.training)
 
@@ -372,6 +402,8 @@ def _of_layer(weights: Weights, layer: int) -> dict[str, Tensor]:
 
 
 def _mapped(weights: Weights, name: str, x_NBTF: Tensor) -> Tensor:
+    if lacks_map(weights, name):
+        return x_NBTF
     return affine(x_NBTF, weights[f"{name}_weight"], weights[f"{name}_bias"])
 
 
@@ -383,36 +415,6 @@ def _around(config: ResidualStack.Config) -> dict[str, Role]:
 def _unit(config: ResidualStack.Config) -> Unit:
     unit: Unit = registry.get(registry.UNIT, config.unit.name)(config.unit, config.width, config.features)
     return unit
-
-
-def _clashes(config: ResidualStack.Config, unit: Any, roles: Mapping[str, Role]) -> Iterator[str]:
-    """Weights of a unit, and of the layer around it, that have one name."""
-    for name in sorted(roles.keys() & _around(config).keys()):
-        yield (
-            f"the unit {unit.name} has a weight {name}, and so has the norm or the mixing of a layer: rename it in the "
-            "unit"
-        )
-
-
-def _still(trial: TrialConfig, parts: Collection[Part]) -> Iterator[str]:
-    """A ball that would move nothing, where units have weights of these parts."""
-    if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
-        units = listed([*dict.fromkeys(each.name for each in units_of(trial.model))], 5)
-        yield (
-            f"perturbation.balls has recurrent, but the unit {units}, as it is set here, has no recurrent weights, so "
-            "that nothing would move: leave that ball out, as in perturbation.balls: [all]"
-        )
-
-
-def _grows(unit: Unit) -> bool:
-    """Whether the states of a unit are larger after a second step."""
-    drawn = unit.initial(2, np.random.default_rng(0))
-    weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in drawn.items()}
-    state, shapes = None, []
-    for _ in range(2):
-        _, state = unit.step(weights, torch.zeros(1, 1, unit.features, dtype=torch.float64), state)
-        shapes.append({name: value.shape for name, value in state.items()})
-    return shapes[0] != shapes[1]
 
 
 def _traits_of_layers(config: ResidualStack.Config, plain: bool) -> Traits:

@@ -18,7 +18,7 @@ Letters: N leading dimension (replicas and copies), B batch, T time, F features 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,7 +28,8 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.models.base import Role, Signature, StackedModel, Weights
+from memsweep.errors import listed
+from memsweep.models.base import Part, Role, Signature, StackedModel, Weights
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -53,6 +54,8 @@ class Unit(ABC):
     """
 
     Config: ClassVar[type]
+    answers_with_states: ClassVar[bool] = False
+    """Whether its answers are its ``width`` states, however many features it reads: it can read a task's inputs."""
 
     def __init__(self, config: Any, width: int, features: int) -> None:
         self.config, self.width, self.features = config, width, features
@@ -206,6 +209,38 @@ class LayerUnit(Unit):
 def units_of(config: Any) -> tuple[Any, ...]:
     """The Configs of a deep model's units, that of the first layer first; they repeat to its depth."""
     return getattr(config, "units_", None) or (config.unit,)
+
+
+def kinds_of(config: Any) -> dict[Any, type[Unit]]:
+    """The Configs of a deep model's units, each once, with their classes."""
+    return {each: registry.get(registry.UNIT, each.name) for each in units_of(config)}
+
+
+def refusals(config: Any) -> Iterator[str]:
+    """Why units of a deep model cannot have its sizes: a sentence each."""
+    found = (kind.refusal(unit, config.width, config.features) for unit, kind in kinds_of(config).items())
+    yield from filter(None, found)
+
+
+def still(trial: TrialConfig, parts: Collection[Part]) -> Iterator[str]:
+    """A ball that would move nothing, where units have weights of these parts: a sentence."""
+    if "recurrent" in trial.perturbation.balls and Part.RECURRENT not in parts:
+        units = listed([*dict.fromkeys(each.name for each in units_of(trial.model))], 5)
+        yield (
+            f"perturbation.balls has recurrent, but the unit {units}, as it is set here, has no recurrent weights, so "
+            "that nothing would move: leave that ball out, as in perturbation.balls: [all]"
+        )
+
+
+def grows(unit: Unit) -> bool:
+    """Whether the states of a unit are larger after a second step."""
+    drawn = unit.initial(2, np.random.default_rng(0))
+    weights = {name: torch.from_numpy(value).unsqueeze(0) for name, value in drawn.items()}
+    state, shapes = None, []
+    for _ in range(2):
+        _, state = unit.step(weights, torch.zeros(1, 1, unit.features, dtype=torch.float64), state)
+        shapes.append({name: value.shape for name, value in state.items()})
+    return shapes[0] != shapes[1]
 
 
 def has_layer_units(config: Any) -> bool:

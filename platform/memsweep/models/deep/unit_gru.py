@@ -24,6 +24,7 @@ from torch import Tensor
 
 from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
+from memsweep.models.deep.no_encoder.first_layer import reads_inputs
 from memsweep.models.deep.unit import OnlineUnit, Parts, mapped
 from memsweep.models.initialization import lecun_normal
 from memsweep.recurrence.gated.gru import Gates, gru_states
@@ -39,6 +40,7 @@ _RECALLED = "bias_recalled"
 class GRUUnit(OnlineUnit):
     """Gated recurrent unit: every state decides how much of it is renewed, and from how much of the past."""
 
+    answers_with_states = True
     part_names = frozenset({*_MATRICES, *_ENCODERS, *_BIASES, _RECALLED})
     forgetting = frozenset({*_MATRICES, _RECALLED})
 
@@ -104,6 +106,8 @@ class GRUUnit(OnlineUnit):
     def eigenvalues(self, weights: Weights) -> Tensor:
         """Of dh_t / dh_{t-1} at state and input zero, which is at rest as long as the candidate's biases are zero."""
         still_N11M = torch.zeros_like(weights[_RECALLED])[:, None, None]
+        if reads_inputs(self):  # an input of zero, whatever its size, drives no gate
+            weights = {**weights, **dict.fromkeys(_ENCODERS, torch.zeros_like(weights[_MATRICES[0]]))}
         gates = self._gates(weights, still_N11M, still_N11M)
         rows = (slope_N11M[:, 0, 0, :, None] for slope_N11M in _of_images(gates, still_N11M))
         jacobian_NMM = torch.diag_embed(1.0 - gates.update[:, 0, 0])

@@ -21,6 +21,7 @@ from torch import Tensor
 from memsweep.config.core.fields import setting
 from memsweep.models import spectrum
 from memsweep.models.base import Group, Part, Role, Weights
+from memsweep.models.deep.no_encoder.first_layer import reads_inputs
 from memsweep.models.deep.unit import State, Unit
 from memsweep.models.initialization import chrono_biases, lecun_normal
 from memsweep.recurrence.gated.lstm import lstm_states, lstm_step
@@ -33,6 +34,8 @@ _GATES = ("input", "forget", "output", "candidate")
 @register_unit("lstm")
 class LSTMUnit(Unit):
     """Long short-term memory: gates decide what a cell keeps, what is new in it, and what of it is shown."""
+
+    answers_with_states = True
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
@@ -79,6 +82,8 @@ class LSTMUnit(Unit):
 
     def step(self, weights: Weights, x_NBF: Tensor, state: State | None) -> tuple[Tensor, State]:
         still_NBM = torch.zeros_like(x_NBF)
+        if reads_inputs(self):
+            still_NBM = x_NBF.new_zeros(*x_NBF.shape[:2], self.width)
         cell_NBM, shown_NBM = (still_NBM, still_NBM) if state is None else (state["cell"], state["shown"])
         drive_NBG = affine(x_NBF.unsqueeze(2), _joined(weights, "encoder"), _joined(weights, "bias")).squeeze(2)
         sums = drive_NBG + shown_NBM @ _joined(weights, "matrix").mT

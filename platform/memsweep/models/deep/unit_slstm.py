@@ -36,6 +36,8 @@ _SLOWEST, _SPREAD, _POWER = 5.0, 12.0, 0.3  # of the forget gates' biases
 class SLSTMUnit(Unit):
     """sLSTM: cells with exponential input gates and a normalizer, whose heads mix their own cells alone."""
 
+    answers_with_states = True
+
     @dataclass(frozen=True, kw_only=True)
     class Config:
         """Heads of cells, and how they forget; width and features are one number."""

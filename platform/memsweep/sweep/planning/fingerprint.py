@@ -94,6 +94,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.deep.fused_stack.drops": lambda config, kernels: (
         kernels == "compiled" and config.model.name == "residual_stack" and _drops(config.model)
     ),
+    "memsweep.models.deep.no_encoder": lambda config, kernels: getattr(config.model, "encoder__", "") == "none",
     "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
     "memsweep.recurrence.gated.onednn.suits": lambda config, kernels: kernels == "compiled" and _suits_onednn(config),

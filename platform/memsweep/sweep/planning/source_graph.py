@@ -37,9 +37,12 @@ _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
 """Suffixes of code in other languages. Such files count with the Python modules of their folder."""
-_LATER_CODE = frozenset({"selective_layer.cpp", "state_space.cpp"})
-"""Those of the kernels that came after identities were fixed: one counts for the trials whose code mentions its name
-(``memsweep.recurrence.compiled.library.Kernel.function``)."""
+_LATER_CODE = {
+    **{f"{name}.cpp": name for name in ("selective_layer", "state_space", "stack_of_inputs")},
+    **dict.fromkeys(("stack_of_inputs.h", "stack_of_few_inputs.cpp"), "stack_of_inputs"),
+}
+"""Those of the kernels that came after identities were fixed: one counts for the trials whose code mentions the name
+here (``memsweep.recurrence.compiled.library.Kernel.function``)."""
 _IMPORTS = frozenset({ast.Import, ast.ImportFrom})
 _C_COMMENT = re.compile(rb'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
@@ -122,12 +125,12 @@ class SourceGraph:
         reached = [*reached]
         lines = {line for definition in reached for line in self._lines(definition, cut)}
         # a user's file may have the word of a kernel, and does not call it
-        words = set[str]().union(*(self._mentions(each) for each in reached if not self._is_whole(each[0])))
+        words = {""}.union(*(self._mentions(each) for each in reached if not self._is_whole(each[0])))
         for path in filter(None, map(self._find, {module for module, _ in reached})):
             if path.parent not in self._other:
                 self._other[path.parent] = dict(_other_code(path.parent))
             found = self._other[path.parent].items()
-            lines.update(line for file, line in found if file.name not in _LATER_CODE or file.stem in words)
+            lines.update(line for file, line in found if _LATER_CODE.get(file.name, "") in words)
         return lines
 
     def outside(self, reached: Iterable[Definition]) -> set[str]:

@@ -97,13 +97,14 @@ def modules() -> Iterator[TrialConfig]:
 
 def chosen(trials: Iterable[TrialConfig]) -> Iterator[dict[str, Any]]:
     """Of trials, one of each code, and, of one of each code that settings add, those with all settings in every
-    company; as plain data.
+    company; as plain data, without later settings at their defaults, which a memsweep of before does not know.
     """
     from memsweep.config.schema.canonical import to_dict
+    from memsweep.sweep.planning.identity import without_later
 
     reached, codes, additions = set[Any](), set[int](), set[int]()
     for trial in itertools.filterfalse(_is_anew, trials):
-        given = to_dict(trial)
+        given = without_later(to_dict(trial), trial)
         ways = ways_of(trial), *(_ways_with(given, setting) for setting in SETTINGS)
         if ways in reached:
             continue
@@ -193,18 +194,13 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
 
 
 def _known(trial: dict[str, Any]) -> dict[str, Any]:
-    """A trial without the settings that the memsweep that is imported does not have yet: of its measurement, and those
-    of its model that are null.
-    """
-    from memsweep import registry
+    """A trial without the settings of its measurement that the memsweep that is imported does not have yet."""
     from memsweep.config.core import reflect
     from memsweep.config.schema.trial import PerturbationConfig
 
     known = {*reflect.keys(PerturbationConfig)}
     measured = {name: value for name, value in trial["perturbation"].items() if name in known}
-    fields = {*reflect.keys(registry.get(registry.MODEL, trial["model"]["name"]).Config), "name"}
-    model = {name: value for name, value in trial["model"].items() if name in fields or value is not None}
-    return trial | {"perturbation": measured, "model": model}
+    return trial | {"perturbation": measured}
 
 
 def lines_in(folder: Path, given: str, *words: str) -> list[frozenset[str] | None]:
