@@ -103,7 +103,9 @@ def test_every_published_set_of_curves_has_a_study() -> None:
 
 def test_a_trial_of_each_published_set_is_compared_with_it() -> None:
     """As report/trials.csv names the trials of both studies."""
-    assert _measured().keys() == {key for key, _ in pd.read_csv(published_curves.PUBLISHED).groupby(published_curves.SET)}
+    assert _measured().keys() == {
+        key for key, _ in pd.read_csv(published_curves.PUBLISHED).groupby(published_curves.SET)
+    }
 
 
 def test_a_row_is_measured_as_its_figure_was() -> None:
