@@ -103,19 +103,38 @@ def test_every_published_set_of_curves_has_a_study() -> None:
 
 def test_a_trial_of_each_published_set_is_compared_with_it() -> None:
     """As report/trials.csv names the trials of both studies."""
+    assert _measured().keys() == {
+        key for key, _ in pd.read_csv(published_curves.PUBLISHED).groupby(published_curves.SET)
+    }
+
+
+def test_a_row_is_measured_as_its_figure_was() -> None:
+    """Rates pushed or drawn like all weights, as that code did then; and as many draws, or the page says how many."""
+    measured = _measured()
+    for key, curves in pd.read_csv(published_curves.PUBLISHED).groupby(published_curves.SET):
+        pushed, draws = curves["noise_mode"].str.startswith("W:-ones"), {*curves["repeats"].dropna().astype(int)}
+        method, repeats = measured[key]
+        assert {*pushed} == {method == "random_push"}, key
+        why = TOLD["curves"][" ".join(key)][1]
+        assert not draws or repeats in draws or f"{repeats} draws" in why, key
+
+
+def _measured() -> dict[tuple[str, ...], tuple[str, int]]:
+    """Each published set, as ``SET`` names it -> the method and the draws of the row that is compared with it."""
     paths = ("task", "task.kernel", "model", "model.parameterization", "model.activation")
     fields = {path: [*path.split("."), "name"][:2] for path in paths}
-    trials = [
-        {"identity": place} | {path: _told(to_dict(config), *keys) for path, keys in fields.items()}
+    configs = [
+        to_dict(config)
         for study in ("published_curves", "published_curves_rest")
-        for place, config in enumerate(load_study(study, workspace=ROOT).rows)
+        for config in load_study(study, workspace=ROOT).rows
     ]
-    named = published_curves.named_as_published(pd.DataFrame(trials))
-    sets = [
-        {*frame[published_curves.SET].itertuples(index=False, name=None)}
-        for frame in (named, pd.read_csv(published_curves.PUBLISHED))
+    trials = [
+        {"identity": place} | {path: _told(config, *keys) for path, keys in fields.items()}
+        for place, config in enumerate(configs)
     ]
-    assert sets[0] == sets[1]
+    named = published_curves.named_as_published(pd.DataFrame(trials))[published_curves.SET]
+    told = [(each["perturbation"]["method"], each["perturbation"]["repeats"]) for each in configs]
+    return dict(zip(named.itertuples(index=False, name=None), told, strict=True))
 
 
 def _told(config: dict[str, Any], section: str, key: str) -> Any:
