@@ -21,6 +21,8 @@ SIZES: dict[str, tuple[Any, int, int, int]] = {
     "growing states": (S6Unit.Config(states=6, parameterization=Direct.Config()), 18, 20, 17),
 }
 """Config, width, features, sequences: more than a vector of them, fewer, and just one full."""
+WIDE = (S6Unit.Config(states=16), 17 * 16, 50, 1)
+"""Channels, features and maps that fill one vector and more, of any processor."""
 
 
 def drawn(config: Any, width: int, features: int, batch: int, dtype: torch.dtype) -> tuple[S6Unit, list[Tensor]]:
@@ -57,6 +59,23 @@ def test_a_replica_has_the_bits_that_it_has_alone_whatever_the_threads() -> None
     for model in range(MODELS):
         alone = found(S6Unit.run, unit, [each[model : model + 1] for each in given])
         assert all(torch.equal(one[0], all_of_them[model]) for one, all_of_them in zip(alone, together, strict=True))
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 8, 17, 20])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("sizes", [*SIZES.values(), WIDE], ids=[*SIZES, "whole vectors"])
+def test_few_sequences_have_the_bits_that_they_have_among_others(
+    sizes: tuple[Any, int, int, int], dtype: torch.dtype, batch: int
+) -> None:
+    """Few stand with their steps in the lanes, many with sequences; the others' answers count for no gradient here."""
+    config, width, features, _ = sizes
+    unit, given = drawn(config, width, features, -(-batch // 16) * 16, dtype)
+    given[-1][:, batch:] = 0.0
+    few = [*given[:-2], *(series[:, :batch].contiguous() for series in given[-2:])]
+    names = ["answers", *unit.roles(), "inputs"]
+    for name, one, other in zip(names, found(S6Unit.run, unit, few), found(S6Unit.run, unit, given), strict=True):
+        own = other[:, :batch] if name in ("answers", "inputs") else other
+        assert torch.equal(one, own), name
 
 
 def test_answers_are_the_same_where_no_gradient_is_wanted() -> None:
