@@ -1,14 +1,14 @@
-"""The next round: for each open question the addition that is expected to decide it at the least cost."""
+"""The next round: for each open question the addition that costs least for the verdicts that are expected of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from memsweep.report.analysis.bounds import MARKED
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
-from memsweep.studies.decide.forecast import decides, narrowing
+from memsweep.studies.decide.forecast import chance
 from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LEARNERS_AMONG, LONGER, STEPS, Option, designs
 from memsweep.studies.decide.question import Question
 
@@ -22,10 +22,10 @@ DEAR = 2.0
 """An addition that costs more than so many times what the cheaper ones of a round cost together waits."""
 FREE = 0.025
 """The share of a limit up to which a round takes the next cheapest addition, however dear beside the others."""
-HOPE = 1.0
-"""Standard errors by which an estimate may turn out better than it is now, before a question is hopeless."""
-FAR_HOPE = 2.0
-"""Likewise for the amount that a hopeless question comes with, where there is no other."""
+LEAST = 0.1
+"""The least chance of a verdict for which an addition is made."""
+EVEN = 0.5
+"""The chance that is taken of what has no forecast: a repair, and what the rule lacks."""
 NEAR = 20.0
 """Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
 REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2, LONGER: 2}
@@ -40,34 +40,37 @@ class Chosen:
 
     Attributes:
         question: that is open.
-        option: what is added; None where nothing that a round may do is expected to decide it.
+        option: what is added; None where nothing that a round may do has a chance to decide it.
         cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
-        needed: what would be needed beyond this round, or beyond what a round may do; None where nothing is known to.
-        whole: core seconds of ``needed``, likewise.
-        hope: standard errors by which its estimates must turn out better for a verdict; 0: one is expected of the
-            option, or of what is needed.
+        needed: what would be needed beyond what a round may do; None where there is an option, or nothing is known to.
+        chance: of a verdict, by forecast; None where there is no forecast.
     """
 
     question: Question
     option: Option | None
     cost: float = 0.0
     needed: Option | None = None
-    whole: float = 0.0
-    hope: float = HOPE
+    chance: float | None = None
 
     @property
-    def sure(self) -> bool:
-        """Whether a verdict is expected, and not only hoped for."""
-        return self.hope == 0.0
+    def odds(self) -> float:
+        """The chance, or what is taken for it."""
+        return EVEN if self.chance is None else self.chance
+
+    @property
+    def per_verdict(self) -> float:
+        """Core seconds for each verdict that is expected of many such additions."""
+        return self.cost / self.odds
 
 
-def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
+def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: float = math.inf) -> Chosen:
     """The addition for a question, or that there is none.
 
     Args:
         question: that is open.
         cost: of an option.
         tried: the repairs of earlier rounds.
+        most: core seconds that an addition may cost.
     """
     wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
@@ -76,23 +79,17 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen:
         return Chosen(question, cheaper[1], cheaper[0])
     if _unfit(question):
         return Chosen(question, None)
-    found = _cheapest(question, cost, [each for each in every if decides(question, each)])
-    if wrong and (found is None or wrong[0][0] < found[0]):
+    found = _likely(question, cost, every, most)
+    if wrong and (found is None or wrong[0][0] < found.cost):
         return Chosen(question, wrong[0][1], wrong[0][0])
-    if found is not None:
-        return Chosen(question, found[1], found[0], hope=0.0)
-    if (filled := _filled(question, cost, every)) is not None:
+    if (found is None or found.odds < EVEN) and (filled := _filled(question, cost, every)) is not None:
         return Chosen(question, filled[1], filled[0])
-    if (hoped := _cheapest(question, cost, [each for each in every if decides(question, each, HOPE)])) is not None:
-        whole, needed = hoped
-        price, step = _step(question, cost, whole)
-        return Chosen(question, step, price, needed, whole)
-    for hope in (0.0, HOPE, FAR_HOPE):
-        far = [each for each in designs(question, FAR_SEEDS) if decides(question, each, hope)]
-        if (amount := _cheapest(question, cost, far)) is not None:
-            whole, needed = amount
-            return Chosen(question, None, whole, needed, whole, hope)
-    return Chosen(question, None, math.inf)
+    if found is not None:
+        return found
+    amount = _likely(question, cost, [*every, *designs(question, FAR_SEEDS)])
+    if amount is None:
+        return Chosen(question, None, math.inf)
+    return replace(amount, option=None, needed=amount.option)
 
 
 def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen | None:
@@ -109,25 +106,26 @@ def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen 
     return Chosen(question, option, price)
 
 
-def allotted(costs: Mapping[int, float], keys: Mapping[int, str], left: float, limit: float) -> list[int]:
-    """The questions of a round, cheapest first: as many as fit into ``ROUND`` of the limit, or one.
+def allotted(found: Mapping[int, Chosen], left: float, limit: float) -> list[int]:
+    """The questions of a round: those first whose additions cost least for the verdicts that are expected of them.
 
-    A dear addition waits (``DEAR``), too, where there is a limit: one question would use up what answers many. Without
-    one nothing waits, so that a cluster is full.
+    There are as many as fit into ``ROUND`` of the limit, or one. A dear addition waits (``DEAR``), too, where there is
+    a limit: one question would use up what answers many. Without one nothing waits, so that a cluster is full. The same
+    trials answer for every ball of a condition.
 
     Args:
-        costs: question -> core seconds of its addition.
-        keys: question -> its condition: the same trials answer for every ball.
+        found: question -> its addition, with measured core seconds.
         left: core seconds of the limit that are left.
         limit: core seconds of the whole; infinite for none.
     """
     taken, spent = dict[str, int](), 0.0
-    for place in sorted(costs, key=costs.__getitem__):
+    for place in sorted(found, key=lambda each: found[each].per_verdict):
+        key, cost = found[place].question.key, found[place].cost
         fair = max(FREE * limit, (1.0 + DEAR) * spent)
         most = min(left, ROUND * limit, fair) if taken and limit < math.inf else left
-        if keys[place] not in taken and spent + costs[place] <= most:
-            taken[keys[place]] = place
-            spent += costs[place]
+        if key not in taken and spent + cost <= most:
+            taken[key] = place
+            spent += cost
     return sorted(taken.values())
 
 
@@ -137,10 +135,12 @@ def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[
     return _cheapest(question, cost, [*whole]) if question.gaps else None
 
 
-def _step(question: Question, cost: Cost, most: float) -> tuple[float, Option]:
-    """The option of at most so many core seconds that narrows most per core second."""
-    small = [(price, each) for each in designs(question) if 0.0 < (price := cost(question, each)) <= most]
-    return max(small, key=lambda one: (narrowing(question, one[1], HOPE) / one[0], -one[0]))
+def _likely(question: Question, cost: Cost, options: Iterable[Option], most: float = math.inf) -> Chosen | None:
+    """The option with a chance of a verdict that costs least for each that is expected of it."""
+    hoped = [(odds, each) for each in options if (odds := chance(question, each)) >= LEAST]
+    found = (Chosen(question, each, cost(question, each), chance=odds) for odds, each in hoped)
+    within = (each for each in found if 0.0 < each.cost <= most and each.cost < math.inf)
+    return min(within, key=lambda each: each.per_verdict, default=None)
 
 
 def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:

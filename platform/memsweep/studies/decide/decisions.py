@@ -6,18 +6,13 @@ import math
 from dataclasses import dataclass
 
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
-from memsweep.studies.decide.choice import FAR_HOPE, HOPE, Chosen
+from memsweep.studies.decide.choice import Chosen
 from memsweep.studies.decide.options import LEARNERS_AMONG
 from memsweep.studies.decide.question import Question
 from memsweep.studies.decide.reading import Subject
 
 DECIDED, HOPELESS, LIMIT, OPEN = "decided", "hopeless", "limit", "open"
 """A verdict; more than this command may do would be needed; the limit came first; the run ended before its end."""
-_BETTER = {
-    0.0: "",
-    HOPE: ", if its estimates turn out a standard error better",
-    FAR_HOPE: ", if its estimates turn out two standard errors better",
-}
 
 
 @dataclass(frozen=True)
@@ -60,14 +55,14 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
     if needed is None:
         lies = f"nothing in reach is expected to decide it: {'; '.join(question.reasons[:2])}"
         return looks or lies, math.nan
-    hours = max(chosen.cost, chosen.whole) * factor / 3600.0
+    hours = chosen.cost * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
-    if needed.repairs:
+    if chosen.chance is not None:
+        told = f"what would decide it with a chance of {chosen.chance:.0%} by forecast: {amount}"
+    elif needed.repairs:
         told = f"what would be tried next, with no forecast of a verdict: {amount}"
-    elif question.gaps and chosen.option is not None:
-        told = f"what would be added next, because the rule lacks it: {amount}"
     else:
-        told = f"what would decide it by forecast: {amount}{_BETTER[chosen.hope]}"
+        told = f"what would be added next, because the rule lacks it: {amount}"
     return f"{looks + '; ' if looks else ''}{told}", hours
 
 

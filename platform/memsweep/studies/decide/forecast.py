@@ -1,12 +1,12 @@
-"""The expected effect of an option on the intervals of a question."""
+"""How likely an option brings a verdict: its expected effect on the intervals of a question."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import ndtr
 
 from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID, STEP_LIMIT
 from memsweep.stability.verdict.trend import CENTRE, LONG_RANGE, slope_weights
@@ -14,58 +14,65 @@ from memsweep.studies.decide.options import Option
 from memsweep.studies.decide.question import HORIZON, STEP, Design, Obstacle, Question, student
 
 
-def decides(question: Question, option: Option, hope: float = 0.0) -> bool:
-    """Whether a verdict is expected of the option.
+def chance(question: Question, option: Option) -> float:
+    """The share of the cases in which the option is expected to bring a verdict, 0 to 1.
+
+    What is not known is where the truth lies: about the present estimate, by its standard error, and the estimates by
+    range and transient. After the option an estimate lies where the new cells put it, and its interval is narrower.
+    Estimates of one condition go together, because seeds do: of several intervals the one least likely to keep clear
+    of its limit counts, and of several ways to a verdict the likeliest.
 
     Args:
         question, option: what is open, and what would be added.
-        hope: standard errors by which each estimate may turn out farther from its limit.
     """
     gaps, design = question.gaps, option.design
     horizons = GOOD_GRID if HORIZON in gaps and HORIZON in question.grows else SMALLEST_GRID
     if any(question.lacks(design, horizons)):
-        return False
+        return 0.0
+    found = 0.0
     for aim in question.aims:
         # an interval that the rule could not make yet is passed over once nothing lacks for it
         known = [each for each in aim if not (gaps and math.isnan(each.distance))]
-        if all(_passes(question, each, design, hope) for each in known) and (known or gaps):
-            return True
-    return False
+        if known or gaps:
+            found = max(found, min((_clear(question, each, design) for each in known), default=1.0))
+    return found
 
 
-def narrowing(question: Question, option: Option, hope: float) -> float:
-    """The part of the way to a verdict that the option is expected to go, 0 to 1; arguments as of ``decides``."""
-    return max((_way(question, aim, option.design, hope) for aim in question.aims if aim), default=0.0)
+def _clear(question: Question, obstacle: Obstacle, design: Design) -> float:
+    """How likely the interval keeps clear of its limit.
 
-
-def _way(question: Question, aim: Sequence[Obstacle], design: Design, hope: float) -> float:
-    needed = gained = 0.0
-    for each in aim:
-        distance, now = each.distance + hope * each.error, each.left(1.0, _axis(question, each, question.design))
-        if not (distance > 0.0 and math.isfinite(now)):
-            return 0.0
-        then = each.left(*_factors(question, each, design))
-        way = max(0.0, math.log(now / distance))
-        needed += way
-        gained += min(way, math.log(now / then)) if then > 0.0 else way
-    return gained / needed if needed > 0.0 else 0.0
-
-
-def _passes(question: Question, obstacle: Obstacle, design: Design, hope: float) -> bool:
+    Between two errors e and f an estimate moves by the root of |e^2 - f^2|: the better of both has the data of the
+    other. Other values of the axis move it by what the choice of the range left open, too, as a uniform spread would.
+    """
     if obstacle.of == STEP and obstacle.distance < 0.0 and design.top > question.design.top:
         # the change by one more width falls as one over the width, as exact fits of stable memories do
         fallen = (obstacle.distance + STEP_LIMIT) * question.design.top / design.top
-        return fallen >= STEP_LIMIT
+        if fallen >= STEP_LIMIT:
+            return 1.0
     if obstacle.short and not _is_long(_entering(question, obstacle.of, design)):
-        return False
-    return obstacle.passes(*_factors(question, obstacle, design), hope)
+        return 0.0
+    seeds, axis = _factors(question, obstacle, design)
+    spare = obstacle.distance - obstacle.left(seeds, axis)
+    if not math.isfinite(spare):
+        return 0.0
+    error = (
+        seeds * axis * student(obstacle.seeds, obstacle.level) / student(_complete(question, design), obstacle.level)
+    )
+    ranged = obstacle.between / math.sqrt(3.0)
+    spread = math.sqrt(obstacle.error**2 * abs(1.0 - error**2) + ranged**2 * abs(1.0 - axis**2))
+    return float(ndtr(spare / spread)) if spread > 0.0 else float(spare > 0.0)
 
 
 def _factors(question: Question, obstacle: Obstacle, design: Design) -> tuple[float, float]:
     """Of an interval's reach: by other seeds, and by other values of its axis."""
-    complete = max(2, round(design.seeds * question.share))
-    error = [student(count, obstacle.level) / math.sqrt(count) for count in (obstacle.seeds, complete)]
+    counts = obstacle.seeds, _complete(question, design)
+    error = [student(count, obstacle.level) / math.sqrt(count) for count in counts]
     return error[1] / error[0], _axis(question, obstacle, design)
+
+
+def _complete(question: Question, design: Design) -> int:
+    """Seeds that will enter, if as many of the new ones fit the target as of those that there are."""
+    return max(2, round(design.seeds * question.share))
 
 
 def _axis(question: Question, obstacle: Obstacle, design: Design) -> float:

@@ -188,7 +188,7 @@ class GrowingTrials(GridTrials):
             return math.inf if made is None else made.cost
 
         found = list[tuple[Chosen, Addition | None, _State]]()
-        for chosen in filter(None, (choose(question, price, tried), longer(question, price, tried))):
+        for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
             made = cells.addition(question, chosen.option) if chosen.option is not None else None
             found.append((chosen, made, self._open(chosen, made, factor)))
             if found[-1][-1][0] == OPEN:
@@ -197,25 +197,26 @@ class GrowingTrials(GridTrials):
 
     def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> _State:
         """The state of an open question, why, and the core hours needed."""
+        dear = "more than the limit would be needed" if chosen.cost * factor > self._limit else ""
         if made is None:
-            return HOPELESS, *hopeless(chosen, factor)
+            return HOPELESS, *hopeless(chosen, factor, dear if math.isfinite(chosen.cost) else "")
         if len(self._steps_of(chosen.question.key)) >= self._most:
             return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it")
-        if max(chosen.cost, chosen.whole) * factor > self._limit:
-            return HOPELESS, *hopeless(chosen, factor, "more than the limit would be needed")
+        if dear:
+            return HOPELESS, *hopeless(chosen, factor, dear)
         return OPEN, "", math.nan
 
     def _allot(self, look: _Look, steps: Mapping[int, tuple[Chosen, Addition]], factor: float) -> None:
         """Chooses the questions of the next round; those that do not fit into what is left are at their limit."""
-        costs = {place: chosen.cost * factor for place, (chosen, _) in steps.items()}
+        measured = {place: replace(chosen, cost=chosen.cost * factor) for place, (chosen, _) in steps.items()}
         left = self._limit - self._spent(look.study)
-        taken = allotted(costs, {place: look.every[place][0].key for place in steps}, left, self._limit)
+        taken = allotted(measured, left, self._limit)
         look.chosen |= {look.every[place][0].key: steps[place] for place in taken}
-        left -= sum(costs[place] for place in taken)
-        for place, seconds in costs.items():
+        left -= sum(measured[place].cost for place in taken)
+        for place, chosen in measured.items():
             subject, found = look.every[place]
-            if seconds > left and subject.key not in look.chosen:
-                look.every[place] = subject, replace(found, state=LIMIT, needed=seconds / 3600.0)
+            if chosen.cost > left and subject.key not in look.chosen:
+                look.every[place] = subject, replace(found, state=LIMIT, needed=chosen.cost / 3600.0)
 
     def _steps_of(self, key: str) -> list[Step]:
         return [step for one in self._rounds for step in one.steps if step.key == key]

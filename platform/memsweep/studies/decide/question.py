@@ -79,18 +79,13 @@ class Obstacle:
         """The standard error of the estimate."""
         return self.reach / student(self.seeds, self.level)
 
-    def passes(self, seeds: float, axis: float, hope: float = 0.0) -> bool:
-        """Whether the interval would keep clear of the limit.
+    def left(self, seeds: float, axis: float) -> float:
+        """The part that would remain of the interval on the side of the limit.
 
         Args:
             seeds: factor of the reach by other seeds.
             axis: factor of the reach, and of ``between``, by other values of the axis.
-            hope: standard errors by which the estimate may turn out farther from the limit.
         """
-        return self.left(seeds, axis) < self.distance + hope * self.error
-
-    def left(self, seeds: float, axis: float) -> float:
-        """The part that would remain of the interval on the side of the limit; arguments as of ``passes``."""
         return max(self.reach * seeds, self.between) * axis
 
 
@@ -200,7 +195,7 @@ class Question:
         kept += [_step(each.step, self) for each in self.inside]
         stable = [each for each in (*kept, _grown(self.growth, self)) if each is not None]
         if self.inside:
-            yield tuple(each for each in stable if not each.passes(1.0, 1.0))
+            yield tuple(each for each in stable if not each.left(1.0, 1.0) < each.distance)
 
     def _unstable(self) -> Iterator[tuple[Obstacle, ...]]:
         for each in self.by_threshold.values():
