@@ -19,7 +19,7 @@ from error_rates import Case, Study, Truth
 
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
-from memsweep.studies.decide.choice import FAR_SEEDS, ROUNDS, choose
+from memsweep.studies.decide.choice import ROUNDS, choose
 from memsweep.studies.decide.options import SEEDS, Option
 from memsweep.studies.decide.question import HORIZON, WIDTH, Design, Question
 from memsweep.studies.decide.reading import regainable
@@ -43,9 +43,7 @@ SHORT = (
 )
 """Widths that span too little for *unstable*, and may grow."""
 CASES = (*(case for case in (*error_rates.LIMITS, *error_rates.POWERS) if not case.every), *SKEWED, *SHORT)
-FORECAST = (Case(error_rates.FLAT, "normal", 0.15, horizons=5),)
-"""Noise of which rounds do not always get the better."""
-STUDIES, FORECASTS = 200, 40
+STUDIES = 200
 SHOWN = (0.25, 0.5, 0.9)
 """Quantiles of the seeds and of the cost."""
 
@@ -99,14 +97,9 @@ def cost_of(design: Design) -> float:
 
 def decided(case: Case, rng: np.random.Generator) -> Ended:
     """The end of one study."""
-    return followed(Study(case, rng, SEEDS[-1]), case, SEEDS[-1])[0]
-
-
-def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None, bool]:
-    """The end of a study, and of a hopeless one what would decide it by forecast, and whether that is expected to."""
+    study, most = Study(case, rng, SEEDS[-1]), SEEDS[-1]
     grid, widths = study.horizons[: case.horizons], case.widths or case.truth.widths
     design, grows = Design(case.seeds, widths, grid, widths[-1]), (HORIZON, *((WIDTH,) if case.widths else ()))
-    needed, sure = None, False
     first = cost_of(design)
 
     def cost(question: Question, option: Option) -> float:
@@ -120,33 +113,10 @@ def followed(study: Study, case: Case, most: int) -> tuple[Ended, Design | None,
         valid = study.valid[: design.seeds, places, : len(design.horizons)]
         chosen = choose(question_of(evidence, design, valid, grows), cost)
         if chosen.option is None:
-            needed, sure = chosen.needed.design if chosen.needed else None, chosen.sure
             break
         design, rounds = chosen.option.design, rounds + 1
         evidence = study.weigh(design.seeds, len(design.horizons), design.widths)
-    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first), needed, sure
-
-
-def forecasts(case: Case, studies: int) -> tuple[int, dict[bool, Counter[Verdict]]]:
-    """How many studies are hopeless, and the verdicts after what would decide them by forecast: sure, and hoped for."""
-    rng, most = np.random.default_rng(7), FAR_SEEDS[-1]
-    hopeless, found = 0, {True: Counter[Verdict](), False: Counter[Verdict]()}
-    for _ in range(studies):
-        study = Study(case, rng, most)
-        ended, needed, sure = followed(study, case, most)
-        hopeless += ended.verdict is Verdict.INCONCLUSIVE
-        if needed is not None:
-            found[sure][study.weigh(needed.seeds, len(needed.horizons)).verdict] += 1
-    return hopeless, found
-
-
-def forecast_row(case: Case, studies: int) -> str:
-    """A row of the table of forecasts."""
-    hopeless, found = forecasts(case, studies)
-    shares = [f"{each.total() - each[Verdict.INCONCLUSIVE]} of {each.total()}" for each in (found[True], found[False])]
-    return (
-        f"| {case.truth.name} | {case.noise}, radius {case.sigma:g} | {hopeless} of {studies} | {' | '.join(shares)} |"
-    )
+    return Ended(evidence.verdict, rounds, design.seeds, len(design.horizons), cost_of(design) / first)
 
 
 def rates(case: Case, studies: int) -> list[Ended]:
@@ -184,5 +154,3 @@ if __name__ == "__main__":
     for line in lines(*map(int, sys.argv[1:])):
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    for case in FORECAST:
-        sys.stdout.write(f"{forecast_row(case, FORECASTS)}\n")

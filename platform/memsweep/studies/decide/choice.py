@@ -26,6 +26,8 @@ LEAST = 0.1
 """The least chance of a verdict for which an addition is made."""
 EVEN = 0.5
 """The chance that is taken of what has no forecast: a repair, and what the rule lacks."""
+RARE = 0.25
+"""That of a longer training of all cells: of four modules in docs/evidence/decide.md one was decided by it."""
 NEAR = 20.0
 """Seeds that miss the allowed error by at most this factor are trained twice as long: a tenth of the loss of zero."""
 REPAIRED = {BELOW: 4, ABOVE: 4, EFFORT: 1, STEPS: 2, LONGER: 2}
@@ -55,7 +57,9 @@ class Chosen:
     @property
     def odds(self) -> float:
         """The chance, or what is taken for it."""
-        return EVEN if self.chance is None else self.chance
+        if self.chance is not None:
+            return self.chance
+        return RARE if self.option is not None and LONGER in self.option.repairs else EVEN
 
     @property
     def per_verdict(self) -> float:
@@ -84,17 +88,15 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
         return Chosen(question, wrong[0][1], wrong[0][0])
     if (found is None or found.odds < EVEN) and (filled := _filled(question, cost, every)) is not None:
         return Chosen(question, filled[1], filled[0])
-    if found is not None:
-        return found
-    amount = _likely(question, cost, [*every, *designs(question, FAR_SEEDS)])
-    if amount is None:
-        return Chosen(question, None, math.inf)
-    return replace(amount, option=None, needed=amount.option)
+    if found is None:
+        amount = _likely(question, cost, [*every, *designs(question, FAR_SEEDS)]) or Chosen(question, None, math.inf)
+        found = replace(amount, option=None, needed=amount.option)
+    # intervals that the rule cannot make yet are in no forecast
+    return replace(found, chance=None) if question.gaps else found
 
 
 def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen | None:
-    """Twice the training of every cell, for a question that nothing else is expected to decide; arguments as of
-    ``choose``.
+    """Twice the training of every cell; arguments as of ``choose``.
 
     Seeds that learn the target may still differ because they have not come to rest. No forecast says by how much less
     they will. None where too few seeds learn it, where that was tried often enough, or where trainings have another

@@ -191,9 +191,9 @@ class GrowingTrials(GridTrials):
         for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
             made = cells.addition(question, chosen.option) if chosen.option is not None else None
             found.append((chosen, made, self._open(chosen, made, factor)))
-            if found[-1][-1][0] == OPEN:
-                return found[-1]
-        return found[0]
+        can = [each for each in found if each[-1][0] == OPEN] or found[:1]
+        # what is wrong, and what the rule lacks, comes before a longer training
+        return min(can, key=lambda each: each[0].per_verdict) if can[0][0].chance is not None else can[0]
 
     def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> _State:
         """The state of an open question, why, and the core hours needed."""
