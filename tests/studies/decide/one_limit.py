@@ -61,7 +61,7 @@ class Asked:
         return max(cost_of(design) - cost_of(self.design), 0.0) * self.scale
 
     def chosen(self, limit: float) -> Chosen:
-        """What the next round would do for it."""
+        """The addition that the next round would make for it."""
 
         def cost(question: Question, option: Option) -> float:
             there = set(option.design.horizons) <= set(self.study.horizons) and option.design.seeds <= SEEDS[-1]
@@ -78,7 +78,7 @@ class Asked:
 
 @dataclass
 class Outcome:
-    """What studies came to.
+    """The sum of what became of studies.
 
     Attributes:
         questions, decided: how many.

@@ -24,6 +24,8 @@ FREE = 0.025
 """The share of a limit up to which a round takes the next cheapest addition, however dear beside the others."""
 LEAST = 0.1
 """The least chance of a verdict for which an addition is made."""
+MOST = 0.9
+"""The chance above which a forecast says no number: so often the likeliest ones come true (docs/evidence/decide.md)."""
 EVEN = 0.5
 """The chance that is taken of what has no forecast: a repair, and what the rule lacks."""
 RARE = 0.25
@@ -60,6 +62,21 @@ class Chosen:
         if self.chance is not None:
             return self.chance
         return RARE if self.option is not None and LONGER in self.option.repairs else EVEN
+
+    @property
+    def told(self) -> str:
+        """The chance in words; empty where there is no forecast. No forecast is better than MOST."""
+        if self.chance is None:
+            return ""
+        return f"{self.chance:.0%}" if self.chance < MOST else f"{MOST:.0%} or more"
+
+    @property
+    def words(self) -> str:
+        """The option in words, with its chance of a verdict where there is a forecast."""
+        if self.option is None:
+            return ""
+        odds = f" (chance of a verdict: {self.told})" if self.told else ""
+        return f"{self.option.words(self.question.design)}{odds}"
 
     @property
     def per_verdict(self) -> float:

@@ -57,8 +57,8 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
         return looks or lies, math.nan
     hours = chosen.cost * factor / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
-    if chosen.chance is not None:
-        told = f"what would decide it with a chance of {chosen.chance:.0%} by forecast: {amount}"
+    if chosen.told:
+        told = f"what would decide it by forecast, with a chance of {chosen.told}: {amount}"
     elif needed.repairs:
         told = f"what would be tried next, with no forecast of a verdict: {amount}"
     else:

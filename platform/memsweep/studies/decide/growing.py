@@ -251,7 +251,7 @@ class GrowingTrials(GridTrials):
 
     def _round(self, look: _Look) -> Round:
         steps = [
-            Step(key, found.question.name, found.option.words(found.question.design), found.option.repairs, found.cost)
+            Step(key, found.question.name, found.words, found.option.repairs, found.cost)
             for key, (found, _) in look.chosen.items()
             if found.option is not None
         ]
@@ -275,5 +275,4 @@ class GrowingTrials(GridTrials):
             f"about {duration(seconds)} of a core{limit}{waits}"
         )
         for found, _ in look.chosen.values():
-            if found.option is not None:
-                yield f"  {found.question.name}: {found.option.words(found.question.design)}"
+            yield f"  {found.question.name}: {found.words}"
