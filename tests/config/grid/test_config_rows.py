@@ -40,6 +40,20 @@ def test_other_axes_lie_over_the_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_an_axis_of_text_beside_rows_of_its_section_stays_text(tmp_path: Path) -> None:
+    axes = "  task.kernel: [exponential, shift]\n  model.parameterization: [exp, direct]\n"
+    small, large = "{task: {horizon: 20}, model: {width: 2}}", "{task: {horizon: 40}, model: {width: 3}}"
+    rows = f"grid:\n  rows:\n    - {small}\n    - {large}\n"
+    sweep = load(tmp_path, BASE.replace("rate: 0.5", "dt: 0.5") + rows + axes, "training.steps=3")
+    assert [row.task.kernel for row in sweep.rows] == ["exponential", "exponential", "shift", "shift"] * 2
+    assert [row.model.parameterization.name for row in sweep.rows] == ["exp", "direct"] * 4
+    assert [row.task.horizon for row in sweep.rows] == [20] * 4 + [40] * 4
+    rates = load(
+        tmp_path, BASE + rows.replace("width: 2", "parameterization: {name: exp}"), "model.activation=tanh,linear"
+    )
+    assert [row.model.activation for row in rates.rows] == ["tanh", "linear"] * 2
+
+
 @pytest.mark.parametrize(
     ("override", "expected"),
     [

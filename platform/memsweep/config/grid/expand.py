@@ -133,6 +133,8 @@ class _Section:
         self._base = {name: base.get(name, None if self._trial.fields[name].default is None else {})}
         self._own = [number for number, path in enumerate(axes) if _sets(path, axes[path], name)]
         self._axes = {path: values for path, values in axes.items() if _sets(path, values, name)}
+        rows = self._axes.get(ROWS, ())
+        self._parts_of_rows = {axis for axis in self._axes if any(_sets_fields(row, axis) for row in rows)}
         known: list[Problem] = []
         if self._axes:
             self._make(self._base, known)
@@ -169,8 +171,8 @@ class _Section:
     def _edit(self, axis: str, value: Any) -> tuple[str, Any]:
         """The path and value that a value of an axis sets in this section."""
         path, value = (self.name, value.get(self.name, {})) if axis == ROWS else (axis, value)
-        # next to the axis rows a bare name chooses the part and keeps the fields that rows set
-        return path, as_mapping(value) if ROWS in self._axes else value
+        # beside rows that set fields of a part a bare name chooses the part, and keeps these fields
+        return path, as_mapping(value) if axis in self._parts_of_rows else value
 
     def _make(self, data: Mapping[str, Any], problems: list[Problem]) -> Any:
         written = data[self.name]
@@ -199,6 +201,13 @@ class _Section:
 def _sets(axis: str, values: Iterable[Any], section: str) -> bool:
     """Whether an axis sets fields of a section."""
     return any(section in row for row in values) if axis == ROWS else axis.split(".")[0] == section
+
+
+def _sets_fields(row: Any, axis: str) -> bool:
+    """Whether a row sets fields of the part at the path of an axis."""
+    for key in axis.split("."):
+        row = row.get(key) if isinstance(row, Mapping) else None
+    return isinstance(row, Mapping)
 
 
 def _all(axes: Axes) -> Iterator[tuple[Indices, dict[str, int]]]:
