@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from exact_fits import KERNELS, STEEP, Kernel, Window, radii, windows
+from exact_fits import KERNELS, PUBLISHED, STEEP, Kernel, Window, fit, radii, windows
 
 from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Verdict
 from memsweep.stability.verdict.radius import THRESHOLDS
@@ -138,6 +138,15 @@ def slopes_by_width() -> Iterator[str]:
         yield f"| {modes} | {' | '.join(map(rounded, found))} |"
 
 
+def radii_by_modes(horizon: int = 1024) -> Iterator[str]:
+    """Rows: radii of exact fits of the two published memories, by modes; 1 and 10 % under direct and under exp."""
+    exponential, polynomial = PUBLISHED
+    for kernel, modes in ((exponential, 0), *((polynomial, count) for count in (3, 4, 6, 8, 14))):
+        found = [radii(kernel, modes, parameterization, horizon) for parameterization in ("direct", "exp")]
+        cells = (f"{value:.2g}" for each in found for value in (each[0], each[-1]))
+        yield f"| {kernel.name} | {modes or 1} | {fit(kernel, horizon, modes).error:.0e} | {' | '.join(cells)} |"
+
+
 DISTRIBUTIONS = {
     "normal": lambda rng, shape: rng.standard_normal(shape),
     "Student t, 3 degrees": lambda rng, shape: rng.standard_t(3, shape),
@@ -171,5 +180,7 @@ if __name__ == "__main__":
         *slopes_by_width(),
         "",
         *skewed_lines(),
+        "",
+        *radii_by_modes(),
     )
     sys.stdout.write("\n".join([*text, ""]))

@@ -69,6 +69,8 @@ KERNELS = (
 )
 """The interval was made on the first six (``chosen``) and attacked on the others."""
 STEEP = _power(0.4, 3.0)
+PUBLISHED = (_exponentials("0.9^t", (1.0, -math.log(0.9))), _power(1.0, 1.1))
+"""Of Figure 1 of the curse of memory (arXiv 2305.19190)."""
 MODES = (3, 4, 6, 8)
 """Of fitted models; the most are only there to say whether the next fewer suffice."""
 

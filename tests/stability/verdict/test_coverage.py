@@ -82,3 +82,12 @@ def test_the_width_check_finds_widths_that_have_run_out_and_no_others() -> None:
     text = DOCS.read_text()
     assert "19 of 90" in text
     assert [line for line in (*coverage.slopes_by_width(), *coverage.skewed_lines()) if line not in text] == []
+
+
+@pytest.mark.more
+def test_a_better_fit_of_a_power_law_is_less_stable_under_direct_alone() -> None:
+    text, rows = (ROOT / "docs/evidence/studies.md").read_text(), list(coverage.radii_by_modes())
+    assert all(row in text for row in rows)
+    radii_of = [[float(cell) for cell in row.split("|")[4:8]] for row in rows[1:]]
+    assert radii_of[0][0] > 2.5 * radii_of[-1][0]
+    assert radii_of[0][2] == pytest.approx(radii_of[-1][2], rel=0.1)
