@@ -69,7 +69,8 @@ def _work(work: dict[str, Any]) -> str:
     columns = ["part", "study", "run", "published", "ours", "what differs, or what it takes"]
     rows = []
     for part in work["parts"]:
-        study = f"`{part['study']}`" if "study" in part else "none"
+        answer = part.get("study", part.get("script"))
+        study = f"`{answer}`" if answer else "none"
         rest = [part.get(name, "") for name in ("published", "ours", "differs")]
         rows.append([part["name"], study, RUNS[part["run"]], *rest])
     return f"## {work['title']}\n\n{_table(columns, rows)}"

@@ -42,7 +42,8 @@ def test_a_part_that_was_run_says_what_was_found_and_a_part_that_was_not_run_has
     found = set(pd.read_csv(seeds.RESULTS)["study"])
     run = {part["study"] for part in PARTS if part["run"] != "no" and "study" in part}
     assert found - run == set()
-    assert {part["run"] for part in PARTS if "study" not in part} == {"no"}
+    assert {part["run"] for part in PARTS if not {"study", "script"} & part.keys()} == {"no"}
+    assert all((ROOT / part["script"]).is_file() for part in PARTS if "script" in part)
 
 
 def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -> None:
