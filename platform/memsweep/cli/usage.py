@@ -111,7 +111,8 @@ examples:
 Begin with what is stored of a study (with its own plan, where nothing is), and add trials round by round until every
 condition has a verdict: more seeds, a longer or a middle horizon, another width, smaller or larger radii, a stronger
 search, a longer training. A round adds to each open condition what costs least in core seconds for its chance of a
-verdict, and says that chance. It is written down before it runs: stopped in the middle, the same command goes on.
+verdict, and says that chance where it has a forecast. It is written down before it runs: stopped in the middle, the
+same command goes on.
 
 STUDY may be a module of yours: its study is then made of the module and --kernel alone, with horizons from two time
 scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.

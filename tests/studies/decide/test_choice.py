@@ -108,6 +108,21 @@ def test_seeds_that_differ_much_are_met_by_as_many_more_as_they_take() -> None:
     assert chosen.option.design.seeds > 10
 
 
+def test_a_repair_comes_first_where_it_costs_less_for_its_chance() -> None:
+    weak = replace(question(), found=0.5)
+    addition = choose(question(), cost)
+    assert addition.chance is not None
+
+    def repair(times: float) -> Chosen:
+        price = times * EVEN * addition.per_verdict
+        return choose(weak, lambda asked, option: price if option.repairs else cost(asked, option))
+
+    cheap, dear = repair(0.99), repair(1.01)
+    assert cheap.option is not None
+    assert dear.option is not None
+    assert (cheap.option.repairs, dear.option) == ((EFFORT,), addition.option)
+
+
 def test_a_memory_that_no_seed_learns_is_hopeless() -> None:
     asked = replace(question(), misfit={(8, 800): 50.0}, valid_widths=0, valid_horizons=0, complete=0)
     assert choose(asked, cost).option is None

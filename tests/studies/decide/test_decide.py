@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import jsonschema
+import numpy as np
 import pytest
 
 import memsweep as ms
@@ -25,10 +27,12 @@ from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
 from memsweep.errors import ConfigError, Exit, StoreError
 from memsweep.report.analysis.contents import Finding
+from memsweep.studies.decide.choice import REPAIRED
 from memsweep.studies.decide.first_round import SHARE, first_rounds, seconds_of
+from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.options import ABOVE, LONGER, Option
-from memsweep.studies.decide.question import Design, Question
-from memsweep.studies.decide.reading import Subject
+from memsweep.studies.decide.question import HORIZON, Design, Obstacle, Question
+from memsweep.studies.decide.reading import Subject, question_of
 from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Cells
@@ -203,6 +207,39 @@ def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folde
     assert found["hopeless"] == [decision["name"]]
     assert decision["needed_core_hours"] > 1e-6
     assert "core hours" in decision["why"]
+
+
+@pytest.mark.more
+def test_what_is_hopeless_needs_more_than_the_limit_and_what_is_chosen_fits_into_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On machines that take a third of what the cost model says, as long, and three times as long."""
+    monkeypatch.chdir(folder)
+    sizes = ("model.width=2,3,4,6", "task.horizon=8,16,32,64", "training.seeds=5", "training.steps=2")
+    assert main(["sweep", "small.yaml", *sizes, "--inline", "--no-page"]) == 0
+    fits = {"misfit": {}, "below": False, "above": False, "found": 1.0, "grows": ()}
+    fits |= {"valid_widths": 4, "valid_horizons": 4, "complete": 5}
+
+    def noisy(subject: Subject, possible: Any) -> Question:
+        return replace(question_of(subject, possible), **fits)
+
+    monkeypatch.setattr("memsweep.studies.decide.growing.question_of", noisy)
+    monkeypatch.setattr(Question, "gaps", ())
+    monkeypatch.setattr(Question, "aims", ((Obstacle(HORIZON, 0.07, 0.3, 0.0, 5, 0.95),),))
+    monkeypatch.setitem(REPAIRED, LONGER, 0)
+    states = set()
+    for factor in (0.3, 1.0, 3.0):
+        monkeypatch.setattr(GrowingTrials, "_factor", lambda self, study, factor=factor: factor)
+        for hours in np.geomspace(1e-5, 1e-2, 13):
+            capsys.readouterr()
+            assert main([*WORDS, *sizes, "--plan", "--max-core-hours", str(hours)]) == 0
+            found = json.loads(capsys.readouterr().out)
+            (one,) = found["decisions"]
+            states.add(one["state"])
+            if one["state"] == "hopeless":
+                assert one["needed_core_hours"] > hours
+            assert sum(step["core_seconds"] for step in found["next_round"]) <= 3600.0 * hours
+    assert states == {"hopeless", "open"}
 
 
 @pytest.mark.more

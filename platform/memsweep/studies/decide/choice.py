@@ -17,11 +17,11 @@ Cost = Callable[[Question, Option], float]
 ROUNDS = 10
 """Most rounds of a question: the rule's interval spends a part of its error at each look at new results of it."""
 ROUND = 0.25
-"""The largest share of a limit that one round takes, unless its cheapest addition alone is dearer."""
+"""The largest share of a limit that one round takes, unless its first addition alone is dearer."""
 DEAR = 2.0
-"""An addition that costs more than so many times what the cheaper ones of a round cost together waits."""
+"""An addition that costs more than so many times what those before it in a round cost together waits."""
 FREE = 0.025
-"""The share of a limit up to which a round takes the next cheapest addition, however dear beside the others."""
+"""The share of a limit up to which a round takes the next addition, however dear beside the others."""
 LEAST = 0.1
 """The least chance of a verdict for which an addition is made."""
 MOST = 0.9
@@ -91,7 +91,7 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
         question: that is open.
         cost: of an option.
         tried: the repairs of earlier rounds.
-        most: core seconds that an addition may cost.
+        most: core seconds that an addition may cost, by the cost model.
     """
     wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
@@ -101,8 +101,10 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
     if _unfit(question):
         return Chosen(question, None)
     found = _likely(question, cost, every, most)
-    if wrong and (found is None or wrong[0][0] < found.cost):
-        return Chosen(question, wrong[0][1], wrong[0][0])
+    if wrong:
+        mended = Chosen(question, wrong[0][1], wrong[0][0])
+        if found is None or mended.per_verdict < found.per_verdict:
+            return mended
     if (found is None or found.odds < EVEN) and (filled := _filled(question, cost, every)) is not None:
         return Chosen(question, filled[1], filled[0])
     if found is None:

@@ -188,7 +188,8 @@ class GrowingTrials(GridTrials):
             return math.inf if made is None else made.cost
 
         found = list[tuple[Chosen, Addition | None, _State]]()
-        for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
+        most = self._limit / factor
+        for chosen in filter(None, (choose(question, price, tried, most), longer(question, price, tried))):
             made = cells.addition(question, chosen.option) if chosen.option is not None else None
             found.append((chosen, made, self._open(chosen, made, factor)))
         can = [each for each in found if each[-1][0] == OPEN] or found[:1]
@@ -269,7 +270,7 @@ class GrowingTrials(GridTrials):
         left = self._limit - self._spent(look.study)
         limit = f", {duration(left)} of a core left" if math.isfinite(left) else ""
         later = {subject.key for subject, found in look.every if found.state == OPEN} - look.chosen.keys()
-        waits = f"; {counted(len(later), 'condition')} later, after cheaper ones" if later else ""
+        waits = f"; {counted(len(later), 'condition')} later, after those of this round" if later else ""
         yield (
             f"round {self.rounds + 1}: {open_} of {counted(len(states), 'question')} open, "
             f"about {duration(seconds)} of a core{limit}{waits}"

@@ -361,7 +361,8 @@ def test_a_study_sweeps_over_stacks_with_and_without_an_encoder(
     study, results = tmp_path / "encoders.yaml", ready(tmp_path / "results")
     study.write_text(STUDY)
     assert sweep(study, results, "--inline") == 0
-    assert "encoder" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert all(f"exponential, encoder {name} (recurrent)" in out for name in ("linear", "none"))
     records = [json.loads(file.read_text()) for file in (results / "encoders" / "records").glob("*.json")]
     assert sorted(record["config"]["model"]["encoder"] for record in records) == ["linear", "none"]
     assert sweep(study, results, "--inline", "model.unit=lru", "grid.model.encoder=[none]") == 2
