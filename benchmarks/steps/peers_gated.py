@@ -135,7 +135,7 @@ class Plain(PublishedLoop):
         return self.readout(states_BTM)
 
     def ours(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Weights or gradients of our model by torch's names; of its second biases those that ours has, too."""
+        """Weights or gradients of our model under torch's names, without the second biases that ours does not have."""
         found = {f"readout.{kind}": named[f"readout_{kind}"] for kind in ("weight", "bias")}
         if self.name == "rnn":
             return found | {f"torchs.{key}": each for key, each in named.items() if "readout" not in key}
