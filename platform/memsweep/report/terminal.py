@@ -39,7 +39,7 @@ from memsweep.report.rows.verdicts import (
     referred,
 )
 from memsweep.report.values.section import Place, Section, placed
-from memsweep.report.values.table import TERMINAL, Line, Table, View
+from memsweep.report.values.table import TERMINAL, Cell, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.sweep.store.results import Store
 
@@ -244,8 +244,10 @@ def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> It
     ``throughout``: what all lines have in common stands below.
     """
     view = table.view(TERMINAL)
-    fitting = (form for form in _FORMS if _needed(_widths(view, form[0], broken=form[1])) <= width)
-    level, broken = next(fitting, _FORMS[-1])
+    if (form := _fitting(view, width)) is None and _is_wide(view):
+        view = _turned(view)
+        form = _fitting(view, width)
+    level, broken = form or _FORMS[-1]
     view, left_out = _narrowed(view, level, width)
     widths = _shrunk(_widths(view, level, broken=broken), view, width)
     yield _grid(view, widths, [])
@@ -265,6 +267,30 @@ def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> It
         yield from ("", f"No room here for {', '.join(left_out)}: {table.name}.csv of the report has it all.")
     if throughout and view.throughout:
         yield from ("", _throughout(view.throughout))
+
+
+def _fitting(view: View, width: int) -> tuple[int, bool] | None:
+    """The longest form in which a table fits; None where names must be broken."""
+    return next((form for form in _FORMS if _needed(_widths(view, form[0], broken=form[1])) <= width), None)
+
+
+def _is_wide(view: View) -> bool:
+    """Whether names head the columns as they head the lines, and there are more columns than lines."""
+    first, *others = view.columns
+    named = first.style in _NAMES and not any(column.style for column in others)
+    return named and len(others) > sum(map(len, view.groups.values()))
+
+
+def _turned(view: View) -> View:
+    """The same cells with columns as lines: a name has room in a line that it has not over a narrow column."""
+    lines = [(heading, line) for heading, group in view.groups.items() for line in group]
+    names = [f"{heading} · {line[0].text}" if heading else line[0].text for heading, line in lines]
+    first, *others = view.columns
+    columns = [dataclasses.replace(first, name=""), *(dataclasses.replace(others[0], name=name) for name in names)]
+    turned = [
+        (Cell(column.heading), *(line[index] for _, line in lines)) for index, column in enumerate(others, start=1)
+    ]
+    return dataclasses.replace(view, columns=tuple(columns), groups={"": turned})
 
 
 def _narrowed(view: View, level: int, width: int) -> tuple[View, list[str]]:
@@ -318,7 +344,7 @@ def _widths(view: View, level: int, *, broken: bool) -> list[int]:
         texts = [line[index].form(level) for lines in view.groups.values() for line in lines]
         longest = max((cell_len(clean(text)) for text in texts), default=0) + (0 if index else indent)
         heading = _WORD.findall(column.heading) if broken else [column.heading]
-        widths.append(max(longest, *(len(word.rstrip()) for word in heading)))
+        widths.append(max([longest, *(len(word.rstrip()) for word in heading)]))
     return widths
 
 
