@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from memsweep.stability.verdict.cells import Radii
-from memsweep.stability.verdict.judgement import GROWTH_LIMIT, SLOPE_LIMIT, Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, SLOPE_LIMIT, Verdict
 from memsweep.stability.verdict.lacks import advice, lacks
 from memsweep.stability.verdict.radius import THRESHOLDS
 from memsweep.stability.verdict.rule import weigh
@@ -189,7 +189,7 @@ def rates(case: Case, studies: int) -> Shares:
 FLAT = Truth("keeps its size")
 AT_LIMIT = Truth("T^-0.2 and m^-0.2, all thresholds", (SLOPE_LIMIT,) * 3, SLOPE_LIMIT, LONG_WIDTHS)
 ONE_AT_LIMIT = Truth("T^-0.2 at one threshold", (SLOPE_LIMIT, 0.0, 0.0))
-GROWING = Truth("error grows as m^0.1", growth=GROWTH_LIMIT)
+GROWING = Truth(f"error grows as m^{DEFAULT.growth_limit:g}", growth=DEFAULT.growth_limit)
 SLOW = Truth("T^-0.1", (-0.1,) * 3)
 SHRINKING = Truth("T^-0.6", (-0.6,) * 3)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.verdict.judgement import SLOPE_LIMIT, Missing, Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, SLOPE_LIMIT, Criteria, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
 from memsweep.stability.verdict.rule import judge
 
@@ -97,10 +97,29 @@ def test_noise_is_not_taken_for_stability():
     assert judge(*study(noise=1.0)).verdict is Verdict.INCONCLUSIVE
 
 
-def test_growing_error_at_a_small_radius_is_not_stable():
-    judgement = judge(*study(width_slope=-0.1, growth=0.15))
-    assert judgement.growth.high > 0.1
-    assert judgement.verdict is Verdict.INCONCLUSIVE
+def test_growing_error_below_the_radii_is_not_stable():
+    """The radii of all thresholds are alike; below them the change grows as m^0.6 with the width."""
+    curves, replicas = study()
+    inside = (curves["radius"] > 0) & (curves["error"] < 2.0 * 0.009)
+    power = 0.6 * np.log2(curves["width"] / 2)
+    bent = curves["error"] * (2.0 * 0.009 / curves["error"]) ** (power / 2.0)
+    judgement = judge(curves.assign(error=curves["error"].where(~inside, bent)), replicas)
+    assert all(trends.along_width.least > SLOPE_LIMIT for trends in judgement.by_threshold.values())
+    assert judgement.growth.low > DEFAULT.growth_limit
+    assert (judgement.verdict, [lack.what for lack in judgement.lacks]) == (Verdict.INCONCLUSIVE, [Missing.GROWTH])
+    assert any("may grow faster than m^0.4 with width" in reason for reason in judgement.reasons)
+
+
+@pytest.mark.parametrize("criteria", [DEFAULT, Criteria(slope_limit=-0.5)], ids=["rule", "other limit"])
+@pytest.mark.parametrize("share", [0.75, 1.25])
+def test_radius_and_change_are_held_against_one_limit(criteria: Criteria, share: float):
+    """Changes are squares: whatever radius is clearly on one side of its limit, its change is, too."""
+    judgement = judge(*study(width_slope=share * criteria.slope_limit, noise=1e-3), criteria=criteria)
+    assert judgement.growth.estimate == pytest.approx(-2.0 * judgement.slope_width.estimate, abs=0.03)
+    holds = judgement.slope_width.least > criteria.slope_limit, judgement.growth.most <= criteria.growth_limit
+    assert holds == ((True, True) if share < 1 else (False, False))
+    lacking = {lack.what for lack in judgement.lacks}
+    assert lacking & {Missing.SLOPE, Missing.GROWTH} == (set() if share < 1 else {Missing.SLOPE, Missing.GROWTH})
 
 
 def test_models_that_do_not_approximate_are_left_out():

@@ -78,7 +78,7 @@ def question_of(
         by_threshold=evidence.by_threshold,
         growth=evidence.growth,
         limited=evidence.limited,
-        slope_limit=evidence.criteria.slope_limit,
+        criteria=evidence.criteria,
         design=design,
         valid_widths=len(evidence.widths),
         valid_horizons=len(evidence.horizons),

@@ -12,7 +12,7 @@ import one_limit
 import pytest
 from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
-from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
 from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
 from memsweep.studies.decide.choice import EVEN, FREE, LEAST, NEAR, REPAIRED, ROUND, Chosen, allotted, choose, longer
 from memsweep.studies.decide.decisions import hopeless
@@ -21,7 +21,11 @@ from memsweep.studies.decide.options import BELOW, EFFORT, LONGER, SEEDS, STEPS,
 from memsweep.studies.decide.question import HORIZON, STEP, WIDTH, Design, Obstacle, Question
 from paths import ROOT
 
-WRONG = {error_rates.AT_LIMIT: Verdict.UNSTABLE, error_rates.ONE_AT_LIMIT: Verdict.STABLE}
+WRONG = {
+    error_rates.AT_LIMIT: Verdict.UNSTABLE,
+    error_rates.ONE_AT_LIMIT: Verdict.STABLE,
+    error_rates.GROWING: Verdict.STABLE,
+}
 
 
 def question(sigma: float = 0.03, seeds: int = 5, horizons: int = 4) -> Question:
@@ -155,7 +159,7 @@ def short(axis: str, estimate: float, reach: float = 0.3) -> Question:
         by_threshold={0.01: Trends(trends[HORIZON], trends[WIDTH])},
         growth=NO_SLOPE,
         limited=False,
-        slope_limit=error_rates.SLOPE_LIMIT,
+        criteria=DEFAULT,
         design=Design(5, sizes[WIDTH], sizes[HORIZON], 12),
         valid_widths=4,
         valid_horizons=4,

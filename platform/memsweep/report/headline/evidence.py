@@ -99,7 +99,7 @@ _WORDS = {
     Missing.SPREAD: "the seeds do not differ: no interval",
     Missing.RADIUS: "every radius lies beyond the search",
     Missing.STEP: "one more width may change the radius",
-    Missing.GROWTH: "the change at a small radius may grow with the width",
+    Missing.GROWTH: "the change at a small radius may grow too fast with the width",
 }
 
 

@@ -35,7 +35,6 @@ from memsweep.report.values.chart import ChartSet
 from memsweep.report.values.section import Place, Rank, Section, figured, placed
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.judgement import (
-    GROWTH_LIMIT,
     HORIZON_LIMITED,
     SMALLEST_GRID,
     SMALLEST_SEEDS,
@@ -233,7 +232,7 @@ def _rules(contents: Contents) -> dict[str, str]:
 def _rule(criteria: Criteria) -> dict[str, Any]:
     return {
         "slope": limit(criteria.slope_limit),
-        "growth": number(GROWTH_LIMIT, 1),
+        "growth": f"{criteria.growth_limit:g}",
         "step": number(STEP_LIMIT, 1),
         "marked": percent(MARKED),
         "decision": f"{100 * DECISION:g} %",

@@ -11,7 +11,7 @@ from memsweep.errors import ConfigError
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope, Trend
 
-RULE_VERSION = 2
+RULE_VERSION = 3
 """Of the rule: one more with each change of it by which the same stored results may get another verdict.
 
 Every verdict carries it. A report, a comparison and Python judge the stored results anew by the rule of today; a
@@ -19,8 +19,9 @@ finished study whose report was written by another version is judged again when 
 """
 SLOPE_LIMIT = -0.2
 """A radius that shrinks no faster than the horizon to this power is stable, one that shrinks faster is unstable."""
-GROWTH_LIMIT = 0.1
-"""Largest slope of the change with width, at a fixed small radius, of a stable approximation."""
+CHANGE_POWER = 2.0
+"""A small push moves outputs in proportion, and a change is a squared distance. So where a radius shrinks as m^s, the
+change at a fixed push grows as m^(-2 s): both are held against one limit."""
 STEP_LIMIT = -0.1
 """Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of
 stable memories change by less than -0.01, those whose modes have run out by more than -0.14."""
@@ -45,7 +46,8 @@ class Criteria:
     Attributes:
         thresholds: changes (``perturbation.reading``), as fractions of the zero predictor's loss, at which radii are
             read; increasing, above ``VALID_ERROR``, the largest error without perturbation, and at most 1.
-        slope_limit: a radius is unstable if its slope is below this with confidence; below 0.
+        slope_limit: a radius is unstable if its slope is below this with confidence; below 0. It sets the limit of the
+            change's growth with width, too.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -64,6 +66,11 @@ class Criteria:
         if problems:
             raise ConfigError(problems, "the criteria of the verdict")
         object.__setattr__(self, "thresholds", tuple(sorted({*self.thresholds})))
+
+    @property
+    def growth_limit(self) -> float:
+        """Largest slope of the change with width, at a fixed small radius, of a stable approximation."""
+        return -CHANGE_POWER * self.slope_limit
 
 
 DEFAULT = Criteria()

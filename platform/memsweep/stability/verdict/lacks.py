@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.stability.verdict.judgement import (
     GOOD_GRID,
-    GROWTH_LIMIT,
     SMALLEST_GRID,
     SMALLEST_SEEDS,
     STEP_LIMIT,
@@ -133,7 +132,7 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
         yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
     if not all(each.suffices for each in evidence.inside if each.step.available):
         yield Lack(Missing.STEP, have, need, overrides=seeds)
-    if evidence.growth.available and not evidence.growth.high <= GROWTH_LIMIT:
+    if evidence.growth.available and not evidence.growth.most <= evidence.criteria.growth_limit:
         yield Lack(Missing.GROWTH, have, need, overrides=seeds)
 
 
@@ -190,9 +189,10 @@ def _seeds(evidence: Evidence) -> int | None:
     slope_limit = evidence.criteria.slope_limit
     limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
     undecided = [(slope, limit) for slope, limit in limits if slope.least <= limit < slope.most]
-    growth, steps = evidence.growth, [each.step for each in evidence.inside]
-    # these are held against their limits by the 95 % interval
-    undecided += [(_printed(growth), GROWTH_LIMIT)] if growth.low <= GROWTH_LIMIT < growth.high else []
+    growth, growth_limit = evidence.growth, evidence.criteria.growth_limit
+    undecided += [(growth, growth_limit)] if growth.least <= growth_limit < growth.most else []
+    steps = [each.step for each in evidence.inside]
+    # these are held against their limit by the 95 % interval
     undecided += [
         (_printed(step), STEP_NOISE) for step in steps if step.low <= STEP_NOISE and step.estimate >= STEP_LIMIT
     ]

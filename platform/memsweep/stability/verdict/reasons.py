@@ -10,7 +10,6 @@ from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import METRIC, SELF
 from memsweep.data.levels import SOLVED
 from memsweep.stability.verdict.judgement import (
-    GROWTH_LIMIT,
     SMALLEST_GRID,
     SMALLEST_SEEDS,
     STEP_LIMIT,
@@ -135,8 +134,9 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
 
 def _growth(evidence: Evidence) -> Iterator[str]:
     if evidence.growth.available and evidence.verdict is not Verdict.UNSTABLE:
-        grows = "does not grow" if evidence.growth.high <= GROWTH_LIMIT else "may grow"
-        yield f"the change at a small radius {grows} with width: slope {evidence.growth}"
+        limit = evidence.criteria.growth_limit
+        grows = "grows no faster" if evidence.growth.most <= limit else "may grow faster"
+        yield f"the change at a small radius {grows} than m^{limit:g} with width: slope {evidence.growth}"
 
 
 def _step(evidence: Evidence) -> Iterator[str]:

@@ -22,7 +22,6 @@ from memsweep.data.levels import sequences_needed
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import (
     DEFAULT,
-    GROWTH_LIMIT,
     HORIZON_LIMITED,
     SMALLEST_SEEDS,
     Criteria,
@@ -126,7 +125,7 @@ def weigh(
     small_radius = _small_radius(found, at_top)
     growth = _growth(found, at_top, small_radius, reading)
     return Evidence(
-        verdict=decide(by_threshold, growth, limited, criteria.slope_limit),
+        verdict=decide(by_threshold, growth, limited, criteria),
         by_threshold=by_threshold,
         growth=growth,
         small_radius=small_radius,
@@ -153,19 +152,17 @@ def thresholds_of(criteria: Criteria) -> list[float]:
     return sorted({*criteria.thresholds, THRESHOLD})
 
 
-def decide(
-    by_threshold: Mapping[float, Trends], growth: Slope, limited: bool, slope_limit: float = DEFAULT.slope_limit
-) -> Verdict:
+def decide(by_threshold: Mapping[float, Trends], growth: Slope, limited: bool, criteria: Criteria = DEFAULT) -> Verdict:
     """The verdict by slopes alone.
 
     Args:
         by_threshold: the trends at every threshold.
         growth: of the change with width, at a small radius.
         limited: whether the horizon is too short for the width slope to show instability.
-        slope_limit: a radius whose slope is below this with confidence is unstable.
+        criteria: with the limits of the slopes.
     """
     # comparisons with nan are False, so an unavailable slope decides nothing
-    trends = by_threshold.values()
+    trends, slope_limit = by_threshold.values(), criteria.slope_limit
     if any(
         slope.most < slope_limit
         for each in trends
@@ -176,7 +173,7 @@ def decide(
     inside = [each for each in trends if each.inside]
     kept = all(slope.least > slope_limit for each in inside for slope in (each.horizon.limit, each.along_width))
     suffices = all(each.suffices for each in inside)
-    stable = inside and kept and suffices and growth.high <= GROWTH_LIMIT
+    stable = inside and kept and suffices and growth.most <= criteria.growth_limit
     return Verdict.STABLE if stable else Verdict.INCONCLUSIVE
 
 

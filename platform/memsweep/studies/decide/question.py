@@ -11,11 +11,11 @@ from scipy.special import stdtrit
 
 from memsweep.stability.verdict.judgement import (
     GOOD_GRID,
-    GROWTH_LIMIT,
     SMALLEST_GRID,
     SMALLEST_SEEDS,
     STEP_LIMIT,
     STEP_NOISE,
+    Criteria,
     Trends,
 )
 from memsweep.stability.verdict.trend import CONFIDENCE, DECISION, LONG_RANGE, Slope
@@ -102,7 +102,7 @@ class Question:
     Attributes:
         key: of the condition, the same in every round.
         name: in words.
-        by_threshold, growth, limited, slope_limit: as the rule had them.
+        by_threshold, growth, limited, criteria: as the rule had them.
         design: what there is now.
         valid_widths, valid_horizons: how many enter a slope now.
         complete: seeds that approximate the target in every cell that enters.
@@ -126,7 +126,7 @@ class Question:
     by_threshold: Mapping[float, Trends]
     growth: Slope
     limited: bool
-    slope_limit: float
+    criteria: Criteria
     design: Design
     valid_widths: int
     valid_horizons: int
@@ -210,14 +210,14 @@ def _kept(axis: str, slope: Slope, question: Question) -> Obstacle:
     """The slope's lower end is to stay above the limit."""
     between = slope.estimate - slope.between[0] if slope.between else 0.0
     low = slope.deciding[0] if slope.deciding else slope.low
-    return _obstacle(axis, slope.estimate - question.slope_limit, slope.estimate - low, between, question)
+    return _obstacle(axis, slope.estimate - question.criteria.slope_limit, slope.estimate - low, between, question)
 
 
 def _shrunk(axis: str, slope: Slope, question: Question) -> Obstacle:
     """The slope's upper end is to fall below the limit."""
     between = slope.between[1] - slope.estimate if slope.between else 0.0
     high = slope.deciding[1] if slope.deciding else slope.high
-    return _obstacle(axis, question.slope_limit - slope.estimate, high - slope.estimate, between, question)
+    return _obstacle(axis, question.criteria.slope_limit - slope.estimate, high - slope.estimate, between, question)
 
 
 def _step(step: Slope, question: Question) -> Obstacle | None:
@@ -229,10 +229,11 @@ def _step(step: Slope, question: Question) -> Obstacle | None:
 
 
 def _grown(growth: Slope, question: Question) -> Obstacle | None:
-    """The change at a small radius is not to grow with width."""
+    """The change at a small radius is to grow no faster with width than its limit."""
     if not growth.available:
         return None
-    return _obstacle(GROWTH, GROWTH_LIMIT - growth.estimate, growth.high - growth.estimate, 0.0, question, CONFIDENCE)
+    distance = question.criteria.growth_limit - growth.estimate
+    return _obstacle(GROWTH, distance, growth.most - growth.estimate, 0.0, question)
 
 
 def _obstacle(

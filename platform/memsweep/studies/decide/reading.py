@@ -86,7 +86,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         by_threshold=judgement.by_threshold,
         growth=judgement.growth,
         limited=judgement.horizon_limited,
-        slope_limit=judgement.criteria.slope_limit,
+        criteria=judgement.criteria,
         design=design,
         valid_widths=at_top.columns.size,
         valid_horizons=along.columns.size,
