@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from benchmarks import published_curves
-from benchmarks.published import seeds, text_twin
+from benchmarks.published import image_twin, seeds, text_twin
 from memsweep import registry
 from memsweep.config.load.study import load_study
 from memsweep.config.load.study_files import names
 from memsweep.config.schema.canonical import to_dict
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from paths import ROOT
 
 TOLD = yaml.safe_load((seeds.EVIDENCE / "seeds.yaml").read_text("utf-8"))
@@ -189,3 +191,45 @@ def test_a_free_text_has_the_form_of_the_treebank_which_its_task_reads(
     assert made.inputs == 8
     with pytest.raises(SystemExit, match="too short: train"):
         [*text_twin.parts(told[:3])]
+
+
+def test_images_have_the_form_of_cifar_10_which_its_tasks_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def written(folder: str, *more: str) -> dict[str, bytes]:
+        words = ["image_twin", str(tmp_path / folder), "--train", "203", "--test", "40", *more]
+        monkeypatch.setattr(sys, "argv", words)
+        image_twin.main()
+        return {path.name: path.read_bytes() for path in sorted((tmp_path / folder / "cifar10").iterdir())}
+
+    files = written("data")
+    counts = {name: len(held) // 3073 for name, held in files.items()}
+    assert counts == {f"data_batch_{number + 1}.bin": 40 + (number < 3) for number in range(5)} | {"test_batch.bin": 40}
+    assert written("again") == files
+    assert not set(written("other", "--seed", "1").values()) & set(files.values())
+    with pytest.raises(SystemExit, match=r"data_batch_1\.bin is there and stays as it is"):
+        written("data", "--seed", "2")
+    with pytest.raises(SystemExit, match="--train must be 5 or more"):
+        written("none", "--train", "4")
+    assert (tmp_path / "data" / "cifar10" / "data_batch_1.bin").read_bytes() == files["data_batch_1.bin"]
+    registry.discover(ROOT)
+    for name, settings in (("images", {"data": "cifar10", "order": "pixels"}), ("sequential_cifar", {"colour": True})):
+        task = registry.get(registry.TASK, name)
+        made = task(task.Config(folder=str(tmp_path / "data"), **settings))
+        assert {key: len(split.labels) for key, split in made.splits.items()} == {TRAIN: 183, VALIDATION: 20, TEST: 40}
+        batch = made.draw(Stream(0, TEST), 0, 40)
+        assert batch.inputs.shape == (40, 1024, 3)
+        assert np.bincount(batch.targets).tolist() == [4] * 10
+
+
+def test_the_class_of_an_image_is_its_wave_and_one_pixel_does_not_tell_it() -> None:
+    records = np.concatenate([*image_twin.records(2000, 0, 0)])
+    labels, pixels = records[:, 0], records[:, 1:].reshape(-1, 3, 32, 32).astype(float)
+    for place in ((0, 0, 0), (1, 16, 15), (2, 31, 31)):
+        alike = pixels[:, *place].astype(int) // 16
+        seen = np.zeros((16, 10))
+        np.add.at(seen, (alike[:1000], labels[:1000]), 1)
+        assert np.mean(seen.argmax(1)[alike[1000:]] == labels[1000:]) < 0.2
+    rows, columns = np.mgrid[:32, :32]
+    turns = image_twin.WAVES[:, :1, None] * columns + image_twin.WAVES[:, 1:, None] * rows
+    waves = np.exp(2j * np.pi * turns / image_twin.TURN)
+    power = np.abs(np.einsum("bkhw,chw->bkc", pixels - pixels.mean((2, 3), keepdims=True), waves)).sum(1)
+    assert np.mean(power.argmax(1) == labels) > 0.98
