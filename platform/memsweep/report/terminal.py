@@ -245,8 +245,9 @@ def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> It
     """
     view = table.view(TERMINAL)
     if (form := _fitting(view, width)) is None and _is_wide(view):
-        view = _turned(view)
-        form = _fitting(view, width)
+        turned = _turned(view)
+        form = _fitting(turned, width)
+        view = turned if form else view
     level, broken = form or _FORMS[-1]
     view, left_out = _narrowed(view, level, width)
     widths = _shrunk(_widths(view, level, broken=broken), view, width)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memsweep.stability.verdict.judgement import DEFAULT, SLOPE_LIMIT, Criteria, Missing, Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, SLOPE_LIMIT, Criteria, Judgement, Missing, Verdict
 from memsweep.stability.verdict.radius import Crossing, crossing, stability_radii
 from memsweep.stability.verdict.rule import judge
 
@@ -97,17 +97,48 @@ def test_noise_is_not_taken_for_stability():
     assert judge(*study(noise=1.0)).verdict is Verdict.INCONCLUSIVE
 
 
-def test_growing_error_below_the_radii_is_not_stable():
-    """The radii of all thresholds are alike; below them the change grows as m^0.6 with the width."""
-    curves, replicas = study()
+def bent(power: float, **options: Any) -> Judgement:
+    """Radii are alike at all thresholds; below them the change grows about as this power of the width."""
+    curves, replicas = study(**options)
     inside = (curves["radius"] > 0) & (curves["error"] < 2.0 * 0.009)
-    power = 0.6 * np.log2(curves["width"] / 2)
-    bent = curves["error"] * (2.0 * 0.009 / curves["error"]) ** (power / 2.0)
-    judgement = judge(curves.assign(error=curves["error"].where(~inside, bent)), replicas)
+    less = 0.5 * power * np.log2(curves["width"] / 2)
+    lower = curves["error"] * (2.0 * 0.009 / curves["error"]) ** less
+    return judge(curves.assign(error=curves["error"].where(~inside, lower)), replicas)
+
+
+def test_growing_error_below_the_radii_is_not_stable():
+    judgement = bent(0.6)
     assert all(trends.along_width.least > SLOPE_LIMIT for trends in judgement.by_threshold.values())
-    assert judgement.growth.low > DEFAULT.growth_limit
+    assert judgement.growth.least > DEFAULT.growth_limit
     assert (judgement.verdict, [lack.what for lack in judgement.lacks]) == (Verdict.INCONCLUSIVE, [Missing.GROWTH])
-    assert any("may grow faster than m^0.4 with width" in reason for reason in judgement.reasons)
+    assert any("grows faster than m^0.4 with width: slope at least" in reason for reason in judgement.reasons)
+
+
+def test_growth_is_decided_by_the_interval_that_decides():
+    judgement = bent(0.36, noise=0.016)
+    assert judgement.growth.high < DEFAULT.growth_limit < judgement.growth.most
+    assert (judgement.verdict, [lack.what for lack in judgement.lacks]) == (Verdict.INCONCLUSIVE, [Missing.GROWTH])
+    assert judgement.extend == ("training.seeds=6",)
+    assert any("m^0.4 with width: its slope lies between" in reason for reason in judgement.reasons)
+
+
+def test_no_seeds_are_advised_for_growth_beyond_its_limit():
+    """They would show that it grows, which is no verdict."""
+    judgement = bent(0.5, noise=0.03)
+    assert judgement.growth.least < DEFAULT.growth_limit < judgement.growth.estimate
+    (growth,) = (lack for lack in judgement.lacks if lack.what is Missing.GROWTH)
+    assert (growth.overrides, math.isnan(growth.need)) == ((), True)
+
+
+def test_growth_that_fades_as_a_radius_may_is_stable():
+    """Where widths are many, both have the slope at their end; the narrow models alone have smaller radii."""
+    curves, replicas = study(widths=(4, 8, 16, 32, 64), noise=0.003)
+    fall = np.exp(-0.9 * 4 / curves["width"]) / math.exp(-0.9)
+    scaled = 2.0 * 1e-4 + (curves["error"] - 2.0 * 1e-4) * fall**2
+    judgement = judge(curves.assign(error=scaled), replicas)
+    assert judgement.slope_width.estimate == pytest.approx(0.0, abs=0.05)
+    assert judgement.growth.estimate == pytest.approx(0.0, abs=0.1)
+    assert judgement.verdict is Verdict.STABLE
 
 
 @pytest.mark.parametrize("criteria", [DEFAULT, Criteria(slope_limit=-0.5)], ids=["rule", "other limit"])

@@ -146,10 +146,14 @@ class Cells:
         return replace(found, over_range=as_evidence(found.over_range), limit=as_evidence(found.limit))
 
     def slope(self, values: np.ndarray) -> Slope:
-        """Of numbers ``[seeds, values]``, over the whole range; NO_SLOPE with too few cells or seeds."""
+        """Of numbers ``[seeds, values]``: the limit slope, or that over a range too short for one.
+
+        NO_SLOPE with too few cells or seeds.
+        """
         if not self.enough:
             return NO_SLOPE
-        return as_evidence(trend(np.array(self.values, float), values, values, self.seeds).over_range)
+        found = trend(np.array(self.values, float), values, values, self.seeds)
+        return as_evidence(found.limit if found.limit.available else found.over_range)
 
     def step(self, place: int, width: int | None) -> Slope:
         """How log radius changes from a width to the next one, at a threshold by its place.

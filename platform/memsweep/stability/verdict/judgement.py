@@ -20,8 +20,8 @@ finished study whose report was written by another version is judged again when 
 SLOPE_LIMIT = -0.2
 """A radius that shrinks no faster than the horizon to this power is stable, one that shrinks faster is unstable."""
 CHANGE_POWER = 2.0
-"""A small push moves outputs in proportion, and a change is a squared distance. So where a radius shrinks as m^s, the
-change at a fixed push grows as m^(-2 s): both are held against one limit."""
+"""A small push moves outputs in proportion, and a drift is a squared distance. So where a radius shrinks as m^s, the
+drift at a fixed small push grows as m^(-2 s): both are held against one limit. Other readings take it over."""
 STEP_LIMIT = -0.1
 """Least change of a log radius by one more width, at the longest horizon, where the widths suffice. Exact fits of
 stable memories change by less than -0.01, those whose modes have run out by more than -0.14."""
@@ -178,7 +178,7 @@ class Judgement:
         extend: words of ``memsweep extend`` that would decide, each text by itself; empty with a verdict.
         lacks: what an undecided verdict lacks, the first first; empty with a verdict.
         by_threshold: the trends at every threshold.
-        criteria: the thresholds, and the limit of the slopes.
+        criteria: the thresholds, and the limit of the slopes, from which that of the growth follows.
         largest_width: up to which the radius was asked for at the longest horizon; None without a valid one.
         fit_error: largest error without perturbation, as a share of the zero predictor's loss, of the models that enter
             the slopes; nan without one.

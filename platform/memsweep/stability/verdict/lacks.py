@@ -130,10 +130,14 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
         yield Lack(Missing.RADIUS, 0, 1)
     if not all(slope.least > evidence.criteria.slope_limit for slope in slopes):
         yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
-    if not all(each.suffices for each in evidence.inside if each.step.available):
-        yield Lack(Missing.STEP, have, need, overrides=seeds)
-    if evidence.growth.available and not evidence.growth.most <= evidence.criteria.growth_limit:
-        yield Lack(Missing.GROWTH, have, need, overrides=seeds)
+    # an estimate on the wrong side of these two limits decides nothing, however many seeds it has
+    if short := [each.step for each in evidence.inside if each.step.available and not each.suffices]:
+        known = all(step.estimate >= STEP_LIMIT for step in short)
+        yield Lack(Missing.STEP, have, need if known else math.nan, overrides=seeds if known else ())
+    growth, growth_limit = evidence.growth, evidence.criteria.growth_limit
+    if growth.available and not growth.most <= growth_limit:
+        known = growth.estimate < growth_limit
+        yield Lack(Missing.GROWTH, have, need if known else math.nan, overrides=seeds if known else ())
 
 
 def _by_horizon(evidence: Evidence) -> tuple[str, ...]:
@@ -190,7 +194,7 @@ def _seeds(evidence: Evidence) -> int | None:
     limits = [(slope, slope_limit) for axis in ("horizon", "width") for slope in evidence.slopes(axis)]
     undecided = [(slope, limit) for slope, limit in limits if slope.least <= limit < slope.most]
     growth, growth_limit = evidence.growth, evidence.criteria.growth_limit
-    undecided += [(growth, growth_limit)] if growth.least <= growth_limit < growth.most else []
+    undecided += [(growth, growth_limit)] if growth.estimate < growth_limit < growth.most else []
     steps = [each.step for each in evidence.inside]
     # these are held against their limit by the 95 % interval
     undecided += [

@@ -134,9 +134,14 @@ def _flattening(evidence: Evidence) -> Iterator[str]:
 
 def _growth(evidence: Evidence) -> Iterator[str]:
     if evidence.growth.available and evidence.verdict is not Verdict.UNSTABLE:
-        limit = evidence.criteria.growth_limit
-        grows = "grows no faster" if evidence.growth.most <= limit else "may grow faster"
-        yield f"the change at a small radius {grows} than m^{limit:g} with width: slope {evidence.growth}"
+        growth, power = evidence.growth, f"m^{evidence.criteria.growth_limit:g}"
+        what, least, most = "the change at a small radius", rounded(growth.least), rounded(growth.most)
+        if growth.most <= evidence.criteria.growth_limit:
+            yield f"{what} grows no faster than {power} with width: slope at most {most} {BY}"
+        elif growth.least > evidence.criteria.growth_limit:
+            yield f"{what} grows faster than {power} with width: slope at least {least} {BY}"
+        else:
+            yield f"{what} may grow faster than {power} with width: its slope lies between {least} and {most} {BY}"
 
 
 def _step(evidence: Evidence) -> Iterator[str]:
