@@ -85,6 +85,38 @@ def test_sizes_that_fill_no_vector_and_several_chunks(decay: int, delta: bool) -
     torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("keys, values", [(16, 16), (33, 16), (40, 35), (64, 65)])
+@pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
+@pytest.mark.parametrize("decay", ["none", "of heads", "of keys"])
+def test_few_items_have_the_bits_that_they_have_among_many(decay: str, delta: bool, keys: int, values: int) -> None:
+    """A few fill vectors with their own states, many with one another."""
+    many = 16  # a multiple of all numbers of lanes, so that none is left for the way of few
+    given = drawn(37, {"none": 0, "of heads": 1, "of keys": keys}[decay], delta, items=many, keys=keys, values=values)
+    expected, end = matrix_states(*given, scale=0.5)
+    wanted = of_both(given, expected, end)
+    generator = torch.Generator().manual_seed(1)  # as of_both draws
+    outer = [torch.randn(each.shape, dtype=torch.float64, generator=generator) for each in (expected, end)]
+    for items in (slice(0, 1), slice(5, 7)):
+        alone = [part if part is None else part.detach()[items].requires_grad_() for part in given]
+        answers, state = matrix_states(*alone, scale=0.5)
+        assert torch.equal(answers, expected[items])
+        assert torch.equal(state, end[items])
+        parts = [part for part in alone if part is not None]
+        found = torch.autograd.grad([answers, state], parts, [each[items] for each in outer])
+        assert all(torch.equal(one, other[items]) for one, other in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("items", [1, 2])
+@pytest.mark.parametrize("decay", [0, 1, 33], ids=list(DECAYS))
+def test_few_items_with_the_delta_rule_are_the_loop(decay: int, items: int) -> None:
+    given = drawn(70, decay, True, items=items, keys=33, values=18)
+    expected, end = loop(*given)
+    answers, state = matrix_states(*given)
+    torch.testing.assert_close((answers, state), (expected, end), rtol=1e-10, atol=1e-10)
+    wanted = of_both(given, expected, end)
+    torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_an_item_does_not_depend_on_its_company(threads: int) -> None:
     given = [part for part in drawn(40, 3, True, items=19) if part is not None]

@@ -4,32 +4,13 @@
 //
 // Items (heads of sequences of replicas) stand in the lanes of vectors, so that none depends on another. Rows of S depend
 // on keys, and not on one another: a few at a time run through a chunk of steps, and stay in the cache. The state before
-// each chunk is kept; the way back runs through the chunk once more.
+// each chunk is kept; the way back runs through the chunk once more. Items that would leave most lanes empty go another
+// way, to the same bits: matrix_few.h.
 //
 // Letters: X items, T time, K keys, V values (rows of S), J rows at a time.
-#include <algorithm>
-#include <limits>
-#include <type_traits>
-
-#include "lanes.h"
-#include "layer.h"
+#include "matrix_few.h"
 
 namespace {
-
-struct MatrixCall {
-    int64_t backward, items, horizon, keys, values, decays, chunk;  // decays of a step: 0 (a = 1), 1 or K
-    int64_t kept;                                                   // states after chunks: all for a way back, or the last
-    double scale;                                                   // s
-    const void *query, *key, *value, *decay;                        // [X][T][...], a in place of its logarithm
-    const void *read, *erased;                                      // r and e, [X][T][K]: no r, no erasing; no e, e = k
-    const void *given, *given_left;                                 // gradients of y, and of the state at the end
-    void *states;                                                   // [X][1 + kept][V][K]: the first is given
-    void *answers;                                                  // y, [X][T][V]
-    void *of_query, *of_key, *of_value, *of_decay, *of_read, *of_erased, *of_start;
-};
-
-enum Erased { NOTHING, WRITTEN, OTHERS };  // e = 0, e = k, another e
-enum Decay { NONE, ALL, EACH };            // a = 1, one a for all keys, one for each
 
 // A series [X][T][width] and one chunk of it, of as many items as there are lanes.
 template <class R> class Part {
@@ -92,14 +73,12 @@ public:
             });
             for (Part<R>* part : {&of_query_, &of_key_, &of_value_, &of_decay_, &of_read_, &of_erased_})
                 part->write(item, count, first, steps);
-            without_subnormals();
+            without_subnormals<R>(grad_, K * V);
         }
         out_of_lanes<R>(grad_, K * V, count, K * V, static_cast<R*>(call_.of_start) + item * K * V);
     }
 
 private:
-    static constexpr int TOGETHER = REGISTERS >= 32 ? 4 : 2;
-
     long apart() const { return (call_.kept + 1) * K * V; }
     R* state_of(long item, long chunk) {
         return static_cast<R*>(call_.states) + item * apart() + std::min<long>(chunk, call_.kept) * K * V;
@@ -190,12 +169,6 @@ private:
         }
     }
 
-    // A gradient shrinks like a^k, and a processor multiplies subnormal numbers many times more slowly.
-    void without_subnormals() {
-        const R least = std::numeric_limits<R>::min() / std::numeric_limits<R>::epsilon();
-        for (long k = 0; k < K * V; ++k) grad_[k] = (grad_[k] < least) & (grad_[k] > -least) ? Vec<R>{} : grad_[k];
-    }
-
     const MatrixCall& call_;
     const R scale_;
     const long K, V, chunks_;
@@ -205,11 +178,20 @@ private:
 };
 
 template <class R, Erased E, Decay D> void run(const MatrixCall& call) {
-    Recurrence<R, E, D> recurrence(call);
-    for (long item = 0; item < call.items; item += Simd<R>::lanes) {
-        const int count = std::min<long>(Simd<R>::lanes, call.items - item);
-        call.backward ? recurrence.backward(item, count) : recurrence.forward(item, count);
+    using Few = FewItems<R, E, D>;
+    constexpr int lanes = Simd<R>::lanes;
+    // items that fill no whole block; which way they go is a question of time alone
+    const long rest = Few::pays(call, call.items % lanes) ? call.items % lanes : 0;
+    if (call.items > rest) {
+        Recurrence<R, E, D> recurrence(call);
+        for (long item = 0; item < call.items - rest; item += lanes) {
+            const int count = std::min<long>(lanes, call.items - rest - item);
+            call.backward ? recurrence.backward(item, count) : recurrence.forward(item, count);
+        }
     }
+    if (!rest) return;
+    Few few(call);
+    for (long item = call.items - rest; item < call.items; ++item) call.backward ? few.backward(item) : few.forward(item);
 }
 
 template <class R, Erased E> void run(const MatrixCall& call) {
