@@ -85,7 +85,7 @@ def test_sizes_that_fill_no_vector_and_several_chunks(decay: int, delta: bool) -
     torch.testing.assert_close(of_both(given, answers, state), wanted, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("keys, values", [(16, 16), (33, 16), (40, 35), (64, 65)])
+@pytest.mark.parametrize(("keys", "values"), [(16, 16), (33, 16), (40, 35), (64, 65)])
 @pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
 @pytest.mark.parametrize("decay", ["none", "of heads", "of keys"])
 def test_few_items_have_the_bits_that_they_have_among_many(decay: str, delta: bool, keys: int, values: int) -> None:
