@@ -27,8 +27,10 @@ from memsweep.streams import TRAIN, Stream
 HORIZONS: Final = (100, 1000)
 WIDTHS: Final = (64, 128)
 BATCH: Final = 32
-BY_ONEDNN: Final = ((64, 100, 1), (128, 100, 4), (128, 100, 16), (256, 100, 32), (512, 50, 32))
-"""Widths, horizons and sequences of LSTMs in float32 for which ours calls torch's."""
+FEW: Final = tuple(product(("lstm", "gru"), (64, 128), (100,), (1, 4, 16)))
+"""Units, widths, horizons and sequences of layers in float32 that would not fill a block of our kernel."""
+BY_ONEDNN: Final = (("lstm", 256, 100, 1), ("lstm", 256, 100, 32), ("lstm", 512, 50, 32))
+"""The same of LSTMs for which ours calls torch's."""
 # torch's order of the gates, and the sign of each: its GRU calls the share of a state that stays what ours calls new
 _GATES: Final[dict[str, dict[str, int]]] = {
     "gru": {"reset": 1, "update": -1, "candidate": 1},
@@ -208,9 +210,9 @@ def rows(options: Options, pairs: int, shortest: float) -> Iterator[Row]:
     for name, dtype, width, horizon in product(_GATES, ("float64", "float32"), widths, horizons):
         if options.wants({"dtype": dtype, "width": width, "horizon": horizon}):
             yield measured(name, width, horizon, batch, dtype, pairs, shortest)
-    for width, horizon, batch in () if options.quick else BY_ONEDNN:
+    for name, width, horizon, batch in () if options.quick else (*FEW, *BY_ONEDNN):
         if options.wants({"dtype": "float32", "width": width, "horizon": horizon}):
-            yield measured("lstm", width, horizon, batch, "float32", pairs, shortest)
+            yield measured(name, width, horizon, batch, "float32", pairs, shortest)
     for name, width, layers in (("lstm", 8, 1), ("gru", 8, 2)) if options.quick else WHOLE:
         sizes = (16, 4) if options.quick else (HORIZONS[0], BATCH)
         if options.wants({"dtype": "float32", "width": width, "horizon": sizes[0], "layers": layers}):

@@ -100,8 +100,8 @@ def test_a_slope_is_a_constant():
     assert of_slope is None
 
 
-GATED = [*SIZES, (2, 3, 70, 20)]
-"""The last one is longer than compiled code goes at a time."""
+GATED = [*SIZES, (2, 3, 70, 20), (1, 1, 37, 64), (2, 4, 19, 33), (1, 8, 40, 24), (1, 35, 9, 24)]
+"""The fourth one is longer than compiled code goes at a time; then few sequences, and few that blocks leave over."""
 LAYERS = {"gru": (gru_states, gru_loop, gru_arguments), "lstm": (lstm_states, lstm_loop, lstm_arguments)}
 
 
@@ -124,6 +124,28 @@ def test_gated_states_in_float32_have_its_roundings_alone(name):
     expected = value_and_gradients(loop, *(argument.double() for argument in arguments))
     for one, other in zip(value_and_gradients(layer, *arguments), expected, strict=True):
         assert float((one - other).norm() / other.norm()) < 2e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("width", [6, 24, 65])
+def test_few_sequences_have_the_bits_that_they_have_in_full_blocks(request, name, width, dtype):
+    """Among others that are given no gradient; 64 sequences leave no lane of a block empty."""
+    if "plain" in request.node.name:
+        pytest.skip("torch's products have orders of their own")
+    layer, _, drawn = LAYERS[name]
+    x, *weights = drawn(2, 64, 60, width, dtype=dtype)
+    for count in (1, 2, 3, 4, 7):
+        outcomes = []
+        for batch in (count, 64):
+            live = [x[:, :batch].clone().requires_grad_(), *(each.clone().requires_grad_() for each in weights)]
+            states = layer(*live)
+            outer = rand(2, 64, 60, width, seed=9, dtype=dtype)[:, :batch]
+            outer[:, count:] = 0.0
+            of_x, *found = torch.autograd.grad(states, live, outer)
+            outcomes.append([states.detach()[:, :count], layer(*live).detach()[:, :count], of_x[:, :count], *found])
+        for few, among in zip(*outcomes, strict=True):
+            assert torch.equal(few, among)
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -195,4 +195,4 @@ def test_the_code_counts_for_the_trials_that_run_it(nets: Callable[[str], Module
         assert ((own, "compiled_layers") in names) is runs
         assert any(module == "memsweep.recurrence.gated.gru" for module, _ in names) is runs
     single = code_closure(trial(tmp_path, model | {"arguments": {"kind": "lstm"}}, "float32"))
-    assert ("memsweep.recurrence.gated.onednn", "few_or_wide_states") in single  # a layer in it may be wide
+    assert ("memsweep.recurrence.gated.onednn", "wide_states") in single  # a layer in it may be wide

@@ -3,8 +3,8 @@
     a_t = W x_t + b,   i_t, f_t, o_t = sigmoid(a_t + U h_{t-1}) each,   g_t = tanh(a^g_t + U_g h_{t-1}),
                        c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),    c_{-1} = h_{-1} = 0
 
-The gradient is written by hand. On a processor compiled code does all of it (``kernel``), or oneDNN's where that is
-faster (``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t
+The gradient is written by hand. On a processor compiled code does all of it (``kernel``), or oneDNN's for wide layers
+(``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t
 that of h_t through everything later, the errors of the sums U h_{t-1} are multiples of p_t (of l_t for o), whose
 factors are all known before time runs backward.
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.gated.kernel import CompiledGated
-from memsweep.recurrence.gated.onednn import few_or_wide_states, suits
+from memsweep.recurrence.gated.onednn import suits, wide_states
 from memsweep.recurrence.layer import affine, require_fit
 
 
@@ -49,7 +49,7 @@ def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM
         matrix=(matrix_NGM, [[models, 4 * width, width]]),
     )
     if suits(x_NBTF.dtype, width):
-        by_onednn = few_or_wide_states(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
+        by_onednn = wide_states(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
         if by_onednn is not None:
             return by_onednn
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:

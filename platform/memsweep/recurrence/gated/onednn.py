@@ -1,8 +1,8 @@
-"""The LSTM of oneDNN, which torch.lstm calls in float32 on a processor: faster than ours where it has few sequences.
+"""The LSTM of oneDNN, which torch.lstm calls in float32 on a processor: for wide layers, whatever the sequences.
 
-Our kernel has sequences in the lanes of its vectors, 32 in a block, and oneDNN has units. Shape alone chooses. The
-states of a sequence are the same bits whatever stands beside it, and however many threads there are. Of one sequence
-alone oneDNN takes products in another order, so that a second one, of zeros, stands beside it.
+Shape alone chooses. The states of a sequence are the same bits whatever stands beside it, and however many threads
+there are. Of one sequence alone oneDNN takes products in another order, so that a second one, of zeros, stands beside
+it.
 
 Letters: see memsweep.recurrence.gated.lstm.
 """
@@ -14,25 +14,19 @@ from torch import Tensor
 
 from memsweep.recurrence.gated.kernel import CompiledGated
 
-NARROWEST = 64
-"""From this width on."""
 WIDE = 256
-"""From this width on with any number of sequences."""
-FEW = 16
-"""Sequences up to which narrower ones are faster; they would fill half a block of ours."""
+"""From this width on it is about as fast as ours, or faster."""
 
 
 def suits(dtype: torch.dtype, width: int) -> bool:
-    """Whether some of the layers of this width, with numbers of this type, are computed here."""
-    return dtype == torch.float32 and width >= NARROWEST
+    """Whether layers of this width, with numbers of this type, are computed here."""
+    return dtype == torch.float32 and width >= WIDE
 
 
-def few_or_wide_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor | None:
+def wide_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor | None:
     """The states, arguments and result as of ``lstm_states``; None where it computes them itself."""
-    batch, width = x_NBTF.shape[1], matrix_NGM.shape[2]
-    ours = batch > FEW and width < WIDE
     # without our kernel, torch's loop is wanted: it is the oracle
-    if ours or not x_NBTF.numel() or not torch.backends.mkldnn.is_available() or CompiledGated.fitting(x_NBTF) is None:
+    if not x_NBTF.numel() or not torch.backends.mkldnn.is_available() or CompiledGated.fitting(x_NBTF) is None:
         return None
     tensors = (x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
     if torch.is_grad_enabled():

@@ -1,9 +1,11 @@
 // Gated layers: the GRU (gru.h) and the LSTM (lstm.h); see memsweep/recurrence/gated.
 //
-// A block of sequences goes some steps at a time: what is kept of them stays in the cache, however long the sequences
-// are. A forward pass that is to be gone back leaves what the blocks keep, and what was carried into each part.
-#include "gru.h"
-#include "lstm.h"
+// Sequences stand in the lanes of vectors, a block of them at a time; where they are few, units do (gated_few.h). All go
+// some steps at a time: what is kept of these stays in the cache, however long the sequences are. A forward pass that is
+// to be gone back leaves what the blocks keep, and what was carried into each part.
+#include <optional>
+
+#include "gated_few.h"
 
 struct GatedCall {
     int64_t cells, backward, models, batch, horizon, features, width;  // cells: LSTM (G = 4 gates, C = 2: h and c are
@@ -15,14 +17,6 @@ struct GatedCall {
                                                      // [N][S][C][B][M], where it is to go backward, else null
     void *of_x;                                      // [N][B][T][F], or null
     void *of_matrix, *of_encoder, *of_bias, *of_recalled;  // sums are added to what is there
-};
-
-// One model.
-template <class R> struct GatedPlaces {
-    GatedWeights<const R> weights;
-    GatedWeights<R> gradient;
-    const R *x, *given;
-    R *states, *kept, *carried, *of_x;
 };
 
 template <class R, class Block> class GatedRun {
@@ -74,12 +68,21 @@ private:
     Buffer<Vec<R>> x_, grads_, of_x_;
 };
 
+// Whether so many sequences of a block go faster with units in the lanes: by the vectors that both ways have to compute,
+// with some time that each sequence costs besides. The numbers are the same.
+template <class R> bool is_few(long count, long width) {
+    const long each = (width + Simd<R>::lanes - 1) / Simd<R>::lanes;
+    return count * (4 * each + 3) <= 3 * V * width;
+}
+
 template <class R, class Block> void run_gated(const GatedCall& call) {
     const long B = call.batch, T = call.horizon, F = call.features, M = call.width, G = Block::gate_count;
     const long parts = (T + call.steps - 1) / call.steps;
     const auto of = [](const void* all, long size) { return all ? static_cast<const R*>(all) + size : nullptr; };
     const auto into = [](void* all, long size) { return all ? static_cast<R*>(all) + size : nullptr; };
-    GatedRun<R, Block> run(call);
+    constexpr long together = V * Simd<R>::lanes;
+    std::optional<GatedRun<R, Block>> run;
+    std::optional<FewGated<R, typename Block::Cell>> few;
     for (long n = 0; n < call.models; ++n) {
         const long square = n * G * M * M, wide = n * G * M * F, row = n * G * M, series = n * B * T;
         const GatedPlaces<R> at{
@@ -89,8 +92,16 @@ template <class R, class Block> void run_gated(const GatedCall& call) {
             of(call.x, series * F), of(call.given, series * M), into(call.states, series * M),
             into(call.kept, series * Block::kept_count * M), into(call.carried, n * parts * Block::carried_count * B * M),
             into(call.of_x, series * F)};
-        for (long first = 0; first < B; first += V * Simd<R>::lanes)
-            call.backward ? run.backward(at, first) : run.forward(at, first);
+        for (long first = 0; first < B; first += together) {
+            const long count = std::min(together, B - first);
+            if (is_few<R>(count, M)) {
+                if (!few || few->count() != count) few.emplace(B, count, T, F, M, call.steps);
+                call.backward ? few->backward(at, first) : few->forward(at, first);
+            } else {
+                if (!run) run.emplace(call);
+                call.backward ? run->backward(at, first) : run->forward(at, first);
+            }
+        }
     }
 }
 

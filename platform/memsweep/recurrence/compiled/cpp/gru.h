@@ -4,10 +4,42 @@
 
 inline namespace BLOCKS {
 
+// A step of some numbers, `step` vectors of each kind: the gates r, z, n and what is recalled, q, [4][step].
+template <class R> struct GruCell {
+    using Vector = Vec<R>;
+    static constexpr long gate_count = 3, kept_count = 4, carried_count = 1;
+    static constexpr long recurrent[] = {0, 1, 3};  // which of what is kept are driven by U, row by row
+
+    static Vector candidate(Vector drive, Vector reset, Vector recalled) {
+        return hyperbolic_tangent<R>(drive + reset * recalled);
+    }
+
+    static void move(const Vector* gates, long step, const Vector* before, Vector* now) {
+        const Vector *update = gates + step, *candidate = update + step;
+        for (long k = 0; k < step; ++k) now[k] = before[k] + update[k] * (candidate[k] - before[k]);
+    }
+
+    // Gates become the errors of their sums, q that of U_n h. later: by later steps, then by this one, without U.
+    static void back(Vector* gates, long step, const Vector* before, const Vector* grads, Vector* later) {
+        Vector *reset = gates, *update = reset + step, *candidate = update + step, *recalled = candidate + step;
+        for (long k = 0; k < step; ++k) {
+            const Vector r = reset[k], z = update[k], n = candidate[k];
+            const Vector whole = grads[k] + later[k], of_sum = whole * z * (1 - n * n);
+            reset[k] = of_sum * recalled[k] * r * (1 - r);
+            update[k] = whole * (n - before[k]) * z * (1 - z);
+            candidate[k] = of_sum;
+            recalled[k] = of_sum * r;
+            later[k] = (1 - z) * whole;
+        }
+    }
+};
+
 template <class R> class GruBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 3, kept_count = 4, carried_count = 1;
+    using Cell = GruCell<R>;
+    static constexpr long gate_count = Cell::gate_count, kept_count = Cell::kept_count;
+    static constexpr long carried_count = Cell::carried_count;
 
     // steps: the most that are gone at a time.
     GruBlock(long width, long features, long steps)
@@ -41,7 +73,7 @@ public:
                 [&](long i, int v, Vector sum) {
                     const long at = i * V + v;
                     recalled[at] = sum;
-                    candidate[at] = hyperbolic_tangent<R>(candidate[at] + reset[at] * sum);
+                    candidate[at] = Cell::candidate(candidate[at], reset[at], sum);
                 });
             move(t);
         }
@@ -63,18 +95,8 @@ public:
         const auto so_far = [&](long i, int v) { return later[i * V + v]; };
         const auto further = [&](long i, int v, Vector sum) { later[i * V + v] = sum; };
         for (long t = steps - 1; t >= 0; --t) {
-            Vector *reset = gates_ + 4 * t * step, *update = reset + step, *candidate = update + step;
-            Vector* recalled = candidate + step;
-            const Vector* before = states_ + t * step;
-            for (long k = 0; k < step; ++k) {
-                const Vector r = reset[k], z = update[k], n = candidate[k];
-                const Vector whole = grads[t * step + k] + later[k], of_sum = whole * z * (1 - n * n);
-                reset[k] = of_sum * recalled[k] * r * (1 - r);
-                update[k] = whole * (n - before[k]) * z * (1 - z);
-                candidate[k] = of_sum;
-                recalled[k] = of_sum * r;
-                later[k] = (1 - z) * whole;
-            }
+            Vector *reset = gates_ + 4 * t * step, *recalled = reset + 3 * step;
+            Cell::back(reset, step, states_ + t * step, grads + t * step, later);
             rows_times<R>(transposed_, M_, 2 * M_, reset, so_far, further);
             rows_times<R>(transposed_ + 2 * square, M_, M_, recalled, so_far, further);
             if (of_read) drive_.of_read(reset, of_read + t * F_ * V);
@@ -90,9 +112,7 @@ private:
     // One step, from its gates.
     void move(long t) {
         const long step = M_ * V;
-        const Vector *update = gates_ + (4 * t + 1) * step, *candidate = update + step, *before = states_ + t * step;
-        Vector* now = states_ + (t + 1) * step;
-        for (long k = 0; k < step; ++k) now[k] = before[k] + update[k] * (candidate[k] - before[k]);
+        Cell::move(gates_ + 4 * t * step, step, states_ + t * step, states_ + (t + 1) * step);
     }
 
     const long M_, F_;

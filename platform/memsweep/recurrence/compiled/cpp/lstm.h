@@ -2,10 +2,50 @@
 #pragma once
 #include "gated.h"
 
+// A step of some numbers, `step` vectors of each kind: the gates i, f, o and g [4][step]; c and h before and after it.
+template <class R> struct LstmCell {
+    using Vector = Vec<R>;
+    static constexpr long gate_count = 4, kept_count = 4, carried_count = 2;
+    static constexpr long recurrent[] = {0, 1, 2, 3};  // which of what is kept are driven by U, row by row
+
+    // From the sums a + U h.
+    static void open(Vector* gates, long step) {
+        for (long k = 0; k < 3 * step; ++k) gates[k] = sigmoid<R>(gates[k]);
+        for (long k = 3 * step; k < 4 * step; ++k) gates[k] = hyperbolic_tangent<R>(gates[k]);
+    }
+
+    static void move(const Vector* gates, long step, const Vector* earlier, Vector* cell, Vector* shown, Vector* now) {
+        const Vector *into = gates, *forget = into + step, *out = forget + step, *candidate = out + step;
+        for (long k = 0; k < step; ++k) {
+            cell[k] = forget[k] * earlier[k] + into[k] * candidate[k];
+            shown[k] = hyperbolic_tangent<R>(cell[k]);
+            now[k] = out[k] * shown[k];
+        }
+    }
+
+    // Gates become the errors of their sums. grads, later: gradients of h, given and by later steps; of_cell: of c.
+    static void back(Vector* gates, long step, const Vector* earlier, const Vector* shown, const Vector* grads,
+                     const Vector* later, Vector* of_cell) {
+        Vector *into = gates, *forget = into + step, *out = forget + step, *candidate = out + step;
+        for (long k = 0; k < step; ++k) {
+            const Vector i = into[k], f = forget[k], o = out[k], g = candidate[k];
+            const Vector whole = grads[k] + later[k];
+            const Vector pushed = of_cell[k] + whole * o * (1 - shown[k] * shown[k]);
+            into[k] = pushed * g * i * (1 - i);
+            forget[k] = pushed * earlier[k] * f * (1 - f);
+            out[k] = whole * shown[k] * o * (1 - o);
+            candidate[k] = pushed * i * (1 - g * g);
+            of_cell[k] = pushed * f;
+        }
+    }
+};
+
 template <class R> class LstmBlock {
 public:
     using Vector = Vec<R>;
-    static constexpr long gate_count = 4, kept_count = 4, carried_count = 2;
+    using Cell = LstmCell<R>;
+    static constexpr long gate_count = Cell::gate_count, kept_count = Cell::kept_count;
+    static constexpr long carried_count = Cell::carried_count;
 
     // steps: the most that are gone at a time.
     LstmBlock(long width, long features, long steps)
@@ -30,13 +70,12 @@ public:
     void forward(const GatedWeights<const R>& weights, const Vector* read, long steps) {
         const long step = M_ * V;
         for (long t = 0; t < steps; ++t) {
-            Vector *into = gates_ + 4 * t * step, *candidate = into + 3 * step;
+            Vector* into = gates_ + 4 * t * step;
             drive_.forward(weights, read + t * F_ * V, into);
             rows_times(
                 weights.matrix, 4 * M_, M_, states_ + t * step, [&](long i, int v) { return into[i * V + v]; },
                 [&](long i, int v, Vector sum) { into[i * V + v] = sum; });
-            for (long k = 0; k < 3 * step; ++k) into[k] = sigmoid<R>(into[k]);
-            for (long k = 0; k < step; ++k) candidate[k] = hyperbolic_tangent<R>(candidate[k]);
+            Cell::open(into, step);
             move(t);
         }
     }
@@ -54,18 +93,8 @@ public:
         const long step = M_ * V;
         Vector *later = sums_, *of_cell = later + step;
         for (long t = steps - 1; t >= 0; --t) {
-            Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
-            const Vector *shown = shown_ + t * step, *earlier = cells_ + t * step;
-            for (long k = 0; k < step; ++k) {
-                const Vector i = into[k], f = forget[k], o = out[k], g = candidate[k];
-                const Vector whole = grads[t * step + k] + later[k];
-                const Vector pushed = of_cell[k] + whole * o * (1 - shown[k] * shown[k]);
-                into[k] = pushed * g * i * (1 - i);
-                forget[k] = pushed * earlier[k] * f * (1 - f);
-                out[k] = whole * shown[k] * o * (1 - o);
-                candidate[k] = pushed * i * (1 - g * g);
-                of_cell[k] = pushed * f;
-            }
+            Vector* into = gates_ + 4 * t * step;
+            Cell::back(into, step, cells_ + t * step, shown_ + t * step, grads + t * step, later, of_cell);
             rows_times<R>(
                 transposed_, M_, 4 * M_, into, [](long, int) { return Vector{}; },
                 [&](long i, int v, Vector sum) { later[i * V + v] = sum; });
@@ -79,14 +108,8 @@ private:
     // One step, from its gates.
     void move(long t) {
         const long step = M_ * V;
-        const Vector *into = gates_ + 4 * t * step, *forget = into + step, *out = forget + step, *candidate = out + step;
-        const Vector* earlier = cells_ + t * step;
-        Vector *cell = cells_ + (t + 1) * step, *shown = shown_ + t * step, *now = states_ + (t + 1) * step;
-        for (long k = 0; k < step; ++k) {
-            cell[k] = forget[k] * earlier[k] + into[k] * candidate[k];
-            shown[k] = hyperbolic_tangent<R>(cell[k]);
-            now[k] = out[k] * shown[k];
-        }
+        Cell::move(gates_ + 4 * t * step, step, cells_ + t * step, cells_ + (t + 1) * step, shown_ + t * step,
+                   states_ + (t + 1) * step);
     }
 
     const long M_, F_;
