@@ -1,8 +1,8 @@
 """The LSTM of oneDNN, which torch.lstm calls in float32 on a processor: for wide layers, whatever the sequences.
 
-Shape alone chooses. The states of a sequence are the same bits whatever stands beside it, and however many threads
-there are. Of one sequence alone oneDNN takes products in another order, so that a second one, of zeros, stands beside
-it.
+Shape alone chooses. With AVX-512 the states of a sequence are the same bits whatever stands beside it, and however many
+threads there are. Of one sequence alone oneDNN takes products in another order, so that a second one, of zeros, stands
+beside it. With AVX2 the states of a sequence among few differ by roundings.
 
 Letters: see memsweep.recurrence.gated.lstm.
 """
