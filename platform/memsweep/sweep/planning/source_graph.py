@@ -40,6 +40,7 @@ OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h",
 _LATER_CODE = {
     **{f"{name}.cpp": name for name in ("selective_layer", "state_space", "stack_of_inputs")},
     **dict.fromkeys(("stack_of_inputs.h", "stack_of_few_inputs.cpp"), "stack_of_inputs"),
+    **dict.fromkeys(("gated_few.h", "gate_panels.h"), "gated"),
 }
 """Those of the kernels that came after identities were fixed: one counts for the trials whose code mentions the name
 here (``memsweep.recurrence.compiled.library.Kernel.function``)."""
