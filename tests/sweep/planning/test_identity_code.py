@@ -359,7 +359,7 @@ def test_a_kernel_moves_all_trials_and_one_that_came_later_those_that_name_it(re
         ("stack_of_inputs.h", b"layer = 1;", {"no encoder"}),
         ("stack_of_few_inputs.cpp", b"FEW_SEQUENCES", {"no encoder"}),
         ("gated_few.h", b"class FewGated", {"gru", "no encoder"}),
-        ("matrix.cpp", b"TOGETHER = REGISTERS", set(configs)),
+        ("matrix.h", b"TOGETHER = REGISTERS", set(configs)),
     ):
         path = PACKAGE / "recurrence" / "compiled" / "cpp" / file
         rewritten[path] = path.read_bytes().replace(text, b"OTHER")
