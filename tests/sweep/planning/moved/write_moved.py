@@ -5,8 +5,8 @@ Run it where code has moved and computes what it computed, with the folder of a 
 study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those with all
 measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
 ``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
-of it stands for a line of before. ``--kernels`` compares nothing but the files of kernels that count for the trials
-that name them, and adds a rule for each that differs: for a kernel that was changed and gives the same bits.
+of it stands for a line of before. ``--kernels`` compares nothing but the files of kernels, and adds a rule for each
+that differs or is new: for a kernel that was changed and gives the same bits.
 """
 
 from __future__ import annotations
@@ -255,20 +255,21 @@ def write_kernels(before: Path) -> None:
     known = {name: rule.before for rule in moved.listed() for name in rule.now if len(rule.now) == 1}
     then, rules = lines_of_kernels(before), moved.listed()
     for name, line in lines_of_kernels(ROOT).items():
-        if name in then and line != then[name]:
-            first = known.get(moved.hash_of(then[name]), frozenset({then[name]}))
-            rules = [rule for rule in rules if rule.before != first]
+        if line != then.get(name):
+            # a new file of a kernel that gives the bits of before stands for no line
+            first = known.get(moved.hash_of(then[name]), frozenset({then[name]})) if name in then else frozenset[str]()
+            rules = [rule for rule in rules if not first or rule.before != first]
             rules.append(moved.Moved(frozenset({moved.hash_of(line)}), first))
     LISTED.write_text(moved.written(rules, HEAD), encoding="utf-8")
     moved.listed.cache_clear()
 
 
 def lines_of_kernels(folder: Path) -> dict[str, str]:
-    """The lines, by file, of the kernels in a checkout that count for the trials that name them: that came later."""
+    """The lines, by file, of the kernels in a checkout."""
     from memsweep.sweep.planning import source_graph
 
     found = source_graph._other_code(folder / "platform" / "memsweep" / "recurrence" / "compiled")
-    return {path.name: line for path, line in found if path.name in source_graph._LATER_CODE}
+    return {path.name: line for path, line in found}
 
 
 @functools.cache
