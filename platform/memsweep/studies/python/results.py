@@ -270,8 +270,8 @@ class Results:
 
         Args:
             thresholds: drifts at which radii are read, as shares of the zero predictor's loss (None: as here).
-            slope_limit: a radius is unstable if its slope is below this with confidence; below 0 (None: as here). The limit
-                of the growth follows from it.
+            slope_limit: a radius is unstable if its slope is below this with confidence; below 0 (None: as here). The
+                limit of the growth follows from it.
 
         Returns:
             The same results with verdicts, slopes and radii by these criteria. The error rates in docs/verdict.md are
