@@ -87,6 +87,10 @@ def test_onednn_has_the_states_and_gradients_of_the_loop(
 
 
 @ONEDNN
+@pytest.mark.skipif(
+    torch.backends.cpu.get_cpu_capability() != "AVX512",
+    reason="with AVX2 oneDNN takes products of few in another order",
+)
 def test_states_by_onednn_are_the_same_bits_in_any_company_and_with_any_threads() -> None:
     given, threads = single(WIDE, 7, models=3), torch.get_num_threads()
     together = lstm_states(*given)

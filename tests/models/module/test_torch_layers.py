@@ -134,7 +134,11 @@ def test_given_states_and_one_sequence_alone_are_left_to_torch() -> None:
             assert torch.equal(found, wanted)
     assert torch.equal(compiled(input=x, hx=before)[0], layer(x, before)[0])
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(compiled(x, hx=None)[0], layer(x)[0])
+        try:
+            wanted = layer(x)[0]
+        except RuntimeError:  # not on every processor
+            pytest.skip("torch has no LSTM of bfloat16 here")
+        assert torch.equal(compiled(x, hx=None)[0], wanted)
 
 
 @pytest.mark.parametrize(
