@@ -2,7 +2,7 @@
 
 Shape alone chooses. With AVX-512 the states of a sequence are the same bits whatever stands beside it, and however many
 threads there are. Of one sequence alone oneDNN takes products in another order, so that a second one, of zeros, stands
-beside it. With AVX2 the states of a sequence among few differ by roundings.
+beside it. With AVX2 the states of a sequence among few differ by roundings, so that our kernel computes them.
 
 Letters: see memsweep.recurrence.gated.lstm.
 """
@@ -23,10 +23,15 @@ def suits(dtype: torch.dtype, width: int) -> bool:
     return dtype == torch.float32 and width >= WIDE
 
 
+def is_steady() -> bool:
+    """Whether this processor's oneDNN gives a sequence the same bits whatever stands beside it."""
+    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+
+
 def wide_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor | None:
     """The states, arguments and result as of ``lstm_states``; None where it computes them itself."""
     # without our kernel, torch's loop is wanted: it is the oracle
-    if not x_NBTF.numel() or not torch.backends.mkldnn.is_available() or CompiledGated.fitting(x_NBTF) is None:
+    if not x_NBTF.numel() or not is_steady() or CompiledGated.fitting(x_NBTF) is None:
         return None
     tensors = (x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
     if torch.is_grad_enabled():
