@@ -72,6 +72,36 @@ def test_a_state_space_layer_takes_what_was_measured_within_three(width: int, se
     assert 1 / 3 < seconds / (measured / cost.evaluations(config)) < 3.0
 
 
+CLOSED_FORMS = [  # width, horizon, seeds; processor seconds of training, and of the measurement
+    ("diagonal_rnn", 8, 128, 5, 1.26, 0.99),
+    ("diagonal_rnn", 8, 128, 58, 1.99, 2.44),
+    ("diagonal_rnn", 2, 16, 58, 1.31, 2.46),
+    ("lru", 8, 128, 58, 3.11, 5.33),
+    ("dense_rnn", 8, 128, 5, 9.94, 16.54),
+    ("dense_rnn", 8, 128, 58, 10.85, 36.08),
+    ("vanilla_rnn", 8, 128, 5, 4.28, 3.49),
+    ("vanilla_rnn", 8, 128, 58, 5.33, 20.51),
+    ("vanilla_rnn", 32, 128, 20, 11.43, 78.71),
+    ("stable_ssm", 8, 128, 5, 4.47, 3.64),
+    ("stable_ssm", 8, 128, 58, 8.45, 31.81),
+    ("stable_ssm", 2, 16, 58, 5.33, 4.67),
+]
+
+
+@pytest.mark.parametrize(("name", "width", "horizon", "seeds", "trained", "measured"), CLOSED_FORMS)
+def test_a_closed_form_takes_what_was_measured_within_four(
+    name: str, width: int, horizon: int, seeds: int, trained: float, measured: float
+) -> None:
+    """Linear models of curse_of_memory on exponential memory: a search grows with the seeds, a training hardly."""
+    rows = (row for row in load_study("curse_of_memory", (), ROOT).rows if row.model.name == name)
+    first: Any = next(row for row in rows if row.has_closed_form and not getattr(row.model, "skip", False))
+    task, model = replace(first.task, horizon=horizon), replace(first.model, width=width)
+    config = replace(first, task=task, model=model, training=replace(first.training, seeds=seeds))
+    whole = cost.seconds([config])
+    assert 0.25 < (trained + measured) / whole < 4.0
+    assert 0.25 < measured / ((1.0 - cost.training_share([config])) * whole) < 4.0
+
+
 MEASURED = [  # horizon, width, seeds; processor seconds of 60 steps, and of what follows with little effort
     ("minGRU", 3, 12, 2, 0.28, 1.89),
     ("minGRU", 12, 12, 2, 0.42, 4.13),

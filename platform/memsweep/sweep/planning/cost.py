@@ -1,9 +1,9 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
-with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. For a module of a user they hold
-within a factor of four where it is as small as those of docs/your_model.md. Only estimates depend on them, never a
-result.
+with memsweep, but for small dense ones with a closed form: there within four. Those of deep models are of stacks of 1
+to 4 layers of 8 to 134 features. For a module of a user they hold within a factor of four where it is as small as those
+of docs/your_model.md. Only estimates depend on them, never a result.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _STEP = 5e-4  # per optimizer step, for the calls and the optimizer
 _STATISTICS = 2.5e-11  # per multiplication in a batch's second moments
 _CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # per sequence and step of time: convolved; in kernels, per state
-_RESPONSE, _RESPONSE_MOVED = 3e-8, 1.5e-10  # per state and step of time of a response: in training, in an ascent
+_RESPONSE, _RESPONSE_MOVED = 3e-8, 1e-8  # per state and step of time of a response: in training, in an ascent
+_RESPONSE_ENTRY = 5e-10  # per entry of a recurrent matrix and step of time, in an ascent
 _RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many starts share one
+_MODE_MOVED = 7e-8  # per mode and evaluation, whatever the horizon, where the loss is that of modes
 _SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
@@ -86,7 +88,7 @@ def shared(trial: TrialConfig) -> float:
 
 
 def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
-    """Replicas run in ensembles of fixed size, so a full one costs what a nearly empty one does."""
+    """Replicas train in ensembles of fixed size: a full one costs what a nearly empty one does. Searches have none."""
     from memsweep.learning.ensemble.flat_layout import SLOTS, bucket, slots
 
     first = trials[0]
@@ -94,15 +96,25 @@ def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     for trial in trials:
         replicas[bucket(_width(trial))] += trial.training.seeds
     padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
-    states = sum(padded) * _horizon(first)
-    moved = evaluations(first)
-    step = _RESPONSE * states
+    step = _RESPONSE * sum(padded) * _horizon(first)
     sequences, way = first.training.batch_size * _horizon(first), way_of(first)
     if way == CONVOLUTION:
         step += _CONVOLVED * sequences * replicas.total()
     if way == SEQUENCES:
         step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
-    return _steps(first.training) * step, moved * (_RESPONSE_CALLS * len(padded) + _RESPONSE_MOVED * states)
+    searched = sum(trial.training.seeds * _response_moved(trial) for trial in trials)
+    return _steps(first.training) * step, evaluations(first) * (_RESPONSE_CALLS * len(padded) + searched)
+
+
+def _response_moved(trial: TrialConfig) -> float:
+    """Seconds of one replica in one evaluation of an ascent, without the calls."""
+    from memsweep.models.base import LinearModel
+
+    model: Any = registry.get(registry.MODEL, trial.model.name)
+    if model.as_modes is not LinearModel.as_modes:
+        return _MODE_MOVED * max(8, _width(trial))
+    entries = _width(trial) ** 2 if _has_matrix(trial) else 0
+    return (_RESPONSE_MOVED * _width(trial) + _RESPONSE_ENTRY * entries) * _horizon(trial)
 
 
 def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
@@ -189,10 +201,15 @@ def _compiled(trial: TrialConfig) -> bool:
 
 def _entry(trial: TrialConfig) -> float:
     """Seconds that a recurrent matrix costs a state on top in a step of time: a product with one of its rows."""
-    roles = registry.get(registry.MODEL, trial.model.name).roles(trial.model).values()
-    if not any(role.axes == ("width", "width") for role in roles):
+    if not _has_matrix(trial):
         return 0.0
     return _ENTRY * _width(trial) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+
+
+def _has_matrix(trial: TrialConfig) -> bool:
+    """Whether the recurrent weights are a matrix."""
+    roles = registry.get(registry.MODEL, trial.model.name).roles(trial.model).values()
+    return any(role.axes == ("width", "width") for role in roles)
 
 
 def _horizon(trial: TrialConfig) -> float:
