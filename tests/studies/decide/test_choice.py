@@ -222,7 +222,7 @@ def test_a_slope_over_too_short_an_axis_that_stays_above_the_limit_asks_for_no_l
 
 def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     chosen = choose(short(WIDTH, -0.5, 0.4), cost)
-    why, hours = hopeless(chosen, 1.0, "more than the limit would be needed")
+    why, hours = hopeless(chosen, "more than the limit would be needed")
     assert "seeds 5 to 10, width 32, about" in why
     assert hours == chosen.cost / 3600.0
 
@@ -231,18 +231,18 @@ def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
 
     far = choose(short(WIDTH, -0.3), beyond_rounds)
     assert far.option is None
-    why, hours = hopeless(far, 1.0)
+    why, hours = hopeless(far)
     assert "seeds 5 to 250, width 32, about" in why
     assert math.isfinite(hours)
 
 
 def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_forecasts() -> None:
     limit = "more than the limit would be needed"
-    why, hours = hopeless(choose(replace(question(), below=True), cost), 1.0, limit)
+    why, hours = hopeless(choose(replace(question(), below=True), cost), limit)
     assert why.startswith(f"{limit}; what would be tried next, with no forecast of a verdict: smaller radii, about")
     assert math.isfinite(hours)
     few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
-    why, _ = hopeless(choose(few, cost), 1.0, limit)
+    why, _ = hopeless(choose(few, cost), limit)
     assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
 
 
@@ -271,11 +271,11 @@ def additions(
 def test_a_round_takes_cheap_additions_and_a_dear_one_waits_while_it_has_others() -> None:
     costs, apart = {0: 40.0, 1: 3.0, 2: 20.0, 3: 3.0}, {0: "a", 1: "b", 2: "c", 3: "d"}
     every = additions(costs, apart)
-    assert allotted(every, math.inf, math.inf) == [0, 1, 2, 3]
+    assert allotted(every, math.inf, math.inf) == [1, 3, 2, 0]
     assert allotted(every, 100.0, 100.0) == [1, 3]  # 26 would be more than a quarter
     assert allotted(every, 1000.0, 1000.0) == [1, 3]  # 20 is more than twice the 6 of the cheaper ones
-    assert allotted(additions(costs | {1: 7.0}, apart), 1000.0, 1000.0) == [0, 1, 2, 3]
-    assert allotted(every, 2000.0, 26.0 / FREE) == [0, 1, 2, 3]  # 26 is free
+    assert allotted(additions(costs | {1: 7.0}, apart), 1000.0, 1000.0) == [3, 1, 2, 0]
+    assert allotted(every, 2000.0, 26.0 / FREE) == [1, 3, 2, 0]  # 26 is free
     assert allotted(additions({0: 40.0, 2: 20.0}, apart), 90.0, 100.0) == [2]
     assert allotted(additions({0: 40.0}, apart), 70.0, 100.0) == [0]  # a lone one takes what it needs
     assert allotted(additions({0: 40.0}, apart), 39.0, 100.0) == []

@@ -27,6 +27,7 @@ from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
 from memsweep.errors import ConfigError, Exit, StoreError
 from memsweep.report.analysis.contents import Finding
+from memsweep.report.read.study import load_study as load_stored
 from memsweep.studies.decide.choice import REPAIRED
 from memsweep.studies.decide.first_round import SHARE, first_rounds, seconds_of
 from memsweep.studies.decide.growing import GrowingTrials
@@ -37,6 +38,7 @@ from memsweep.studies.decide.request import limits_of_study
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Cells
 from memsweep.sweep.driver.launch import LIMITS, Limits
+from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
@@ -209,14 +211,8 @@ def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folde
     assert "core hours" in decision["why"]
 
 
-@pytest.mark.more
-def test_what_is_hopeless_needs_more_than_the_limit_and_what_is_chosen_fits_into_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """On machines that take a third of what the cost model says, as long, and three times as long."""
-    monkeypatch.chdir(folder)
-    sizes = ("model.width=2,3,4,6", "task.horizon=8,16,32,64", "training.seeds=5", "training.steps=2")
-    assert main(["sweep", "small.yaml", *sizes, "--inline", "--no-page"]) == 0
+def only_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every question lacks seeds alone."""
     fits = {"misfit": {}, "below": False, "above": False, "found": 1.0, "grows": ()}
     fits |= {"valid_widths": 4, "valid_horizons": 4, "complete": 5}
 
@@ -227,9 +223,53 @@ def test_what_is_hopeless_needs_more_than_the_limit_and_what_is_chosen_fits_into
     monkeypatch.setattr(Question, "gaps", ())
     monkeypatch.setattr(Question, "aims", ((Obstacle(HORIZON, 0.07, 0.3, 0.0, 5, 0.95),),))
     monkeypatch.setitem(REPAIRED, LONGER, 0)
+
+
+@pytest.mark.more
+def test_each_condition_costs_what_its_own_trials_took_and_the_cheap_one_runs_first(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first of two conditions takes ten times as long as the cost model says."""
+    monkeypatch.chdir(folder)
+    sizes = ["model.width=2,3,4,6", "task.horizon=8,16,32,64", "training.seeds=5", "training.steps=2"]
+    sizes.append("model.parameterization=exp,direct")
+    assert main(["sweep", "small.yaml", *sizes, "--inline", "--no-page"]) == 0
+    only_noise(monkeypatch)
+    times = {"exp": 10.0, "direct": 1.0}
+    monkeypatch.setattr(
+        "memsweep.studies.decide.growing.seconds_of",
+        lambda record: (
+            times[record["config"]["model"]["parameterization"]["name"]]
+            * cost.seconds([trial_from_dict(record["config"])])
+        ),
+    )
+    limit = ("--max-core-hours", "1")
+    capsys.readouterr()
+    assert main([*WORDS, *sizes, *limit, "--plan"]) == 0
+    cheap, dear = json.loads(capsys.readouterr().out)["next_round"]
+    assert ("direct" in cheap["name"], "exp" in dear["name"]) == (True, True)
+    assert dear["core_seconds"] == pytest.approx(10.0 * cheap["core_seconds"])
+    assert main([*WORDS, *sizes, *limit, "--max-trials", "1"]) == Exit.LIMIT
+    registry.discover(folder)
+    study = Location.at(folder / "results/small")
+    plan = read_plan(study)
+    assert plan is not None
+    (new,) = [record for record in load_stored(study).records.values() if record["identity"] in plan.extended]
+    assert new["config"]["model"]["parameterization"]["name"] == "direct"
+
+
+@pytest.mark.more
+def test_what_is_hopeless_needs_more_than_the_limit_and_what_is_chosen_fits_into_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On machines that take a third of what the cost model says, as long, and three times as long."""
+    monkeypatch.chdir(folder)
+    sizes = ("model.width=2,3,4,6", "task.horizon=8,16,32,64", "training.seeds=5", "training.steps=2")
+    assert main(["sweep", "small.yaml", *sizes, "--inline", "--no-page"]) == 0
+    only_noise(monkeypatch)
     states = set()
     for factor in (0.3, 1.0, 3.0):
-        monkeypatch.setattr(GrowingTrials, "_factor", lambda self, study, factor=factor: factor)
+        monkeypatch.setattr(GrowingTrials, "_factor", lambda self, *_, factor=factor: factor)
         for hours in np.geomspace(1e-5, 1e-2, 13):
             capsys.readouterr()
             assert main([*WORDS, *sizes, "--plan", "--max-core-hours", str(hours)]) == 0

@@ -45,7 +45,7 @@ class Chosen:
     Attributes:
         question: that is open.
         option: what is added; None where nothing that a round may do has a chance to decide it.
-        cost: core seconds of the option, by the cost model; of what would be needed, where there is none.
+        cost: core seconds of the option; of what would be needed, where there is none.
         needed: what would be needed beyond what a round may do; None where there is an option, or nothing is known to.
         chance: of a verdict, by forecast; None where there is no forecast.
     """
@@ -91,7 +91,7 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
         question: that is open.
         cost: of an option.
         tried: the repairs of earlier rounds.
-        most: core seconds that an addition may cost, by the cost model.
+        most: core seconds that an addition may cost.
     """
     wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
@@ -128,14 +128,14 @@ def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen 
 
 
 def allotted(found: Mapping[int, Chosen], left: float, limit: float) -> list[int]:
-    """The questions of a round: those first whose additions cost least for the verdicts that are expected of them.
+    """The questions of a round, those first whose additions cost least for the verdicts that are expected of them.
 
     There are as many as fit into ``ROUND`` of the limit, or one. A dear addition waits (``DEAR``), too, where there is
     a limit: one question would use up what answers many. Without one nothing waits, so that a cluster is full. The same
     trials answer for every ball of a condition.
 
     Args:
-        found: question -> its addition, with measured core seconds.
+        found: question -> its addition.
         left: core seconds of the limit that are left.
         limit: core seconds of the whole; infinite for none.
     """
@@ -147,7 +147,7 @@ def allotted(found: Mapping[int, Chosen], left: float, limit: float) -> list[int
         if key not in taken and spent + cost <= most:
             taken[key] = place
             spent += cost
-    return sorted(taken.values())
+    return [*taken.values()]
 
 
 def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:

@@ -41,12 +41,11 @@ def decision(subject: Subject, state: str, seconds: float, why: str = "", needed
     return Decision(subject.name, state, subject.finding.judgement.verdict.value, seconds, why, needed)
 
 
-def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float]:
+def hopeless(chosen: Chosen, looks: str = "") -> tuple[str, float]:
     """Why a question will not be decided, and the core hours that would be needed.
 
     Args:
         chosen: for the question: nothing that a round may do.
-        factor: measured core seconds over those of the cost model.
         looks: why no further round is made, where that is the reason.
     """
     question, needed = chosen.question, chosen.needed or chosen.option
@@ -55,7 +54,7 @@ def hopeless(chosen: Chosen, factor: float, looks: str = "") -> tuple[str, float
     if needed is None:
         lies = f"nothing in reach is expected to decide it: {'; '.join(question.reasons[:2])}"
         return looks or lies, math.nan
-    hours = chosen.cost * factor / 3600.0
+    hours = chosen.cost / 3600.0
     amount = f"{needed.words(question.design)}, about {hours:.2g} core hours"
     if chosen.told:
         told = f"what would decide it by forecast, with a chance of {chosen.told}: {amount}"

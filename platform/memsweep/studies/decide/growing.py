@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import analyse
@@ -30,7 +31,7 @@ from memsweep.studies.decide.rows import Addition, Cells
 from memsweep.studies.trials import GridTrials, Request
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.plan import Plan, PlannedTrial, identified, make_packs
+from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial, identified, make_packs
 from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
@@ -127,7 +128,7 @@ class GrowingTrials(GridTrials):
         ]
 
     def preview(self) -> tuple[list[Decision], list[Step]]:
-        """How the questions stand, and what comes next with measured core seconds; nothing is written.
+        """How the questions stand, and what comes next with its core seconds; nothing is written.
 
         That is the rest of what is planned, or the next round.
         """
@@ -136,9 +137,7 @@ class GrowingTrials(GridTrials):
             does = f"the planned {counted(len(left), 'trial')} without a result; then rounds, by their results"
             return self.settled(), [Step("", self.plan.sweep.name, does, (), seconds)]
         look = self._look()
-        factor = self._factor(look.study)
-        steps = [replace(step, cost=step.cost * factor) for step in self._round(look).steps]
-        return [found for _, found in look.every], steps
+        return [found for _, found in look.every], [*self._round(look).steps]
 
     def news(self) -> list[str]:
         """Lines on what is open, what the round does, and what it costs."""
@@ -161,63 +160,77 @@ class GrowingTrials(GridTrials):
         self.grown = (*(name for name in self.grown if name in there), *(trial.identity for trial in fresh))
         self.plan = self._planned(request, done, self.gave_up | (frozenset(failed) & there))
 
+    def _planned(self, request: Request, done: frozenset[str], apart: frozenset[str]) -> Plan:
+        """As of every grid; the packs of a round come in its order where a limit may cut it off."""
+        plan = super()._planned(request, done, apart)
+        if not self._rounds or math.isinf(self._limit):
+            return plan
+        place = {config: number for number, config in enumerate(self._rounds[-1].added)}
+        return replace(plan, packs=tuple(sorted(plan.packs, key=lambda pack: _first(pack, place))))
+
     def _look(self) -> _Look:
         study = load_study(self._store.location, self._known)
         configs = {trial.identity: trial.config for trial in self.plan.trials}
-        look, factor = _Look(study), self._factor(study)
+        look, overall = _Look(study), self._factor(study, study.records) or 1.0
         steps = dict[int, tuple[Chosen, Addition]]()
         for place, subject in enumerate(subjects(analyse(study), configs)):
             seconds = core_seconds(study, subject.finding.condition, subject.trials)
             state, why, needed = DECIDED, "", math.nan
             if subject.is_open:
-                chosen, made, (state, why, needed) = self._chosen(subject, factor)
+                chosen, made, (state, why, needed) = self._chosen(
+                    subject, self._factor(study, subject.trials) or overall
+                )
                 if state == OPEN and made is not None:
                     steps[place] = chosen, made
             look.every.append((subject, decision(subject, state, seconds, why, needed)))
-        self._allot(look, steps, factor)
+        self._allot(look, steps)
         return look
 
     def _chosen(self, subject: Subject, factor: float) -> tuple[Chosen, Addition | None, _State]:
-        """The addition for an open question, its trials, and how the question stands."""
+        """The addition for an open question, its trials, and how the question stands.
+
+        Args:
+            subject: the condition, in one ball.
+            factor: its measured core seconds over those of the cost model.
+        """
         cells = Cells(subject, self._failed(subject))
         question = question_of(subject, cells.possible)
         tried = [name for step in self._steps_of(subject.key) for name in step.repairs]
 
         def price(asked: Question, option: Option) -> float:
             made = cells.addition(asked, option)
-            return math.inf if made is None else made.cost
+            return math.inf if made is None else made.cost * factor
 
         found = list[tuple[Chosen, Addition | None, _State]]()
-        most = self._limit / factor
-        for chosen in filter(None, (choose(question, price, tried, most), longer(question, price, tried))):
+        for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
             made = cells.addition(question, chosen.option) if chosen.option is not None else None
-            found.append((chosen, made, self._open(chosen, made, factor)))
+            found.append((chosen, made, self._open(chosen, made)))
         can = [each for each in found if each[-1][0] == OPEN] or found[:1]
         # what is wrong, and what the rule lacks, comes before a longer training
         return min(can, key=lambda each: each[0].per_verdict) if can[0][0].chance is not None else can[0]
 
-    def _open(self, chosen: Chosen, made: Addition | None, factor: float) -> _State:
+    def _open(self, chosen: Chosen, made: Addition | None) -> _State:
         """The state of an open question, why, and the core hours needed."""
-        dear = "more than the limit would be needed" if chosen.cost * factor > self._limit else ""
+        dear = "more than the limit would be needed" if chosen.cost > self._limit else ""
         if made is None:
-            return HOPELESS, *hopeless(chosen, factor, dear if math.isfinite(chosen.cost) else "")
+            return HOPELESS, *hopeless(chosen, dear if math.isfinite(chosen.cost) else "")
         if len(self._steps_of(chosen.question.key)) >= self._most:
-            return HOPELESS, *hopeless(chosen, factor, f"{self._most} rounds did not decide it")
+            return HOPELESS, *hopeless(chosen, f"{self._most} rounds did not decide it")
         if dear:
-            return HOPELESS, *hopeless(chosen, factor, dear)
+            return HOPELESS, *hopeless(chosen, dear)
         return OPEN, "", math.nan
 
-    def _allot(self, look: _Look, steps: Mapping[int, tuple[Chosen, Addition]], factor: float) -> None:
+    def _allot(self, look: _Look, steps: Mapping[int, tuple[Chosen, Addition]]) -> None:
         """Chooses the questions of the next round; those that do not fit into what is left are at their limit."""
-        measured = {place: replace(chosen, cost=chosen.cost * factor) for place, (chosen, _) in steps.items()}
+        found = {place: chosen for place, (chosen, _) in steps.items()}
         left = self._limit - self._spent(look.study)
-        taken = allotted(measured, left, self._limit)
+        taken = allotted(found, left, self._limit)
         look.chosen |= {look.every[place][0].key: steps[place] for place in taken}
-        left -= sum(measured[place].cost for place in taken)
-        for place, chosen in measured.items():
-            subject, found = look.every[place]
+        left -= sum(found[place].cost for place in taken)
+        for place, chosen in found.items():
+            subject, stands = look.every[place]
             if chosen.cost > left and subject.key not in look.chosen:
-                look.every[place] = subject, replace(found, state=LIMIT, needed=chosen.cost / 3600.0)
+                look.every[place] = subject, replace(stands, state=LIMIT, needed=chosen.cost / 3600.0)
 
     def _steps_of(self, key: str) -> list[Step]:
         return [step for one in self._rounds for step in one.steps if step.key == key]
@@ -239,16 +252,14 @@ class GrowingTrials(GridTrials):
         every = {**study.records, **study.replaced}
         return sum(seconds_of(record) for name, record in every.items() if name not in self._before)
 
-    def _factor(self, study: Stored) -> float:
-        """Measured core seconds over those of the cost model, of the study's results."""
-        known = [
-            (seconds_of(study.records[trial.identity]), trial)
-            for trial in self.plan.trials
-            if trial.identity in study.records
-        ]
+    def _factor(self, study: Stored, names: Collection[str]) -> float:
+        """Measured core seconds over those of the cost model, of the results among these trials; 0 where there is none.
+
+        Conditions differ in it by several times: the cost model knows the sizes of a model, and not each kernel.
+        """
+        known = [(study.records[trial.identity], trial) for trial in self.plan.trials if trial.identity in names]
         modelled = sum(cost.seconds([trial.config]) for _, trial in known)
-        measured = sum(seconds for seconds, _ in known)
-        return measured / modelled if measured > 0.0 and modelled > 0.0 else 1.0
+        return sum(seconds_of(record) for record, _ in known) / modelled if modelled > 0.0 else 0.0
 
     def _round(self, look: _Look) -> Round:
         steps = [
@@ -265,8 +276,7 @@ class GrowingTrials(GridTrials):
         open_ = sum(state != DECIDED for state in states)
         if not look.chosen:
             return
-        factor = self._factor(look.study)
-        seconds = sum(found.cost for found, _ in look.chosen.values()) * factor
+        seconds = sum(found.cost for found, _ in look.chosen.values())
         left = self._limit - self._spent(look.study)
         limit = f", {duration(left)} of a core left" if math.isfinite(left) else ""
         later = {subject.key for subject, found in look.every if found.state == OPEN} - look.chosen.keys()
@@ -277,3 +287,8 @@ class GrowingTrials(GridTrials):
         )
         for found, _ in look.chosen.values():
             yield f"  {found.question.name}: {found.words}"
+
+
+def _first(pack: Pack, place: Mapping[TrialConfig, int]) -> int:
+    """The first place of a pack's trials; before all others where one of them has none."""
+    return min(place.get(trial.config, -1) for trial in pack.trials)

@@ -28,7 +28,7 @@ class Step:
         key, name: of the question.
         does: what is added, in words.
         repairs: of the condition's trials.
-        cost: core seconds, by the cost model.
+        cost: core seconds, as expected when the round was chosen.
     """
 
     key: str

@@ -62,7 +62,9 @@ class Cells:
         for name, cell in self.subject.cells.items():
             training = self.subject.trials[name].training
             self.seeds.setdefault(cell, set()).update(range(training.first_seed, training.first_seed + training.seeds))
-        self._made: dict[tuple[Cell, int, int], TrialConfig] = {}
+        # thousands of designs are compared, of the same few cells
+        self._new: dict[tuple[Cell, int], tuple[TrialConfig, ...]] = {}
+        self._sized: dict[Cell, TrialConfig] = {}
         self._possible: dict[Cell, bool] = dict.fromkeys(self.seeds, True)
 
     def possible(self, width: int, horizon: int) -> bool:
@@ -82,22 +84,27 @@ class Cells:
                 return self._repaired(question, option)
             if self.failed.intersection(option.design.cells):
                 return None
-            return Addition(tuple(self._missing(option)))
+            wanted = option.design.seeds
+            return Addition(tuple(config for cell in option.design.cells for config in self._missing(cell, wanted)))
         except (ConfigError, ValueError):  # settings that are not allowed, a length that the task cannot have
             return None
 
-    def _missing(self, option: Option) -> Iterator[TrialConfig]:
-        first = min(map(min, self.seeds.values()))
-        wanted = range(first, first + option.design.seeds)
-        for cell in option.design.cells:
-            for begin, count in _blocks(sorted({*wanted} - self.seeds.get(cell, set()))):
-                key = (cell, begin, count)
-                if key not in self._made:
-                    self._made[key] = self._like(cell, begin, count)
-                yield self._made[key]
+    def _missing(self, cell: Cell, wanted: int) -> tuple[TrialConfig, ...]:
+        """The trials with which a cell has so many seeds."""
+        if (cell, wanted) not in self._new:
+            first = min(map(min, self.seeds.values()))
+            lacks = sorted({*range(first, first + wanted)} - self.seeds.get(cell, set()))
+            self._new[cell, wanted] = tuple(self._like(cell, begin, count) for begin, count in _blocks(lacks))
+        return self._new[cell, wanted]
 
     def _like(self, cell: Cell, first: int, count: int) -> TrialConfig:
         """A trial of a cell with the settings of the nearest one: of the same width, where there is one."""
+        if cell not in self._sized:
+            self._sized[cell] = self._of_size(cell)
+        sized = self._sized[cell]
+        return replace(sized, training=replace(sized.training, first_seed=first, seeds=count))
+
+    def _of_size(self, cell: Cell) -> TrialConfig:
         names = self.subject.cells
         near = min(names, key=lambda name: (_far(names[name][0], cell[0]), _far(names[name][1], cell[1])))
         data = to_dict(self.subject.trials[near])
@@ -105,7 +112,6 @@ class Cells:
             data["model"]["width"] = cell[0]
         if names[near][1] != cell[1]:
             data["task"] = to_dict(at_horizon(self.subject.trials[near].task, cell[1]))
-        data["training"] |= {"first_seed": first, "seeds": count}
         return trial_from_dict(data)
 
     def _repaired(self, question: Question, option: Option) -> Addition:
