@@ -4,6 +4,9 @@ A test that needs something from the system carries the marker of that name (``b
 ``s3``) or calls ``requires(name)``. Where the thing is missing the test skips and says why; where
 ``MEMSWEEP_REQUIRE`` names it (a comma-separated list, set by ``.ci/run``) the same skip is a failure.
 
+After the time that ``MEMSWEEP_UNTIL`` names (seconds since 1970, set by ``.ci/run``) no test starts: the rest skip.
+Each day another file comes first then.
+
 A test that leaves anything at the top of the file system, in HOME or in the checkout fails: it has a temporary folder.
 
 A test over all combinations of several parameters runs in `make test` with so many of them that every value of every
@@ -23,6 +26,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from functools import cache
@@ -318,9 +322,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, case in enumerate(cases):
             if number not in chosen:
                 case.add_marker(pytest.mark.more)
+    if _UNTIL:
+        files = list(dict.fromkeys(item.path for item in items))
+        first = _UNTIL // 86400 % max(len(files), 1)
+        turn = {file: (place - first) % len(files) for place, file in enumerate(files)}
+        items.sort(key=lambda item: turn[item.path])
+
+
+_UNTIL = int(os.environ.get("MEMSWEEP_UNTIL") or 0)
+_LATE = "the time of this run is over"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _UNTIL and time.time() > _UNTIL:
+        pytest.skip(_LATE)
     for name in _NEEDS:
         if item.get_closest_marker(name):
             requires(name)
@@ -332,6 +347,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield
     report = outcome.get_result()
     wanted = sorted(name for name in _required() if item.get_closest_marker(name))
-    if report.skipped and wanted and not hasattr(report, "wasxfail"):
+    if report.skipped and wanted and not hasattr(report, "wasxfail") and _LATE not in str(report.longrepr):
         report.outcome = "failed"
         report.longrepr = f"skipped, but MEMSWEEP_REQUIRE asks for {', '.join(wanted)}: {report.longrepr}"

@@ -90,7 +90,7 @@ def test_the_document_of_a_comparison_fits_its_schema(results: Path, capsys: pyt
     assert [row["study"] for row in document["comparison"]["tables"]["losses"]] == ["first", "a second one"]
 
 
-@pytest.mark.parametrize(("paper", "inches"), [("single", 3.25), ("double", 6.75)])
+@pytest.mark.parametrize(("paper", "inches"), [("single", 3.25), pytest.param("double", 6.75, marks=pytest.mark.more)])
 def test_figures_are_as_wide_as_the_columns_of_a_paper(results: Path, paper: str, inches: float) -> None:
     """Measured in the files: the page of each PDF in points, of 72 to the inch. The pictures of the page stay."""
     page = results / "first" / "report" / "index.html"

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,42 @@ def test_fixture(chromium):
 def test_skips_by_itself():
     pytest.skip("a reason of its own")
 """
+
+
+LATE = """
+import conftest
+import pytest
+def test_early():
+    conftest._UNTIL = 1
+@pytest.mark.browser
+def test_late():
+    assert False
+"""
+
+
+def test_after_the_time_of_a_run_no_test_starts_and_another_file_comes_first_each_day(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser\n")
+    until = int(time.time()) + 3600
+    for name in ("test_a.py", "test_b.py"):
+        (tmp_path / name).write_text(LATE)
+    first = []
+    for day in (0, 1):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider"],
+            cwd=tmp_path,
+            env={**os.environ, "MEMSWEEP_REQUIRE": "browser", "MEMSWEEP_UNTIL": str(until - 86400 * day)},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        ran = re.findall(r"^(test_[ab]).py::(\w+) (PASSED|SKIPPED)", done.stdout, re.MULTILINE)
+        assert done.returncode == 0, done.stdout
+        assert "the time of this run is over" in done.stdout
+        assert [name for _, name, end in ran if end == "PASSED"] == (["test_early"] if day == 0 else [])
+        assert len(ran) == 4
+        first.append(ran[0][0])
+    assert sorted(first) == ["test_a", "test_b"]
 
 
 @pytest.mark.more
