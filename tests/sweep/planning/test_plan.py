@@ -63,7 +63,10 @@ def test_a_pack_has_no_two_parts_of_one_program():
 
 def test_a_trial_that_fills_an_ensemble_stays_with_the_others_of_it():
     """Ensembles are padded to 64 replicas: five more seeds in an open one cost next to nothing."""
-    rows = [trial(task={"horizon": 400}, training={"seeds": 5, "first_seed": 5 * n, "steps": 25}) for n in range(24)]
+    rows = [
+        trial(task={"horizon": 100}, model={"width": 32}, training={"seeds": 5, "first_seed": 5 * n, "steps": 200})
+        for n in range(24)
+    ]
     packs = make_packs(identified(sweep_of(rows)), target_seconds=0.1)
     assert {len(pack.trials) for pack in packs} == {12}
 
