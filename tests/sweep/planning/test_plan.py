@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from engine import trial
+from dataclasses import replace
+
+from engine import trial, usual_model
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import cost
@@ -63,8 +65,9 @@ def test_a_pack_has_no_two_parts_of_one_program():
 
 def test_a_trial_that_fills_an_ensemble_stays_with_the_others_of_it():
     """Ensembles are padded to 64 replicas: five more seeds in an open one cost next to nothing."""
+    model = usual_model("dense_rnn", width=32)
     rows = [
-        trial(task={"horizon": 100}, model={"width": 32}, training={"seeds": 5, "first_seed": 5 * n, "steps": 200})
+        replace(trial(task={"horizon": 100}, training={"seeds": 5, "first_seed": 5 * n, "steps": 20_000}), model=model)
         for n in range(24)
     ]
     packs = make_packs(identified(sweep_of(rows)), target_seconds=0.1)

@@ -30,7 +30,9 @@ _CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # per sequence and step of time: conv
 _RESPONSE, _RESPONSE_MOVED = 3e-8, 1e-8  # per state and step of time of a response: in training, in an ascent
 _RESPONSE_ENTRY = 5e-10  # per entry of a recurrent matrix and step of time, in an ascent
 _RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many starts share one
-_MODE_MOVED = 7e-8  # per mode and evaluation, whatever the horizon, where the loss is that of modes
+# Where the loss is that of modes, whatever the horizon: per mode in training; of an evaluation in an ascent, for the
+# calls, and for them per unit of width; for each replica, and for each mode of it.
+_MODE, _MODES_CALLS, _MODE_CALLS, _MODES_MOVED, _MODE_MOVED = 2e-7, 2e-5, 2e-6, 2.5e-7, 4e-8
 _SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
@@ -96,23 +98,29 @@ def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     for trial in trials:
         replicas[bucket(_width(trial))] += trial.training.seeds
     padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
-    step = _RESPONSE * sum(padded) * _horizon(first)
+    modes = _has_modes(first)
     sequences, way = first.training.batch_size * _horizon(first), way_of(first)
+    step = sum(padded) * (_MODE if modes and way == STATISTICS else _RESPONSE * _horizon(first))
     if way == CONVOLUTION:
         step += _CONVOLVED * sequences * replicas.total()
     if way == SEQUENCES:
         step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
     searched = sum(trial.training.seeds * _response_moved(trial) for trial in trials)
-    return _steps(first.training) * step, evaluations(first) * (_RESPONSE_CALLS * len(padded) + searched)
+    calls = sum(_MODES_CALLS + _MODE_CALLS * width if modes else _RESPONSE_CALLS for width in replicas)
+    return _steps(first.training) * step, evaluations(first) * (calls + searched)
+
+
+def _has_modes(trial: TrialConfig) -> bool:
+    """Whether a linear model's loss is computed from its modes, without its response."""
+    from memsweep.models.base import LinearModel
+
+    return registry.get(registry.MODEL, trial.model.name).as_modes is not LinearModel.as_modes
 
 
 def _response_moved(trial: TrialConfig) -> float:
     """Seconds of one replica in one evaluation of an ascent, without the calls."""
-    from memsweep.models.base import LinearModel
-
-    model: Any = registry.get(registry.MODEL, trial.model.name)
-    if model.as_modes is not LinearModel.as_modes:
-        return _MODE_MOVED * max(8, _width(trial))
+    if _has_modes(trial):
+        return _MODES_MOVED + _MODE_MOVED * _width(trial)
     entries = _width(trial) ** 2 if _has_matrix(trial) else 0
     return (_RESPONSE_MOVED * _width(trial) + _RESPONSE_ENTRY * entries) * _horizon(trial)
 
