@@ -45,8 +45,8 @@ def lean_head() -> Iterator[None]:
     """While it lasts, ``ray.init`` starts a head of one machine, which needs less than that of a cluster.
 
     ``ray.init`` has no setting for it. The agent takes any free port: on Ray's default port, that of a cluster's head
-    which is started beside a sweep could not listen, and that cluster would accept no job. There is no autoscaler, and
-    nobody reads the workers' logs aloud; each would be a process of nearly a CPU second.
+    which is started beside a sweep could not listen, and that cluster would accept no job. No autoscaler and no reader
+    of the workers' logs starts: each is a process that takes nearly a CPU second.
     """
     parameters = _private("ray._private.parameter", "RayParams")
     lean = partial(parameters, dashboard_agent_listen_port=0, no_monitor=True, include_log_monitor=False)
