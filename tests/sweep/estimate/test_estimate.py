@@ -107,7 +107,10 @@ def test_what_a_run_begins_with_is_no_validation(monkeypatch: pytest.MonkeyPatch
 
     def train(configs: list[TrialConfig], options: RunOptions) -> None:
         nonlocal now
-        now += setup + configs[0].training.end * step + 2 * configs[0].training.validation_size * sequence
+        with options.phase("data"):
+            now += setup / 2
+        with options.phase("training"):
+            now += setup / 2 + configs[0].training.end * step + 2 * configs[0].training.validation_size * sequence
 
     monkeypatch.setattr("memsweep.trial.train_replicas", train)
     config = trial(
@@ -117,6 +120,27 @@ def test_what_a_run_begins_with_is_no_validation(monkeypatch: pytest.MonkeyPatch
     *_, found = measure_training([config], ON_CPU, 1, math.inf, lambda: now)
     assert (found.step, found.validation) == pytest.approx((step, 4096 * sequence))
     assert found.fixed == pytest.approx(setup + 2 * 4096 * sequence)
+
+
+def test_a_step_is_no_part_of_what_a_run_begins_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of a pack of many models take less than making the models: the first bound was all of that time."""
+    making, begin, step, now, runs = 0.5, 0.05, 0.004, 0.0, list[int]()
+
+    def train(configs: list[TrialConfig], options: RunOptions) -> None:
+        nonlocal now
+        runs.append(configs[0].training.end)
+        now += making
+        with options.phase("training"):
+            now += begin + configs[0].training.end * step
+
+    monkeypatch.setattr("memsweep.trial.train_replicas", train)
+    found, *_ = measure_training([small()], ON_CPU, 1, 1.6, lambda: now)
+    assert runs == [1, 8]
+    assert found.step == pytest.approx(step + begin / 8)
+    assert found.fixed == pytest.approx(making)
+    now = 0.0
+    _found, *_ = measure_training([small()], ON_CPU, 1, 1.4, lambda: now)
+    assert runs == [1, 8, 1, 2]
 
 
 def test_a_training_set_is_drawn_whole_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

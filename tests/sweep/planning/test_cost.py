@@ -104,6 +104,38 @@ def test_a_closed_form_takes_what_was_measured_within_four(
     assert 0.25 < measured / ((1.0 - cost.training_share([config])) * whole) < 4.0
 
 
+PACKS = [(50, 9.6, 7.5), (100, 15.3, 7.1), (400, 37.0, 12.9)]
+"""Horizon; processor seconds of training, and of the measurement, of 30 trials of 5 seeds in one pack."""
+
+
+@pytest.mark.parametrize(("horizon", "trained", "measured"), PACKS)
+def test_a_pack_of_quickstart_takes_what_was_measured_within_two(
+    horizon: int, trained: float, measured: float
+) -> None:
+    """Three ensembles of 64 rows: each has its own calls and optimizer, and they share the batch's statistics."""
+    trials = identified(load_study("quickstart", [f"task.horizon={horizon}"], ROOT))
+    configs = [each.config for each in trials]
+    assert len(configs) == len(next(iter(programs(trials)))) == 30
+    whole, share = cost.seconds(configs), cost.training_share(configs)
+    assert 0.5 < trained / (share * whole) < 2.0
+    assert 0.5 < measured / ((1.0 - share) * whole) < 2.0
+
+
+LONG = [(2, 1, 10.6), (2, 60, 120.1), (8, 1, 8.2), (8, 8, 25.0), (8, 60, 105.7), (32, 8, 8.7), (64, 60, 14.1)]
+"""Width, seeds; processor milliseconds of a training step at horizon 512, on AVX2."""
+
+
+@pytest.mark.parametrize(("width", "seeds", "milliseconds"), LONG)
+def test_a_training_at_a_long_horizon_takes_what_was_measured_within_four(
+    width: int, seeds: int, milliseconds: float
+) -> None:
+    """Few modes run over the sequences, which costs each seed; many share the batch's statistics."""
+    config = load_study("quickstart", ["task.horizon=512", f"model.width={width}"], ROOT).rows[0]
+    config = replace(config, training=replace(config.training, seeds=seeds))
+    seconds = cost.training_share([config]) * cost.seconds([config])
+    assert 0.25 < milliseconds / 1e3 * config.training.end / seconds < 4.0
+
+
 MEASURED = [  # horizon, width, seeds; processor seconds of 60 steps, and of what follows with little effort
     ("minGRU", 3, 12, 2, 0.28, 1.89),
     ("minGRU", 12, 12, 2, 0.42, 4.13),

@@ -34,18 +34,24 @@ from memsweep.sweep.store.layout import WEIGHTS
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.gpu_memory import shortened
 from memsweep.sweep.worker.limits import forget_peak, peak_memory
+from memsweep.sweep.worker.timing import Phases
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
 
 _LEVELS = ((4, 2, 1), (16, 2, 4), (64, 4, 8), (256, 8, 16), (1024, 32, 32))
 """Training steps, radii and ascent steps of each run."""
-_TRAINED = (1, 2, 8)
-"""Training steps of the runs that only train; the first one is not counted where others follow: it imports."""
+_TRAINED = (1, 2, 8, 32)
+"""Training steps of the runs that only train; the first one is not counted where others follow: it imports.
+
+The second run is left out where the time reaches for eight times the first: of two steps, most is what a run begins and
+ends with.
+"""
 _MORE = 16
 """Batches of a validation in the run that says what one sequence of it takes."""
 _AT_LEAST = 4  # the costliest program takes at most such a part of that time
 _TRAINING_SHARE = 0.5  # of the time, at most, for them
+_STARTING = 120.0  # seconds of the clock, at most, until the process is ready
 _PATIENCE = 10  # on CPUs, times the seconds of the processor that may pass: other programs use it, too
 _GROWTH = 5.0  # a run of the next level takes at most about so many times the seconds of this one
 
@@ -120,8 +126,8 @@ def benchmark(
         arithmetic: where they are computed.
         threads: threads of the process.
         workspace: folder whose ``tasks/`` they need.
-        seconds: of the processor for each thread, or of the clock where a GPU computes; for all of it, the start of
-            the process included. A busy machine so gives the same measurements, later.
+        seconds: of the processor for each thread, or of the clock where a GPU computes, for all programs together.
+            The start of the process comes on top. A busy machine so gives the same measurements, later.
         keep: what of a trained trial is kept beside its tables.
         trained: programs whose training was measured before.
     """
@@ -132,7 +138,8 @@ def benchmark(
     programs = {name: configs for name, configs in programs.items() if name not in late}
     if not programs:
         return result
-    end = time.monotonic() + seconds * (_PATIENCE if arithmetic.device == "cpu" else 1)
+    patience = seconds * (_PATIENCE if arithmetic.device == "cpu" else 1)
+    end = time.monotonic() + _STARTING + patience
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory(prefix="memsweep-benchmark-") as folder:
@@ -149,6 +156,7 @@ def benchmark(
                     name, value = receiver.recv()
                     if name is None:
                         result.starting = value - began
+                        end = value + patience
                     elif isinstance(value, Measured):
                         result.measured[name] = value  # of the last level so far
                     else:
@@ -175,11 +183,6 @@ def _measure_all(
 ) -> None:
     """The measuring process; its messages are a program's name with its cost or with an error."""
     os.setsid()
-    clock, end = time.monotonic, time.monotonic() + seconds
-    if arithmetic.device == "cpu":
-        end = seconds * threads
-        clock = time.process_time
-        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(end), math.ceil(end) + 1))  # a first run may be too long
     null = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(null, standard)
@@ -187,6 +190,11 @@ def _measure_all(
 
     registry.discover(Path(workspace))
     sender.send((None, time.monotonic()))
+    clock, end = time.monotonic, time.monotonic() + seconds
+    if arithmetic.device == "cpu":
+        clock = time.process_time
+        end = clock() + seconds * threads
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(end), math.ceil(end) + 1))  # a first run may be too long
     configs: dict[str, list[TrialConfig]] = {}
     half = clock() + _TRAINING_SHARE * (end - clock())
     for position, (name, plain) in enumerate(programs.items()):
@@ -262,12 +270,19 @@ def measure_training(
     more = min(whole, _MORE * batch)
     each, timed = 0.0, list[tuple[int, float]]()
 
+    around = 0.0  # seconds of a run that are no training: data, and the making of the models
+
     def seconds(steps: int, sequences: int | None = None) -> float:
-        began, cut = clock(), [_brief(config, steps, sequences) for config in configs]
-        train_replicas(cut, options)
-        return clock() - began
+        nonlocal around
+        cut, phases = [_brief(config, steps, sequences) for config in configs], Phases(clock)
+        began = clock()
+        train_replicas(cut, dataclasses.replace(options, phase=phases.phase))
+        around = clock() - began - phases.seconds["training"]
+        return phases.seconds["training"]
 
     for steps in _TRAINED:
+        if len(timed) == 1 and steps == _TRAINED[1] and clock() + around + _TRAINED[2] * timed[0][1] < end:
+            continue
         timed.append((_brief(first, steps).training.end, seconds(steps)))
         if len(timed) == 1:
             continue
@@ -278,9 +293,9 @@ def measure_training(
             if len(timed) == 2:
                 each = max(0.0, seconds(steps, more) - timed[-1][1]) / 2 * whole / (more - batch)
             small = each * batch / whole
-        fixed = max(0.0, begin - 2 * small) + each * (2 + merges)
+        fixed = around + max(0.0, begin - 2 * small) + each * (2 + merges)
         yield Measured(fixed, step, None, 0.0, 0.0, 0, 0, each)
-        if clock() + _GROWTH * timed[-1][1] > end:
+        if clock() + around + _GROWTH * timed[-1][1] > end:
             return
 
 

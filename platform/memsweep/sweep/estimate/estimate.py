@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import PlannedTrial
 
 BENCHMARK_SECONDS = 8.0
-"""The longest measurement, the start of its process included, see ``benchmark``. The next plan goes on with it."""
+"""The longest measurement, without the start of its process, see ``benchmark``. The next plan goes on with it."""
 MEASURED_FACTOR, MODEL_FACTOR = 2.0, 3.0
 """The hours hold within these factors: if nine tenths of the work were measured well, and otherwise."""
 

@@ -2,9 +2,9 @@
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
 with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Of linear models with a closed
-form, 14 trials with widths of 2 to 64 and horizons of 16 to 128 were measured on a core with AVX2: there they hold
-within four. A training at horizon 512 took five times as long. For a module of a user they hold within a factor of four
-where it is as small as those of docs/your_model.md. Only estimates depend on them, never a result.
+form, 14 trials with widths of 2 to 64 and horizons of 16 to 128, twelve trainings at horizon 512 and the four packs of
+quickstart were measured on a core with AVX2: there they hold within four. For a module of a user they hold within a
+factor of four where it is as small as those of docs/your_model.md. Only estimates depend on them, never a result.
 """
 
 from __future__ import annotations
@@ -25,15 +25,19 @@ if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
 
 # Seconds where no other unit is named.
-_STEP = 5e-4  # per optimizer step, for the calls and the optimizer
-_STATISTICS = 2.5e-11  # per multiplication in a batch's second moments
-_CONVOLVED, _LINEAR_STATE = 1e-8, 3.5e-10  # per sequence and step of time: convolved; in kernels, per state
+_STEP = 8e-4  # per optimizer step of an ensemble, for the calls and the optimizer
+_DRAWN = 1e-8  # per sequence and step of time of a batch, which all ensembles share
+_STATISTICS = 3.5e-11  # per multiplication in a batch's second moments
+_CONVOLVED, _LINEAR_STATE = 1e-8, 1e-9  # per sequence and step of time: convolved; in kernels, per state
 _RESPONSE, _RESPONSE_MOVED = 3e-8, 1e-8  # per state and step of time of a response: in training, in an ascent
 _RESPONSE_ENTRY = 5e-10  # per entry of a recurrent matrix and step of time, in an ascent
 _RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many starts share one
-# Where the loss is that of modes, whatever the horizon: per mode in training; of an evaluation in an ascent, for the
-# calls, and for them per unit of width; for each replica, and for each mode of it.
-_MODE, _MODES_CALLS, _MODE_CALLS, _MODES_MOVED, _MODE_MOVED = 2e-7, 2e-5, 2e-6, 2.5e-7, 4e-8
+# Where the loss is that of modes. A step of a training: per mode of the ensemble's rows; per replica, for its calls; per
+# mode of it and step of time; and per square of the horizon, for the quadratic form.
+_MODE, _MODES, _MODE_STEP, _QUADRATIC = 1.5e-7, 5e-6, 2.5e-9, 1e-10
+# An evaluation in an ascent, whatever the horizon: for the calls of an ensemble, and for them per unit of width; for
+# each replica, and for each mode of it.
+_MODES_CALLS, _MODE_CALLS, _MODES_MOVED, _MODE_MOVED = 2e-5, 2e-6, 2.5e-7, 4e-8
 _SEQUENCES = 1.2e-3  # per optimizer step over sequences, for the calls and the data
 _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in compiled kernels: training, ascent
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
@@ -87,27 +91,33 @@ def shared(trial: TrialConfig) -> float:
     if not trial.has_closed_form:
         return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
     products = horizon**2 * (training.batch_size + horizon) if way_of(trial) == STATISTICS else 0.0
-    return _steps(training) * (_STEP + _STATISTICS * products)
+    return _steps(training) * (_STEP + _DRAWN * training.batch_size * horizon + _STATISTICS * products)
 
 
 def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     """Replicas train in ensembles of fixed size: a full one costs what a nearly empty one does. Searches have none."""
     from memsweep.learning.ensemble.flat_layout import SLOTS, bucket, slots
 
-    first = trials[0]
+    first, horizon = trials[0], _horizon(trials[0])
     replicas: Counter[int] = Counter()
     for trial in trials:
         replicas[bucket(_width(trial))] += trial.training.seeds
-    padded = [slots(width, SLOTS) * width * math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()]
-    modes = _has_modes(first)
-    sequences, way = first.training.batch_size * _horizon(first), way_of(first)
-    step = sum(padded) * (_MODE if modes and way == STATISTICS else _RESPONSE * _horizon(first))
-    if way == CONVOLUTION:
-        step += _CONVOLVED * sequences * replicas.total()
+    ensembles = {width: math.ceil(count / slots(width, SLOTS)) for width, count in replicas.items()}
+    rows = sum(slots(width, SLOTS) * width * count for width, count in ensembles.items())
+    states = sum(trial.training.seeds * _width(trial) for trial in trials)
+    modes, way = _has_modes(first), way_of(first)
+    step = _STEP * (sum(ensembles.values()) - 1)
     if way == SEQUENCES:
-        step = _LINEAR_STATE * sequences * sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
+        least = sum(trial.training.seeds * max(8, _width(trial)) for trial in trials)
+        step += _LINEAR_STATE * first.training.batch_size * horizon * least
+    elif modes and way == STATISTICS:
+        step += _MODE * rows + _MODE_STEP * horizon * states + (_MODES + _QUADRATIC * horizon**2) * replicas.total()
+    else:
+        step += _RESPONSE * horizon * rows
+    if way == CONVOLUTION:
+        step += _CONVOLVED * first.training.batch_size * horizon * replicas.total()
     searched = sum(trial.training.seeds * _response_moved(trial) for trial in trials)
-    calls = sum(_MODES_CALLS + _MODE_CALLS * width if modes else _RESPONSE_CALLS for width in replicas)
+    calls = sum((_MODES_CALLS + _MODE_CALLS * width if modes else _RESPONSE_CALLS) * n for width, n in ensembles.items())
     return _steps(first.training) * step, evaluations(first) * (calls + searched)
 
 
