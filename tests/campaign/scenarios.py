@@ -14,7 +14,7 @@ _TRAINING = (
 _PERTURBATION = "{radii: {from: 1e-3, to: 1.0, count: 3}, starts: 1, ascent_steps: 1, test_size: 16}"
 _COMMON = f"training: {_TRAINING}\nperturbation: {_PERTURBATION}\n"
 _SEARCH = (
-    "task: {name: watched, horizon: 1000}\nmodel: {name: diagonal_rnn, width: 2}\n"
+    "task: {name: watched, horizon: 1000000}\nmodel: {name: diagonal_rnn, width: 2}\n"
     "grid: {model.parameterization: [direct, exp]}\n"
     "confirm: {seeds: 2, top: 1}\n"
     "search:\n  training.learning_rate: {log_uniform: [1e-3, 0.3]}\n  trials: 4\n  batch: 2\n  startup: 2\n"
@@ -23,7 +23,7 @@ _SEARCH = (
 STUDIES = {
     "grid": (
         "task: {name: watched}\nmodel: {name: diagonal_rnn}\n"
-        f"{_COMMON}grid: {{task.horizon: [1000, 1100, 1200], model.width: [2, 3]}}\n"
+        f"{_COMMON}grid: {{task.horizon: [1000000, 1100000, 1200000], model.width: [2, 3]}}\n"
     ),
     "tpe": f"{_SEARCH}  algorithm: tpe\n{_COMMON}",
     "asha": f"{_SEARCH}  scheduler: {{name: asha, grace: 20, reduction: 2}}\n{_COMMON}",
@@ -31,10 +31,10 @@ STUDIES = {
         "task: {name: watched}\nmodel: {name: diagonal_rnn, parameterization: exp}\n"
         f"training: {_TRAINING[:-1]}, schedule: constant}}\nperturbation: {_PERTURBATION}\n"
         "chain: {along: model.width, carry: validation_loss, into: training.stop_below, factor: 0.5, first: 100.0}\n"
-        "grid: {task.horizon: [1000, 1100], model.width: [2, 3]}\n"
+        "grid: {task.horizon: [1000000, 1100000], model.width: [2, 3]}\n"
     ),
     "workers": (
-        "task: {name: watched, horizon: 1000}\nmodel: {name: diagonal_rnn}\nresources: {workers: 2}\n"
+        "task: {name: watched, horizon: 1000000}\nmodel: {name: diagonal_rnn}\nresources: {workers: 2}\n"
         f"{_COMMON}grid: {{model.width: [2, 3]}}\n"
     ),
     "carried": (

@@ -22,7 +22,7 @@ from tally import Tally
 
 pytestmark = pytest.mark.drill
 
-HORIZONS = [1000, 1100, 1200, 1300, 1400, 1500]
+HORIZONS = [1_000_000, 1_100_000, 1_200_000, 1_300_000, 1_400_000, 1_500_000]
 
 Process = subprocess.Popen[str]
 When = Callable[[Drill, Moment], bool]

@@ -14,7 +14,7 @@ from sweeping import end, environment, start
 
 pytestmark = [pytest.mark.drill, pytest.mark.long]
 
-PACKS = [60000, 60100, 60200, 60300]
+PACKS = [60_000_000, 60_100_000, 60_200_000, 60_300_000]
 """Horizons by which the planner takes every trial's length for an hour, so that each is a pack; they are short."""
 WORDS = ["sweep", STUDY, "resources.workers=2"]
 

@@ -20,7 +20,7 @@ from tally import Tally
 
 pytestmark = pytest.mark.drill
 
-HORIZONS = [*range(1000, 2000, 100)]
+HORIZONS = [*range(1_000_000, 2_000_000, 100_000)]
 SHARED = ("sweep", STUDY, "--share", "--no-page")
 
 

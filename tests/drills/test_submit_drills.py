@@ -24,7 +24,7 @@ from tally import Tally
 pytestmark = pytest.mark.drill
 
 PATIENCE = 300.0  # seconds; a busy machine takes a minute for what else takes ten seconds
-HORIZONS = [1000, 1100, 1200, 1300]
+HORIZONS = [1_000_000, 1_100_000, 1_200_000, 1_300_000]
 TOKEN = "a-token-of-the-drill-0123456789abcdef"
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "aws-4f1c-not-to-be-seen",
@@ -148,7 +148,7 @@ def test_ray_job_submit_runs_a_checkout(head: RayHead, drill: Drill, tmp_path: P
         "sweep",
         STUDY,
         "model.width=2",
-        "task.horizon=1000",
+        "task.horizon=1000000",
     ]
     lost = ray(head, *command, cwd=drill.folder)
     assert lost.returncode != 0

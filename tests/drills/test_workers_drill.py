@@ -21,7 +21,7 @@ from sweeping import environment
 
 pytestmark = pytest.mark.drill
 
-LONG = [6000, 6100]
+LONG = [6_000_000, 6_100_000]
 """Horizons by which the planner takes every trial's length for minutes, so that each is a pack; they are short."""
 
 
@@ -129,7 +129,7 @@ def test_a_killed_worker_costs_the_time_since_the_checkpoint(
 
 @pytest.mark.long
 def test_what_a_worker_raises_is_the_failure_of_its_trial(tmp_path: Path) -> None:
-    drill = Drill.make(tmp_path / "drill", study_text([6000], "task.mood: [13]"))
+    drill = Drill.make(tmp_path / "drill", study_text([6_000_000], "task.mood: [13]"))
     with drill.running("sweep", STUDY, "resources.workers=2", "--ray") as process:
         out, err = process.communicate(timeout=400)
     assert process.returncode == 1, out + err

@@ -48,7 +48,7 @@ class Watched(LinearFunctionalTask):
     class Config:
         """How long; the planner takes it at its word, and so every length is a pack of its own."""
 
-        horizon: int = setting(1000, "a hundred times the sequence length", at_least=200)
+        horizon: int = setting(1_000_000, "a hundred thousand times the sequence length", at_least=200_000)
         mood: int = setting(0, "13 is one too many")
 
     weight_power = 0.0
@@ -56,7 +56,7 @@ class Watched(LinearFunctionalTask):
 
     @property
     def horizon(self):
-        return self.config.horizon // 100
+        return self.config.horizon // 100_000
 
     def kernel(self):
         if self.config.mood == 13:

@@ -66,14 +66,14 @@ class Watched(LinearFunctionalTask):
     class Config:
         """How long; the planner takes it at its word, and so every length is a pack of its own."""
 
-        horizon: int = setting(1000, "a hundred times the sequence length", at_least=200)
+        horizon: int = setting(1_000_000, "a hundred thousand times the sequence length", at_least=200_000)
 
     weight_power = 0.0
     variance = 1.0
 
     @property
     def horizon(self) -> int:
-        return int(self.config.horizon) // 100
+        return int(self.config.horizon) // 100_000
 
     def kernel(self) -> Tensor:
         return torch.exp(-torch.arange(self.horizon, dtype=torch.float64))

@@ -12,7 +12,7 @@ from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 from sweeping import memsweep
 
-FIRST = 1000
+FIRST = 1_000_000
 """The horizon whose batches take no time, so that a drill sees a result early."""
 
 # The same task; but it finds its folder on any host, takes longer, and tells the host, too.

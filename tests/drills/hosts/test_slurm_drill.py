@@ -23,7 +23,7 @@ from tally import Tally
 
 pytestmark = [pytest.mark.drill, pytest.mark.long]
 
-HORIZONS = [FIRST, 1100, 1200, 1300, 1400]
+HORIZONS = [FIRST, 1_100_000, 1_200_000, 1_300_000, 1_400_000]
 BATCH = ROOT / "deploy" / "slurm" / "memsweep.sbatch"
 
 

@@ -22,7 +22,7 @@ from sweeping import end, environment, memsweep, start
 
 pytestmark = pytest.mark.drill
 
-HORIZONS = [*range(1000, 1800, 100)]
+HORIZONS = [*range(1_000_000, 1_800_000, 100_000)]
 
 
 def config(folder: Path, nodes: str, address: str, most: int, **more: dict[str, object]) -> Path:
@@ -150,7 +150,7 @@ def workers(head: RayHead) -> int:
 
 @pytest.mark.long
 def test_an_idle_node_leaves_while_the_last_pack_runs(tmp_path: Path) -> None:
-    drill = Drill.make(tmp_path / "drill", study_text([1000, 1100, 1200], "model.width: [2]"))
+    drill = Drill.make(tmp_path / "drill", study_text([1_000_000, 1_100_000, 1_200_000], "model.width: [2]"))
     drill.slow()
     words = ["training.steps=900", "training.checkpoint_every=100"]
     with asked(drill) as head:
@@ -166,7 +166,7 @@ def test_an_idle_node_leaves_while_the_last_pack_runs(tmp_path: Path) -> None:
             end(process)
         assert process.returncode == 0, out + said
         assert "the nodes have room for 1 pack at once now (2 before)" in said
-    here = Drill.make(tmp_path / "here", study_text([1000, 1100, 1200], "model.width: [2]"))
+    here = Drill.make(tmp_path / "here", study_text([1_000_000, 1_100_000, 1_200_000], "model.width: [2]"))
     ended = here.command("sweep", STUDY, *words, "--inline")
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert Outcome.of(drill).equals(Outcome.of(here))

@@ -19,7 +19,7 @@ from sweeping import end, environment, start
 
 pytestmark = [pytest.mark.drill, pytest.mark.long]
 
-HORIZONS = [*range(1000, 3000, 100)]
+HORIZONS = [*range(1_000_000, 3_000_000, 100_000)]
 
 
 def held(head: RayHead) -> int:

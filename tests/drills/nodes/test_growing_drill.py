@@ -25,7 +25,7 @@ from sweeping import end, environment, start
 
 pytestmark = pytest.mark.drill
 
-HORIZONS = [*range(1000, 3400, 100)]
+HORIZONS = [*range(1_000_000, 3_400_000, 100_000)]
 NOT_TRIED = "resources.node_memory=0"
 """No process tries the programs before the study, so that each batch that is asked for is the study's."""
 

@@ -43,7 +43,7 @@ def shown(found: dict[str, float]) -> tuple[float | None, float]:
 
 
 def test_a_cluster_shows_how_far_a_study_is(tmp_path: Path) -> None:
-    drill = Drill.make(tmp_path / "drill", study_text([1000, 1100, 1200], "model.width: [2]"))
+    drill = Drill.make(tmp_path / "drill", study_text([1_000_000, 1_100_000, 1_200_000], "model.width: [2]"))
     drill.slow()
     # a pack for each trial, of thirty seconds while it is slow: Ray exports gauges every twenty
     long = ["training.steps=300", "training.checkpoint_every=100", "training.validate_every=100"]

@@ -16,7 +16,7 @@ from drill_study import Drill, Outcome, study_text
 
 pytestmark = [pytest.mark.drill, pytest.mark.long]
 
-HORIZONS = [1000, 1100]
+HORIZONS = [1_000_000, 1_100_000]
 LIMITS = {"node_config": {}, "min_workers": 0, "max_workers": 1}
 CARD = {"resources": {"CPU": 1, "GPU": 1, "accelerator_type:H100": 1}, **LIMITS}
 SPOT = {"resources": {"CPU": 1}, "labels": {"market": "spot"}, **LIMITS}

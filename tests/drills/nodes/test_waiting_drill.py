@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.long]
 
 def test_studies_behind_another_say_what_they_wait_for(tmp_path: Path) -> None:
     names = ("first", "behind", "measured")
-    drills = {name: Drill.make(tmp_path / name, study_text([1000], "model.width: [2]")) for name in names}
+    drills = {name: Drill.make(tmp_path / name, study_text([1_000_000], "model.width: [2]")) for name in names}
     words = {"first": ["training.steps=2000"], "behind": ["resources.node_memory=0.2"], "measured": []}
     env = {"MEMSWEEP_TEST_DRILL": str(drills["first"].folder), "PYTHONPATH": str(ROOT / "platform")}
     drills["first"].slow()
