@@ -41,9 +41,10 @@ def test_private_names_are_those_of_the_installed_ray() -> None:
     assert hasattr(worker, "_global_node")
     parameter = importlib.import_module("ray._private.parameter")
     default = parameter.RayParams
-    assert default().dashboard_agent_listen_port  # a fixed port: where it is none, free_agent_port can go
-    with private.free_agent_port():
-        assert parameter.RayParams().dashboard_agent_listen_port == 0
+    assert default().dashboard_agent_listen_port  # a fixed port: where it is none, that part of lean_head can go
+    with private.lean_head():
+        lean = parameter.RayParams()
+    assert (lean.dashboard_agent_listen_port, lean.no_monitor, lean.include_log_monitor) == (0, True, False)
     assert parameter.RayParams is default
 
 

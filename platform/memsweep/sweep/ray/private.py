@@ -41,14 +41,16 @@ def quiet_driver() -> Iterator[None]:
 
 
 @contextmanager
-def free_agent_port() -> Iterator[None]:
-    """While it lasts, ``ray.init`` lets the agent of this machine take any free port.
+def lean_head() -> Iterator[None]:
+    """While it lasts, ``ray.init`` starts a head of one machine, which needs less than that of a cluster.
 
-    ``ray.init`` has no setting for it. On Ray's default port, the agent of a cluster's head that is started beside a
-    sweep could not listen, and that cluster would accept no job.
+    ``ray.init`` has no setting for it. The agent takes any free port: on Ray's default port, that of a cluster's head
+    which is started beside a sweep could not listen, and that cluster would accept no job. No autoscaler and no reader
+    of the workers' logs starts: each is a process that takes nearly a CPU second.
     """
     parameters = _private("ray._private.parameter", "RayParams")
-    with _replaced("ray._private.parameter", "RayParams", partial(parameters, dashboard_agent_listen_port=0)):
+    lean = partial(parameters, dashboard_agent_listen_port=0, no_monitor=True, include_log_monitor=False)
+    with _replaced("ray._private.parameter", "RayParams", lean):
         yield
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from memsweep.errors import BlockedError, MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.planning.resources import local_cpus
-from memsweep.sweep.ray.private import cleanup_skipped_once_dead, free_agent_port, head_processes, quiet_driver
+from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
 from memsweep.sweep.signals import interrupts_held
 from memsweep.sweep.worker.provenance import in_job
@@ -32,6 +32,7 @@ _QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",
     "RAY_SCHEDULER_EVENTS": "0",
     "RAY_TRAIN_ENABLE_V2_MIGRATION_WARNINGS": "0",
+    "RAY_prestart_worker_first_driver": "0",  # trials get processes of their own, and these would stay idle
     "RAY_CHDIR_TO_TRIAL_DIR": "0",  # tasks may read files of the workspace by relative paths
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # a pack without a GPU keeps what the machine's owner set
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
@@ -171,7 +172,7 @@ def _connect(address: str | None) -> None:
     quiet = {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
         if address is None:
-            with free_agent_port():
+            with lean_head():
                 ray.init(
                     address="local",  # never by accident a cluster that somebody left running
                     num_cpus=local_cpus(),
