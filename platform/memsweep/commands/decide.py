@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from memsweep.errors import ConfigError, Exit, MemsweepError, counted
 from memsweep.recurrence.compiled.expected import nothing_is_trained
 from memsweep.studies.decide.decisions import DECIDED, HOPELESS, LIMIT, Decision
 from memsweep.studies.decide.request import Deciding, deciding, limits_of_study
-from memsweep.sweep.driver.progress import duration
+from memsweep.sweep.driver.progress import duration, phase
 from memsweep.sweep.store.filesystem import Location
 
 _HERE, _KERNEL = "the command line", "exponential"
@@ -39,14 +40,17 @@ def decide(args: argparse.Namespace) -> Answer:
     limits = limits_of_study(limits_of(args), study)
     with nothing_is_trained() if args.plan else contextlib.nullcontext():
         request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits)
-        decisions, steps = questions.preview(request, results) if args.plan else ([], [])
+        if args.plan:
+            with phase("choosing what comes next by the results", sys.stderr):
+                decisions, steps = questions.preview(request, results)
     if args.plan:
         _print(decisions, steps)
         return Answer(_document(request.sweep.name, decisions, questions, steps))
     if questions.note:
         console.say_sentence(f"begins with {counted(len(request.trials), 'trial')}: {questions.note}")
     ending = execute(request, args, results, limits)
-    decisions = questions.decisions(at_limit=bool(ending.summary.limit))
+    with phase("looking at what is decided", sys.stderr):
+        decisions = questions.decisions(at_limit=bool(ending.summary.limit))
     _print(decisions)
     if questions.left:
         console.say_sentence(f"{counted(questions.left, 'planned trial')} left, the same command goes on with them")

@@ -370,7 +370,8 @@ class Run:
         if self._trials.postponed:  # a command for some trials starts no new round
             return None
         before, rounds = {trial.identity for trial in self._trials.all}, self._trials.rounds
-        plan = self._trials.next_plan(summary.failed)
+        with self._view.during("choosing what comes next by the results"):
+            plan = self._trials.next_plan(summary.failed)
         if self._trials.rounds != rounds:
             self._extended = tuple(dict.fromkeys([*self._extended, *self._trials.grown]))
             self._write_plan()

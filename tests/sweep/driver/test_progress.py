@@ -277,3 +277,19 @@ def test_a_log_says_what_is_done_before_the_first_work(monkeypatch: pytest.Monke
     with phase("planning", stream):
         time.sleep(0.05)
     assert stream.getvalue().splitlines()[4] == "planning …"
+
+
+def test_what_the_driver_does_between_rounds_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at 72 questions takes a minute, and nothing runs meanwhile."""
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    log, terminal = io.StringIO(), Terminal()
+    with PlainView("demo", log, Clock()) as plain, plain.during("choosing"):
+        time.sleep(0.05)
+    assert log.getvalue().splitlines() == ["choosing …"]
+    with open_view("demo", terminal) as live:
+        live.update(snapshot())
+        with live.during("choosing"):
+            told = terminal.getvalue()
+        after = terminal.getvalue()[len(told) :]
+    assert "choosing" in told.splitlines()[-1]
+    assert "61/120 trials" in after

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
@@ -256,6 +257,9 @@ class View(Protocol):
     def say(self, line: str, style: str = "") -> None:
         """Show one line that stays, such as a verdict, in a style of rich's where there are colours."""
 
+    def during(self, words: str) -> AbstractContextManager[None]:
+        """Say what the driver does while the body lasts, and nothing runs."""
+
 
 def open_view(title: str, stream: TextIO | None = None, starting: str = "starting") -> View:
     """The view that suits the stream (standard output when None): live on a terminal, plain otherwise.
@@ -382,6 +386,9 @@ class PlainView:
     def say(self, line: str, style: str = "") -> None:
         write_line(self._stream, line)
 
+    def during(self, words: str) -> AbstractContextManager[None]:
+        return phase(words, self._stream)
+
 
 class LiveView:
     """A progress bar that stays at the bottom of the terminal, with lines above it.
@@ -423,3 +430,12 @@ class LiveView:
 
     def say(self, line: str, style: str = "") -> None:
         self._progress.console.print(gated(line), style=style, markup=False, highlight=False)
+
+    @contextlib.contextmanager
+    def during(self, words: str) -> Iterator[None]:
+        before = self._progress.tasks[0].fields["words"]
+        self._progress.update(self._task, words=gated(words), refresh=True)
+        try:
+            yield
+        finally:
+            self._progress.update(self._task, words=before, refresh=True)
