@@ -19,12 +19,15 @@ and of Filter a random transformer.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from memsweep.report.read.study import load_study
 from memsweep.stability.verdict.radius import of_grid
 
 HERE = Path(__file__).parent
@@ -47,22 +50,23 @@ S4 = "s4"
 """The published name of our stable_ssm. Its name of the activation is that of the layer after the GELU."""
 
 
-def named_as_published(trials: pd.DataFrame) -> pd.DataFrame:
-    """Identities of a study's trials (report/trials.csv), with the columns of ``SET`` as the publication has them."""
-    told = trials.reindex(columns=["model", "model.parameterization"]).itertuples(index=False, name=None)
-    of_filter = trials["task"].eq("filter") if "task" in trials else pd.Series(False, index=trials.index)
-    models = [MODELS.get(each, S4 if each[0] == "stable_ssm" else "") for each in told]
-    activations = trials["model.activation"].fillna("linear") if "model.activation" in trials else "linear"
-    kernels = trials["task.kernel"].map(KERNELS) if "task.kernel" in trials else "transformer"
-    return pd.DataFrame(
-        {
-            "identity": trials["identity"],
-            "task": np.where(of_filter, "Filter", "LF"),
-            "activation": np.where([each == S4 for each in models], "linear", activations),
-            "model": models,
-            "rho": np.where(of_filter, "transformer", kernels),
-        }
-    )
+def named_as_published(configs: Mapping[str, Mapping[str, Any]]) -> pd.DataFrame:
+    """Identities of trials, with the columns of ``SET`` as the publication has them.
+
+    Args:
+        configs: identity -> whole config of a trial, as a record has it.
+    """
+    rows = [(identity, *_as_published(config["task"], config["model"])) for identity, config in configs.items()]
+    return pd.DataFrame(rows, columns=["identity", *SET])
+
+
+def _as_published(task: Mapping[str, Any], model: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    parameterization = model.get("parameterization") or {}
+    name = S4 if model["name"] == "stable_ssm" else MODELS.get((model["name"], parameterization.get("name", "")), "")
+    activation = "linear" if name == S4 else model.get("activation", "linear")
+    if task["name"] == "filter":
+        return "Filter", activation, name, "transformer"
+    return "LF", activation, name, KERNELS.get(task.get("kernel", ""), "")
 
 
 def compared(published: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
@@ -159,14 +163,15 @@ def draw(points: pd.DataFrame, path: Path) -> None:
 
 def read(folder: Path) -> pd.DataFrame:
     """The errors of a study: columns of ``SET``, width, radius, error; one row for each seed and radius."""
-    trials = named_as_published(pd.read_csv(folder / "report" / "trials.csv"))
+    records = load_study(folder).records
+    trials = named_as_published({identity: record["config"] for identity, record in records.items()})
     curves = pd.concat(pd.read_parquet(path) for path in sorted((folder / "curves").glob("*.parquet")))
     return of_grid(curves).merge(trials, on="identity")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("studies", type=Path, nargs="+", help="folders of the studies, with curves/ and report/")
+    parser.add_argument("studies", type=Path, nargs="+", help="folders of the studies")
     parser.add_argument("--table", type=Path, help="CSV file for the rows")
     given = parser.parse_args()
     points = compared(pd.read_csv(PUBLISHED), pd.concat(map(read, given.studies)))

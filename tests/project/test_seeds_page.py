@@ -6,7 +6,6 @@ import json
 import shutil
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,25 +123,22 @@ def test_a_row_is_measured_as_its_figure_was() -> None:
 
 def _measured() -> dict[tuple[str, ...], tuple[str, int]]:
     """Each published set, as ``SET`` names it -> the method and the draws of the row that is compared with it."""
-    paths = ("task", "task.kernel", "model", "model.parameterization", "model.activation")
-    fields = {path: [*path.split("."), "name"][:2] for path in paths}
     configs = [
         to_dict(config)
         for study in ("published_curves", "published_curves_rest")
         for config in load_study(study, workspace=ROOT).rows
     ]
-    trials = [
-        {"identity": place} | {path: _told(config, *keys) for path, keys in fields.items()}
-        for place, config in enumerate(configs)
-    ]
-    named = published_curves.named_as_published(pd.DataFrame(trials))[published_curves.SET]
+    named = published_curves.named_as_published({str(place): each for place, each in enumerate(configs)})
+    sets = named[published_curves.SET]
     told = [(each["perturbation"]["method"], each["perturbation"]["repeats"]) for each in configs]
-    return dict(zip(named.itertuples(index=False, name=None), told, strict=True))
+    return dict(zip(sets.itertuples(index=False, name=None), told, strict=True))
 
 
-def _told(config: dict[str, Any], section: str, key: str) -> Any:
-    value = config[section].get(key)
-    return value["name"] if isinstance(value, dict) else value
+def test_a_setting_that_does_not_vary_in_a_study_is_read_all_the_same() -> None:
+    """A study of tanh alone has no column of activations among what it varies; its curves passed for linear ones."""
+    model = {"name": "diagonal_rnn", "parameterization": {"name": "relu"}, "activation": "tanh"}
+    named = published_curves.named_as_published({"a": {"task": {"name": "x", "kernel": "exponential"}, "model": model}})
+    assert named.iloc[0].tolist() == ["a", "LF", "tanh", "diagonalrnn", "exp"]
 
 
 def test_results_take_the_place_of_those_of_the_same_conditions(
