@@ -15,7 +15,7 @@ from memsweep.config.schema.trial import DRIFT, METRIC, SELF, TARGET, THRESHOLDS
 from memsweep.data.levels import SOLVED, sequences_needed
 from memsweep.errors import ConfigError
 from memsweep.report.rows.verdicts import REFERENCES
-from memsweep.stability.verdict.judgement import Judgement, Verdict
+from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
 from memsweep.stability.verdict.radius import stability_radii
 from memsweep.stability.verdict.rule import judge
 from memsweep.sweep.planning.identity import identity, training_of
@@ -25,8 +25,13 @@ RADII = np.concatenate([[0.0], np.geomspace(1e-3, 3.0, 24)])
 WIDTHS, HORIZONS = (2, 3, 4, 6, 8), (50, 100, 200, 400)
 
 
-def curves(reading: str, slope: float, *, unmoved: float = 0.0, seeds: int = 5, floor: float = 0.0) -> pd.DataFrame:
-    """Shares (r / r0)^2 of a scale that differs from width to width, with r0 ~ horizon^slope; ``floor`` rounds to 0."""
+def curves(
+    reading: str, slope: float, *, unmoved: float = 0.0, seeds: int = 5, floor: float = 0.0, growth: float = 0.0
+) -> pd.DataFrame:
+    """Shares (r / r0)^2 of a scale that differs from width to width, with r0 ~ horizon^slope; ``floor`` rounds to 0.
+
+    Changes of up to 0.4 % grow as width^growth, and the radii keep their size.
+    """
     rng, parts = np.random.default_rng(0), []
     for width in WIDTHS:
         for horizon in HORIZONS:
@@ -34,6 +39,8 @@ def curves(reading: str, slope: float, *, unmoved: float = 0.0, seeds: int = 5, 
                 reach = 0.3 * (horizon / 50) ** slope * math.exp(0.01 * rng.standard_normal())
                 scale = 0.5 - unmoved if reading == METRIC else float(width)
                 change = scale * (RADII / reach) ** 2
+                small = change < 0.004 * scale
+                change[small] *= (width / WIDTHS[0]) ** growth
                 change[change < floor * scale] = 0.0
                 cell = {"width": width, "horizon": horizon, "seed": seed, "radius": RADII}
                 how = {"error": unmoved + change, "change": change, "zero_loss": scale, "reading": reading}
@@ -51,6 +58,19 @@ def judged(reading: str, slope: float, sequences: int | None = None, **more: flo
 def test_slopes_decide_in_every_reading(reading: str) -> None:
     assert judged(reading, 0.0).verdict is Verdict.STABLE
     assert judged(reading, -0.6).verdict is Verdict.UNSTABLE
+
+
+@pytest.mark.parametrize("reading", [DRIFT, METRIC, SELF])
+@pytest.mark.parametrize(("growth", "verdict"), [(0.2, Verdict.STABLE), (0.6, Verdict.INCONCLUSIVE)])
+def test_the_change_at_a_small_radius_has_its_limit_in_every_reading(
+    reading: str, growth: float, verdict: Verdict
+) -> None:
+    """The limit is m^0.4; the radii have a size that no width changes."""
+    judgement = judged(reading, 0.0, growth=growth)
+    assert judgement.growth.estimate == pytest.approx(growth, abs=0.05)
+    assert judgement.slope_width.estimate == pytest.approx(0.0, abs=0.05)
+    assert judgement.verdict is verdict
+    assert [lack.what for lack in judgement.lacks] == ([] if verdict is Verdict.STABLE else [Missing.GROWTH])
 
 
 def test_by_itself_changes_are_shares_of_each_models_own_variance() -> None:
