@@ -65,7 +65,7 @@ comma    := ,
 
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help env sweep test test-all drill test-long campaign golden bench check format ui site image pin-images audit dist cluster submit cluster-down ci-deps clean
+.PHONY: help env sweep test test-slow test-all drill test-long campaign golden bench check format ui site image pin-images audit dist cluster submit cluster-down ci-deps clean
 
 help: ## show this list
 	@printf 'memsweep: can this recurrent model hold this memory, and does it stay that way when its weights move?\n\n'
@@ -115,10 +115,13 @@ env: ## make or refresh .venv (TORCH=system: use the torch that is installed, ad
 sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overrides and flags
 	@$(PY) -m memsweep sweep $(STUDY) --results $(RESULTS) $(ARGS)
 
-test: env ## run the tests, JOBS=2 at once; ARGS= for pytest; skips tests whose programs (browser, ...) are missing, with a reason
+test: env ## run the quick tests, JOBS=2 at once; ARGS= for pytest; skips tests whose programs (browser, ...) are missing, with a reason
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 $(ARGS)
 
-test-all: env ## run these, all combinations of parameters, and tests of minutes (the whole quickstart); ARGS= for pytest
+test-slow: env ## run the other tests of every day: half a second or more each, 20 minutes in all; ARGS= for pytest
+	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 -m "slow and not more and not drill and not long" $(ARGS)
+
+test-all: env ## run both, all combinations of parameters, and tests of minutes (the whole quickstart); ARGS= for pytest
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 -m "not drill" $(ARGS)
 
 drill: env ## inject faults into sweeps and count the lost trials (none): more than an hour; ARGS= for pytest

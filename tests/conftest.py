@@ -12,6 +12,9 @@ A test that leaves anything at the top of the file system, in HOME or in the che
 A test over all combinations of several parameters runs in `make test` with so many of them that every value of every
 parameter comes once; all others carry the marker ``more``, and `make test-all` runs them too.
 
+A test that ``tests/slow.txt`` names carries the marker ``slow``, and so do all of a file that is named there. `make
+test` leaves them out, and `make test-slow` runs them. See ``tests/slow.py``.
+
 Drills note what they broke and what it cost in the fixture ``tally``; its table closes the session, and is written to
 the file that ``MEMSWEEP_DRILL_OUT`` names.
 """
@@ -310,8 +313,20 @@ def values_of(case: pytest.Function) -> set[Hashable]:
     return values | {(name, repr(value)) for name, value in rest.items()}
 
 
+_NAMES = Path(__file__).with_name("slow.txt")
+_SLOW = frozenset(_NAMES.read_text().split() if _NAMES.exists() else ())
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Whether the test, or its whole file, is among those that take long."""
+    name = item.nodeid.partition("[")[0]
+    return name in _SLOW or name.partition("::")[0] in _SLOW
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in filter(is_slow, items):
+        item.add_marker(pytest.mark.slow)
     tests: dict[str, list[pytest.Function]] = {}
     for item in items:
         later = item.get_closest_marker("more") or item.get_closest_marker("drill")

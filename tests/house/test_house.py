@@ -22,6 +22,7 @@ from packaging.version import Version
 
 from memsweep import __version__
 from paths import ROOT, committed, docker_program
+from tests import slow
 
 ENGINE = ROOT / "platform" / "memsweep"
 
@@ -270,6 +271,44 @@ def test_after_the_time_of_a_run_no_test_starts_and_another_file_comes_first_eac
         assert len(ran) == 4
         first.append(ran[0][0])
     assert sorted(first) == ["test_a", "test_b"]
+
+
+def test_every_slow_test_exists() -> None:
+    """A name that nothing has would hide that its test is a quick one since it was renamed."""
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    functions = {name for text in files.values() for name in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE)}
+    for name in slow.NAMES.read_text().split():
+        file, *names = name.split("::")  # a class may have its functions from another file
+        assert file in files, name
+        assert not names or names[-1] in functions, name
+
+
+def test_slow_are_long_functions_and_files_whose_fixtures_are_long() -> None:
+    times = """
+        3.00s setup    tests/a/test_fixture.py::test_first
+        0.01s call     tests/a/test_fixture.py::test_second
+        0.50s call     tests/test_long.py::test_long
+        0.10s call     tests/test_long.py::test_short[a-b]
+        0.30s call     tests/test_many.py::test_many[a]
+        0.10s call     tests/test_many.py::test_many[b]
+        0.90s call     tests/test_many.py::test_all[a]
+        0.90s setup    tests/test_many.py::test_all[b]
+        ====== 9 passed in 6.00s ======"""
+    found = sorted(slow.slow(line.strip() for line in times.splitlines()))
+    assert found == ["tests/a/test_fixture.py", "tests/test_long.py::test_long", "tests/test_many.py::test_all"]
+
+
+def test_what_is_named_is_left_out_of_the_quick_tests(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    slow\n    more\n")
+    (tmp_path / "slow.txt").write_text("test_whole.py\ntest_part.py::test_long\n")
+    cases = "import pytest\n@pytest.mark.parametrize('x', [1, 2])\ndef test_long(x): pass\ndef test_short(): pass\n"
+    for name in ("test_whole.py", "test_part.py"):
+        (tmp_path / name).write_text(cases)
+    for which, wanted in (("slow", 5), ("not slow", 1)):
+        words = ["-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", which]
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert done.stdout.count("::") == wanted, done.stdout
 
 
 @pytest.mark.more

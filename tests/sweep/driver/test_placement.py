@@ -88,7 +88,7 @@ def test_what_is_left_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("part", "name"),
     [
-        ("task: {name: of_a_user, horizon: 800}", "of_a_user"),
+        ("task: {name: of_a_user, horizon: 800000}", "of_a_user"),
         ("model: {name: module, factory: 'min_gru:MinGRU', width: 2}", "MinGRU"),
     ],
 )

@@ -109,9 +109,7 @@ PACKS = [(50, 9.6, 7.5), (100, 15.3, 7.1), (400, 37.0, 12.9)]
 
 
 @pytest.mark.parametrize(("horizon", "trained", "measured"), PACKS)
-def test_a_pack_of_quickstart_takes_what_was_measured_within_two(
-    horizon: int, trained: float, measured: float
-) -> None:
+def test_a_pack_of_quickstart_takes_what_was_measured_within_two(horizon: int, trained: float, measured: float) -> None:
     """Three ensembles of 64 rows: each has its own calls and optimizer, and they share the batch's statistics."""
     trials = identified(load_study("quickstart", [f"task.horizon={horizon}"], ROOT))
     configs = [each.config for each in trials]
