@@ -275,7 +275,8 @@ def test_after_the_time_of_a_run_no_test_starts_and_another_file_comes_first_eac
 
 def test_every_slow_test_exists() -> None:
     """A name that nothing has would hide that its test is a quick one since it was renamed."""
-    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("*.py")}
+    paths = [*(ROOT / "tests").rglob("*.py"), *(ENGINE / "testing").rglob("*.py")]
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
     functions = {name for text in files.values() for name in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE)}
     for name in slow.NAMES.read_text().split():
         file, *names = name.split("::")  # a class may have its functions from another file

@@ -78,7 +78,8 @@ class ModuleConfig:
     replicas: str = setting(
         "auto",
         "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
-        "or auto (sequential on a processor, where it is as fast; on a GPU vmap, where torch can)",
+        "or auto (sequential on a processor, where vmap is 1.2 to 2.6 times as fast for small modules in plain "
+        "operations; on a GPU vmap, where torch can)",
         choices=("auto", "vmap", "sequential"),
     )
     causal: bool = setting(

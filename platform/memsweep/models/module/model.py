@@ -158,7 +158,9 @@ class Module(Model):
         signature = signature_of(trial)
         if signature is None:
             return
-        how, why = "one after the other", "as the study says" if config.replicas == "sequential" else "on a processor"
+        how, why = "one after the other", "on a processor; together by model.replicas=vmap, where torch can"
+        if config.replicas == "sequential":
+            why = "as the study says"
         if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
             refusal = vmap_refusal(config, signature)
             how, why = (

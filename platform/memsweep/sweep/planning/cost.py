@@ -32,8 +32,8 @@ _CONVOLVED, _LINEAR_STATE = 1e-8, 1e-9  # per sequence and step of time: convolv
 _RESPONSE, _RESPONSE_MOVED = 3e-8, 1e-8  # per state and step of time of a response: in training, in an ascent
 _RESPONSE_ENTRY = 5e-10  # per entry of a recurrent matrix and step of time, in an ascent
 _RESPONSE_CALLS = 4e-5  # per evaluation of such an ascent, for the calls: many starts share one
-# Where the loss is that of modes. A step of a training: per mode of the ensemble's rows; per replica, for its calls; per
-# mode of it and step of time; and per square of the horizon, for the quadratic form.
+# Where the loss is that of modes. A step of a training: per mode of the ensemble's rows; per replica, for its calls;
+# per mode of it and step of time; and per square of the horizon, for the quadratic form.
 _MODE, _MODES, _MODE_STEP, _QUADRATIC = 1.5e-7, 5e-6, 2.5e-9, 1e-10
 # An evaluation in an ascent, whatever the horizon: for the calls of an ensemble, and for them per unit of width; for
 # each replica, and for each mode of it.
@@ -117,7 +117,9 @@ def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     if way == CONVOLUTION:
         step += _CONVOLVED * first.training.batch_size * horizon * replicas.total()
     searched = sum(trial.training.seeds * _response_moved(trial) for trial in trials)
-    calls = sum((_MODES_CALLS + _MODE_CALLS * width if modes else _RESPONSE_CALLS) * n for width, n in ensembles.items())
+    calls = sum(
+        (_MODES_CALLS + _MODE_CALLS * width if modes else _RESPONSE_CALLS) * n for width, n in ensembles.items()
+    )
     return _steps(first.training) * step, evaluations(first) * (calls + searched)
 
 
