@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-SECONDS = 0.3
+SECONDS = 0.25
 """A function is slow whose tests take so long each in the mean, or four times as long together."""
 FIXTURES = 1.5
 """A file is slow whose fixtures take so many seconds: whichever of its tests comes first has to wait for them."""
