@@ -118,7 +118,7 @@ sweep: env ## run STUDY (default quickstart) and print its verdicts; ARGS= overr
 test: env ## run the quick tests, JOBS=2 at once; ARGS= for pytest; skips tests whose programs (browser, ...) are missing, with a reason
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 $(ARGS)
 
-test-slow: env ## run the other tests of every day: a quarter of a second or more each, 20 minutes in all; ARGS= for pytest
+test-slow: env ## run the other tests of every day: a quarter of a second or more each, or a second together; 20 minutes in all; ARGS= for pytest
 	@$(PY) -m pytest $(SIDE_BY_SIDE) --durations=20 -m "slow and not more and not drill and not long" $(ARGS)
 
 test-all: env ## run both, all combinations of parameters, and tests of minutes (the whole quickstart); ARGS= for pytest

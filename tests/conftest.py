@@ -323,8 +323,8 @@ def is_slow(item: pytest.Item) -> bool:
     return name in _SLOW or name.partition("::")[0] in _SLOW
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not ask for
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest leaves out what -m does not ask for, and after it
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     for item in filter(is_slow, items):
         item.add_marker(pytest.mark.slow)
     tests: dict[str, list[pytest.Function]] = {}
@@ -337,11 +337,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for number, case in enumerate(cases):
             if number not in chosen:
                 case.add_marker(pytest.mark.more)
+    result = yield
     if _UNTIL:
         files = list(dict.fromkeys(item.path for item in items))
         first = _UNTIL // 86400 % max(len(files), 1)
         turn = {file: (place - first) % len(files) for place, file in enumerate(files)}
         items.sort(key=lambda item: turn[item.path])
+    return result
 
 
 _UNTIL = int(os.environ.get("MEMSWEEP_UNTIL") or 0)

@@ -1,6 +1,6 @@
 """Which tests are slow, by the times that pytest prints: `make test` leaves them out, and `make test-slow` runs them.
 
-    make test ARGS="-m 'not more and not drill and not long' --durations=0 --durations-min=0.03" > times.txt
+    make test ARGS="-m 'not more and not drill and not long' -vv --durations=0" > times.txt
     python tests/slow.py times.txt
 
 Both on an idle machine. It writes ``tests/slow.txt``: a line for each test function, or for each file whose shared
@@ -22,7 +22,7 @@ FIXTURES = 1.5
 """A file is slow whose fixtures take so many seconds: whichever of its tests comes first has to wait for them."""
 NAMES = Path(__file__).with_suffix(".txt")
 
-_TIME = re.compile(r"([\d.]+)s (call|setup|teardown) +(tests/\S+?\.py)::([\w:]+)(\S*)")
+_TIME = re.compile(r"([\d.]+)s (call|setup|teardown) +(tests/\S+?\.py)::([\w:]+)(.*)")
 
 
 def slow(lines: Iterable[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.drill
 
 @pytest.mark.long
 def test_changed_code_computes_anew_and_says_so(tmp_path: Path, tally: Tally) -> None:
-    drill = Drill.make(tmp_path / "drill", study_text([1000]))
+    drill = Drill.make(tmp_path / "drill", study_text([1_000_000]))
     task = drill.folder / "tasks" / "watched.py"
     original = task.read_text()
     assert drill.command("sweep", STUDY, "--inline").returncode == 0

@@ -250,14 +250,17 @@ def test_late():
 
 def test_after_the_time_of_a_run_no_test_starts_and_another_file_comes_first_each_day(tmp_path: Path) -> None:
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = browser\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    browser\n    other\n")
+    for number in range(20):  # files of which nothing is asked for take no turn
+        other = "import pytest\n@pytest.mark.other\ndef test_other(): pass\n"
+        (tmp_path / f"test_{number}.py").write_text(other)
     until = int(time.time()) + 3600
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text(LATE)
     first = []
     for day in (0, 1):
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider"],
+            [sys.executable, "-m", "pytest", "-v", "-rs", "-p", "no:cacheprovider", "-m", "not other"],
             cwd=tmp_path,
             env={**os.environ, "MEMSWEEP_REQUIRE": "browser", "MEMSWEEP_UNTIL": str(until - 86400 * day)},
             capture_output=True,

@@ -56,7 +56,7 @@ def _plan(args: argparse.Namespace) -> Answer:
     if left:
         seconds = 0.0 if args.no_probe else BENCHMARK_SECONDS
         if seconds and sys.stderr.isatty():
-            told = f"measuring, at most {seconds:.0f} s of the processor (--no-probe leaves it out) ..."
+            told = f"measuring, {seconds:.0f} s of the processor once it has started (--no-probe leaves it out) ..."
             console.say_sentence(told, file=sys.stderr)
         sys.stdout.flush()
         guess, stored = made.estimate(seconds, args.workspace), _bytes_of_a_trial(store_of(results, study.name))

@@ -161,7 +161,7 @@ class GrowingTrials(GridTrials):
         self.plan = self._planned(request, done, self.gave_up | (frozenset(failed) & there))
 
     def _planned(self, request: Request, done: frozenset[str], apart: frozenset[str]) -> Plan:
-        """As of every grid; the packs of a round come in its order where a limit may cut it off."""
+        """As of every grid; the packs of a round come in its order under a limit of core hours."""
         plan = super()._planned(request, done, apart)
         if not self._rounds or math.isinf(self._limit):
             return plan

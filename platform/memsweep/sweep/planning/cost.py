@@ -1,10 +1,10 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
-with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Of linear models with a closed
-form, 14 trials with widths of 2 to 64 and horizons of 16 to 128, twelve trainings at horizon 512 and the four packs of
-quickstart were measured on a core with AVX2: there they hold within four. For a module of a user they hold within a
-factor of four where it is as small as those of docs/your_model.md. Only estimates depend on them, never a result.
+with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Linear models with a closed form
+were measured on a core with AVX2: trials with widths of 2 to 64 and horizons of 16 to 128, trainings at horizon 512 and
+packs of quickstart. There they hold within a factor of four, as they do for a module of a user that is as small as
+those of docs/your_model.md. Only estimates depend on them, never a result.
 """
 
 from __future__ import annotations
@@ -95,7 +95,10 @@ def shared(trial: TrialConfig) -> float:
 
 
 def _by_response(trials: Sequence[TrialConfig]) -> tuple[float, float]:
-    """Replicas train in ensembles of fixed size: a full one costs what a nearly empty one does. Searches have none."""
+    """Replicas train in ensembles of fixed size: a full one costs what a nearly empty one does.
+
+    A search pays its calls by ensemble, and the rest by replica.
+    """
     from memsweep.learning.ensemble.flat_layout import SLOTS, bucket, slots
 
     first, horizon = trials[0], _horizon(trials[0])
@@ -127,7 +130,8 @@ def _has_modes(trial: TrialConfig) -> bool:
     """Whether a linear model's loss is computed from its modes, without its response."""
     from memsweep.models.base import LinearModel
 
-    return registry.get(registry.MODEL, trial.model.name).as_modes is not LinearModel.as_modes
+    own = registry.get(registry.MODEL, trial.model.name).as_modes is not LinearModel.as_modes
+    return own and not getattr(trial.model, "skip", False)  # a skip is no mode
 
 
 def _response_moved(trial: TrialConfig) -> float:
