@@ -102,7 +102,9 @@ def test_a_study_goes_from_no_node_to_its_verdicts(head: RayHead, drill: Drill, 
         "waiting for nodes: the cluster has no room for a pack yet. Asked for: 2 times 1 CPU core. Waited 0 s" in said
     )
     assert "nodes came after " in said
-    assert re.search(r"asks the cluster for 2 nodes.*\. By the cost model: \d+ s, \d\.\d+ at 0.5 an hour", said)
+    assert re.search(
+        r"asks the cluster for 2 nodes.*\. By the cost model: [\d mins]+, \d\.\d+ at 0.5 an hour, \d+% of it", said
+    )
 
     here = Drill.make(tmp_path / "here", study_text(HORIZONS))
     ended = here.command("sweep", STUDY, "--inline")

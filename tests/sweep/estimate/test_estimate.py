@@ -233,6 +233,8 @@ def test_more_nodes_end_sooner_and_cost_what_is_idle() -> None:
     assert found == [(1, 2.0, 1.0, 0.0), (2, 1.0, 1.0, 0.0)]
     three, four = uses([(ResourcesConfig(), [3600.0] * 3, 1.0)], NodeOffer(2, price=0.5), 0.0)
     assert (three.cost, three.idle, four.cost, four.idle) == (1.0, 0.25, 1.0, 0.25)
+    full = next(uses([(ResourcesConfig(), [14.9, 14.9, 26.0, 26.0, 7.4, 7.4], 1.0)], NodeOffer(2, price=0.5), 0.0))
+    assert f"{full.idle:.0%}" == "0%"  # rounding makes the work longer than its time
     started = next(uses(lengths, NodeOffer(2, price=0.5), 3600.0))
     assert (started.seconds / 3600, started.cost, started.idle) == (3.0, 1.5, pytest.approx(1 / 3))
 

@@ -150,7 +150,7 @@ def use(lengths: Lengths, at_once: Sequence[int], nodes: int, price: float, star
     counted = [*zip(lengths, at_once, strict=True)]
     seconds = starting + sum(makespan(packs, count) * times for (_, packs, times), count in counted)
     work = sum(sum(packs) * times / count for (_, packs, times), count in counted)
-    return Use(nodes, seconds, nodes * price * seconds / 3600, 1 - work / seconds if seconds else 0.0)
+    return Use(nodes, seconds, nodes * price * seconds / 3600, max(0.0, 1 - work / seconds) if seconds else 0.0)
 
 
 def makespan(lengths: Iterable[float], slots: int) -> float:
