@@ -318,7 +318,7 @@ _SLOW = frozenset(_NAMES.read_text().split() if _NAMES.exists() else ())
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Whether the test, or its whole file, is among those that take long."""
+    """Whether ``tests/slow.txt`` names the test or its file."""
     name = item.nodeid.partition("[")[0]
     return name in _SLOW or name.partition("::")[0] in _SLOW
 

@@ -280,7 +280,7 @@ def test_a_log_says_what_is_done_before_the_first_work(monkeypatch: pytest.Monke
 
 
 def test_what_the_driver_does_between_rounds_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A look at 72 questions takes a minute, and nothing runs meanwhile."""
+    """A look at 72 questions takes half a minute, and nothing runs meanwhile."""
     monkeypatch.setattr(progress, "SILENT", 0.0)
     log, terminal = io.StringIO(), Terminal()
     with PlainView("demo", log, Clock()) as plain, plain.during("choosing"):

@@ -269,7 +269,6 @@ def measure_training(
     batch, whole = _brief(first, 1).training.validation_size, first.training.validation_size
     more = min(whole, _MORE * batch)
     each, timed = 0.0, list[tuple[int, float]]()
-
     around = 0.0  # seconds of a run that are no training: data, and the making of the models
 
     def seconds(steps: int, sequences: int | None = None) -> float:
