@@ -33,6 +33,11 @@ OTHERS: dict[str, dict[str, Any]] = {
 SIZES = Signature(inputs=1, outputs=1, horizon=12)
 
 
+@pytest.fixture(autouse=True)
+def at_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memsweep.models.module.model._WORTH", 0)
+
+
 def config_of(fields: dict[str, Any]) -> ModuleConfig:
     return trial_of(fields).model
 
@@ -73,9 +78,9 @@ def at_once(model: Module, *, by_inputs: bool = False, seed: int = 0) -> bool:
 
 
 @pytest.mark.parametrize("fields", LOOPS.values(), ids=LOOPS)
-@pytest.mark.parametrize("sequences", [33, 1])
+@pytest.mark.parametrize(("sequences", "training"), [(33, False), (1, False), (33, True)])
 def test_loops_get_equal_bits_from_steps_at_once(
-    fields: dict[str, Any], sequences: int, monkeypatch: pytest.MonkeyPatch
+    fields: dict[str, Any], sequences: int, training: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = list[StepsOnce]()
 
@@ -84,11 +89,11 @@ def test_loops_get_equal_bits_from_steps_at_once(
         return counted[-1]
 
     monkeypatch.setattr("memsweep.models.module.model.StepsOnce", kept)
-    model = Module(config_of(fields), SIZES).eval()
+    model = Module(config_of(fields), SIZES).train(training)
     found = results(model, sequences)
     assert len(counted) == 3  # of a trial, and of two copies
     assert all(each.count > SIZES.horizon for each in counted)
-    model._takes_steps = False
+    model._takes_steps = {training: False}
     assert all(map(torch.equal, found, results(model, sequences)))
 
 
@@ -97,15 +102,41 @@ def test_modules_without_a_loop_are_left_alone(fields: dict[str, Any]) -> None:
     assert not at_once(Module(config_of(fields), SIZES).eval())
 
 
-def test_steps_are_taken_at_once_where_a_search_follows_a_gradient_by_the_weights_alone() -> None:
+def test_steps_are_taken_at_once_where_a_gradient_by_the_weights_alone_is_followed() -> None:
     model = Module(config_of(LOOPS["min_gru"]), SIZES)
-    assert not at_once(model)  # which trains
+    assert at_once(model)  # which trains
     assert not at_once(model.eval(), by_inputs=True)
     with torch.no_grad():
         assert not at_once(model)
     with LiveBytes():
         assert not at_once(model)
     assert at_once(model)
+
+
+def test_steps_of_small_passes_are_taken_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 4 sequences, 12 steps, width 4."""
+    for worth, taken in ((4 * 12 * 4, True), (4 * 12 * 4 + 1, False)):
+        monkeypatch.setattr("memsweep.models.module.model._WORTH", worth)
+        assert at_once(Module(config_of(LOOPS["min_gru"]), SIZES).train()) is taken
+
+
+def test_a_module_with_running_statistics_is_tried_in_evaluation_alone() -> None:
+    factory = "tests/models/module/test_steps_once.py:Normalized"
+    model = Module(trial_of({"factory": factory, "width_argument": None}).model, SIZES)
+    assert not at_once(model.train())
+    assert at_once(model.eval())
+
+
+class Normalized(nn.Module):
+    """A loop over normalized steps."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.linear, self.norm, self.out = nn.Linear(inputs, 3), nn.BatchNorm1d(3), nn.Linear(3, outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        drive = self.linear(x)
+        return torch.stack([self.out(self.norm(drive[:, t])) for t in range(x.shape[1])], 1)
 
 
 class Odd(nn.Module):
@@ -183,7 +214,7 @@ def test_a_module_whose_last_bits_would_move_is_left_alone(scale: float) -> None
         assert not at_once(Module(config, SIZES).eval(), seed=seed)
     model = Module(config, SIZES).eval()
     plain = results(model, 33)
-    model._takes_steps = True
+    model._takes_steps = {False: True}
     others = [torch.equal(one, other) for one, other in zip(plain, results(model, 33), strict=True)]
     assert all(others) is (scale == 0.0)
 
@@ -235,7 +266,7 @@ def test_a_branch_that_changes_a_step_in_place_later_is_computed_as_it_is_writte
     x = torch.randn(4, SIZES.horizon, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     outputs = model.outputs({name: value.unsqueeze(0) for name, value in own.items()}, x)
     assert torch.equal(outputs[0], model._outputs_of_one(own, x))
-    assert model._takes_steps is False
+    assert model._takes_steps == {False: False}
 
 
 def test_steps_are_of_any_dimension_and_sign_and_a_wrong_one_is_refused() -> None:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 
 _NEAR = 1e-6
 """The number that is added to weights, near which it is tried whether a module takes steps one by one."""
+_WORTH = 2**15
+"""Numbers ``[B, T, M]`` from which steps are taken at once: looking for them costs a smaller pass up to a fifth."""
 
 
 @register_model("module")
@@ -75,7 +77,7 @@ class Module(Model):
         self._seeds: list[int] = []
         self._after: dict[str, list[Tensor]] = {}
         self._step = 0
-        self._takes_steps: bool | None = None
+        self._takes_steps: dict[bool, bool] = {}
         self.configure([config])
 
     @classmethod
@@ -158,7 +160,10 @@ class Module(Model):
         signature = signature_of(trial)
         if signature is None:
             return
-        how, why = "one after the other", "on a processor; together by model.replicas=vmap, where torch can"
+        how, why = (
+            "one after the other",
+            "on a processor; together by model.replicas=vmap, where torch can, which is faster for small ones",
+        )
         if config.replicas == "sequential":
             why = "as the study says"
         if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
@@ -212,41 +217,47 @@ class Module(Model):
         """Outputs ``[B, T, O]`` of each replica and copy; in training, its random numbers are its own."""
         count = next(iter(flat.values())).shape[0]
         draws = self.training and self.anatomy.draws
-        statistics = [each.name for each in self.anatomy.tensors if each.role.part == "statistic"]
         if self.training:
-            self._after = {name: [] for name in statistics}
+            self._after = {name: [] for name in self._statistics}
         for row in range(count):
             own = {name: value[row] for name, value in flat.items()}
             # the module changes its running statistics in place: it gets a copy
-            own |= {name: own[name].detach().clone() for name in statistics} if self.training else {}
+            own |= {name: own[name].detach().clone() for name in self._statistics} if self.training else {}
             if draws:
                 seed = _seed(Stream(self._seeds[row], "dropout").generator(self._step))
                 with seeded(seed):
                     yield self._outputs_of_one(own, inputs)
             else:
-                yield self._searched(own, inputs)
+                yield self._outputs_at_once(own, inputs)
             if self.training:
-                for name in statistics:
+                for name in self._statistics:
                     self._after[name].append(own[name].detach())
 
-    def _searched(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        """Outputs ``[B, T, O]``; a search that follows a gradient by weights takes a sequence's steps at once."""
+    def _outputs_at_once(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """Outputs ``[B, T, O]``; what follows a gradient by weights takes a sequence's steps at once."""
         if self._takes_at_once(own, inputs):
             try:
                 with StepsOnce():
                     return self._outputs_of_one(own, inputs)
             except RuntimeError:  # these weights lead to a branch that changes a step in place
-                self._takes_steps = False
+                self._takes_steps[self.training] = False
         return self._outputs_of_one(own, inputs)
 
     def _takes_at_once(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
         """Whether steps are taken at once. Not where bytes are counted: slices of copies are as large as without it."""
         climbs = any(value.requires_grad for value in own.values()) and torch.is_grad_enabled()
-        if self.training or not climbs or inputs.requires_grad or is_in_torch_dispatch_mode():
+        if not climbs or inputs.requires_grad or is_in_torch_dispatch_mode() or (self.training and self._statistics):
             return False
-        if self._takes_steps is None:
-            self._takes_steps = self._has_equal_bits(own, inputs)
-        return self._takes_steps
+        if inputs.shape[0] * inputs.shape[1] * self.config.width < _WORTH:
+            return False
+        if self.training not in self._takes_steps:
+            self._takes_steps[self.training] = self._has_equal_bits(own, inputs)
+        return self._takes_steps[self.training]
+
+    @functools.cached_property
+    def _statistics(self) -> list[str]:
+        """The names of the running statistics, which a pass in training changes."""
+        return [each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC]
 
     def _has_equal_bits(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
         """Whether the module takes steps one by one, and has the same outputs and gradients where it gets all at once.
@@ -270,8 +281,7 @@ class Module(Model):
         return all(map(torch.equal, *found))
 
     def _outputs_of_one(self, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        fixed = {each.name for each in self.anatomy.tensors if each.role.part == Part.STATISTIC}
-        fixed |= self.frozen_weights if self.training else frozenset()
+        fixed = {*self._statistics, *(self.frozen_weights if self.training else ())}
         own = {name: value.detach() if name in fixed else value for name, value in own.items()}
         given = {name: _used(own[name], self._buffers_and_parameters[name]) for name in own}
         outputs: Tensor = outputs_of(torch.func.functional_call(self.module, given, (inputs,)))
