@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import write_moved
-from write_moved import SETTINGS, _is_anew, chosen, grown, lines_of, rows, ways_of
+from write_moved import SETTINGS, _is_anew, chosen, grown, lines_of, modules, rows, ways_of
 
 from engine import trial
 from memsweep import registry
@@ -113,6 +113,14 @@ def test_larger_trials_that_run_other_code_are_compared() -> None:
     assert first is own
     assert 256 in {each.task.horizon for each in larger}  # type: ignore[attr-defined]
     assert not codes_of([own]) & codes_of(larger)
+
+
+def test_a_branch_for_compiled_code_alone_is_compared() -> None:
+    """Of modules with and without a layer of torch, which run the same plain code."""
+    given = [trial_from_dict(each) for each in chosen(modules())]
+    (layers, *_), (plain, *_) = ([each for each in given if each.model.factory.endswith(n)] for n in (":lstm", ":Net"))
+    assert ways_of(layers)[0] != ways_of(layers)[2]
+    assert codes_of([layers]) != codes_of([plain])
 
 
 @pytest.mark.more

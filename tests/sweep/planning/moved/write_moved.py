@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -80,15 +81,19 @@ def _times(given: dict[str, Any], *sizes: tuple[str, str, int]) -> dict[str, Any
 
 
 def modules() -> Iterator[TrialConfig]:
-    """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper."""
+    """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper.
+
+    One has a layer of torch that compiled recurrences compute.
+    """
     from memsweep import registry
 
     registry.discover(ROOT)
-    nets = [{"factory": f"{ROOT}/tests/support/nets/{net}"} for net in ("min_gru.py:MinGRU", "frozen.py:Net")]
+    nets = ("min_gru.py:MinGRU", "frozen.py:Net", "torch_rnn.py:lstm")
+    plain = [{"factory": f"{ROOT}/tests/support/nets/{net}"} for net in nets]
     wrapped = {"factory": "torch.nn:GRU", "wrap": True}
     memory, copying = {"name": "linear_functional"}, {"name": "copying_memory", "encoding": "one_hot"}
     tasks = {"target": memory, "self": memory, "metric": copying}
-    for model, (reference, task), dtype in itertools.product([*nets, wrapped], tasks.items(), ("float64", "float32")):
+    for model, (reference, task), dtype in itertools.product([*plain, wrapped], tasks.items(), ("float64", "float32")):
         given = {"task": task, "model": {"name": "module", "width": 4, **model}, "training": {"dtype": dtype}}
         trial = _trial_of(given | {"perturbation": {"reference": reference}})
         if trial is not None:
@@ -120,13 +125,18 @@ def chosen(trials: Iterable[TrialConfig]) -> Iterator[dict[str, Any]]:
 
 
 def ways_of(trial: TrialConfig) -> tuple[tuple[Any, Any], ...]:
-    """The roots and the cut of the closure of a trial, and of its training."""
+    """The roots and the cut of the closure of a trial, and of its training: by plain code, and by compiled code.
+
+    Some branches run where code is compiled alone, such as that for torch's layers in a module.
+    """
     from memsweep.sweep.planning import fingerprint
 
-    return tuple(
-        (fingerprint.code_roots(trial, training=training), fingerprint._Cut.of(trial, "cpu", training=training))
-        for training in (False, True)
-    )
+    found = []
+    for kernels, training in itertools.product(("plain", "compiled"), (False, True)):
+        with mock.patch.object(fingerprint, "kernels_of", return_value=kernels):
+            cut = fingerprint._Cut.of(trial, "cpu", training=training)
+        found.append((fingerprint.code_roots(trial, training=training), cut))
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=64)
@@ -180,13 +190,13 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
 
     registry.discover(ROOT)
     numbers, found = dict[str, int](), list[list[int] | None]()
-    halves = (True,) if "--trainings" in sys.argv else (False, True)
-    for given, training in itertools.product(map(_known, trials), halves):
+    places = (1, 3) if "--trainings" in sys.argv else (0, 1, 2, 3)
+    for given, place in itertools.product(map(_known, trials), places):
         trial = _trial_of(given)
         if trial is None:
             found.append(None)
             continue
-        own: Iterable[str] = lines_of(*ways_of(trial)[training])
+        own: Iterable[str] = lines_of(*ways_of(trial)[place])
         if "--as-before" in sys.argv and importlib.util.find_spec("memsweep.sweep.planning.moved") is not None:
             own = importlib.import_module("memsweep.sweep.planning.moved").as_before(own)
         found.append([numbers.setdefault(line, len(numbers)) for line in own])
@@ -204,8 +214,8 @@ def _known(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines_in(folder: Path, given: str, *words: str) -> list[frozenset[str] | None]:
-    """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone;
-    None for a trial that it does not know.
+    """The lines of the trials in the checkout in a folder, each with its training's after it, or of trainings alone,
+    and the same by compiled code; None for a trial that it does not know.
     """
     told = subprocess.run(
         [sys.executable, __file__, "--lines", *words],
