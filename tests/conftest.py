@@ -188,6 +188,14 @@ def s3(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _no_database_is_left_to_later_tests() -> Iterator[None]:
+    """``mlflow.set_tracking_uri`` sets the environment: later sweeps in this process would write elsewhere."""
+    before = os.environ.get("MLFLOW_TRACKING_URI")
+    yield
+    assert os.environ.get("MLFLOW_TRACKING_URI") == before
+
+
+@pytest.fixture(scope="module", autouse=True)
 def _parts_of_workspaces_end_with_their_tests() -> Iterator[None]:
     """A sweep inside a test imports its workspace's tasks: they stay registered in the process, for tests of others."""
     from memsweep import registry

@@ -30,6 +30,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     write_study(place / "results" / "quickstart", THEORY[1:3], name="quickstart", balls=["recurrent"], memory=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
+        patch.setenv("MLFLOW_TRACKING_URI", "")  # mlflow.set_tracking_uri of the page sets it, for all later tests
         results = ms.results("quickstart")
         configs = {name: record["config"] for name, record in results.contents.study.records.items()}
         report = build(Path("results/quickstart")).folder

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.sweep.tracking.uri import is_here
+from memsweep.sweep.tracking.uri import default_uri, is_here, tracking_uri
 from sweeping import BASE, client_of, ready, runs_of, snapshot
 
 
@@ -65,6 +65,20 @@ def test_a_copy_and_the_original_stand_alone(swept: Path, tmp_path: Path) -> Non
     assert len(listed) >= 5, "the runs of both sweeps, and of their trials"
     assert all(listed.values())
     assert is_here(swept / "results")
+
+
+def test_a_relative_uri_is_the_database_of_the_folder_it_is_typed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///results/mlflow.db")
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        assert (
+            tracking_uri(None, "results") == default_uri("results") == f"sqlite:///{tmp_path}/{name}/results/mlflow.db"
+        )
+    for kept in ("sqlite:///:memory:", "sqlite:////somewhere/mlflow.db", "postgresql://host/mlflow"):
+        assert tracking_uri(kept, "results") == kept
 
 
 @pytest.mark.more

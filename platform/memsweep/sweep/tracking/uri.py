@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -25,6 +26,7 @@ SERVERS = ("http", "https")
 DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
 _MODE = "workflowType=machine_learning"
+_IN_MEMORY = re.compile(r":memory:|file:")
 _ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_CONFIGURE_LOGGING": "false",  # it would write to the terminal
@@ -64,6 +66,9 @@ def default_uri(results: Location | Path) -> str:
 def tracking_uri(uri: str | None, results: Location | Path) -> str:
     """The tracking URI: the given one, else ``MLFLOW_TRACKING_URI``, else SQLite in ``home(results)``.
 
+    A relative path of SQLite, which ``mlflow.set_tracking_uri`` leaves in the environment, becomes absolute: MLflow
+    keeps a connection for each URI, and that of one folder would serve the next.
+
     Raises:
         ConfigError: the URI is neither a server nor a database.
     """
@@ -80,6 +85,9 @@ def tracking_uri(uri: str | None, results: Location | Path) -> str:
             ],
             "the tracking URI",
         )
+    path = Path(chosen.partition(":///")[2])
+    if scheme == "sqlite" and path.name and not path.is_absolute() and not _IN_MEMORY.match(path.name):
+        return f"{chosen.partition(':///')[0]}:///{path.resolve()}"
     return chosen
 
 
