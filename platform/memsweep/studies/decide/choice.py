@@ -157,11 +157,20 @@ def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[
 
 
 def _likely(question: Question, cost: Cost, options: Iterable[Option], most: float = math.inf) -> Chosen | None:
-    """The option with a chance of a verdict that costs least for each that is expected of it."""
-    hoped = [(odds, each) for each in options if (odds := chance(question, each)) >= LEAST]
-    found = (Chosen(question, each, cost(question, each), chance=odds) for odds, each in hoped)
-    within = (each for each in found if 0.0 < each.cost <= most and each.cost < math.inf)
-    return min(within, key=lambda each: each.per_verdict, default=None)
+    """The option with a chance of a verdict that costs least for each that is expected of it; of equals the first.
+
+    A chance takes longer to forecast than a cost, and is 1 at most: the cheap ones come first, and none is looked at
+    that costs more than the best one so far for each verdict.
+    """
+    prices = ((cost(question, each), place, each) for place, each in enumerate(options))
+    best: tuple[float, int, Chosen | None] = math.inf, 0, None
+    for price, place, each in sorted(one for one in prices if 0.0 < one[0] <= most and one[0] < math.inf):
+        if price > best[0]:
+            break
+        if (odds := chance(question, each)) >= LEAST:
+            found = Chosen(question, each, price, chance=odds)
+            best = min(best, (found.per_verdict, place, found), key=lambda one: one[:2])
+    return best[2]
 
 
 def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:

@@ -64,6 +64,7 @@ class Cells:
             self.seeds.setdefault(cell, set()).update(range(training.first_seed, training.first_seed + training.seeds))
         # thousands of designs are compared, of the same few cells
         self._new: dict[tuple[Cell, int], tuple[TrialConfig, ...]] = {}
+        self._cost: dict[tuple[Cell, int], float] = {}
         self._sized: dict[Cell, TrialConfig] = {}
         self._possible: dict[Cell, bool] = dict.fromkeys(self.seeds, True)
 
@@ -88,6 +89,25 @@ class Cells:
             return Addition(tuple(config for cell in option.design.cells for config in self._missing(cell, wanted)))
         except (ConfigError, ValueError):  # settings that are not allowed, a length that the task cannot have
             return None
+
+    def cost(self, question: Question, option: Option) -> float:
+        """Core seconds of the trials of an option by the cost model; infinite where ``addition`` has none."""
+        if option.repairs:
+            made = self.addition(question, option)
+            return math.inf if made is None else made.cost
+        cells = option.design.cells
+        return (
+            math.inf if self.failed.intersection(cells) else sum(self._cost_of(c, option.design.seeds) for c in cells)
+        )
+
+    def _cost_of(self, cell: Cell, wanted: int) -> float:
+        """Core seconds of the trials with which a cell has so many seeds; infinite where it cannot be."""
+        if (cell, wanted) not in self._cost:
+            try:
+                self._cost[cell, wanted] = Addition(self._missing(cell, wanted)).cost
+            except (ConfigError, ValueError):
+                self._cost[cell, wanted] = math.inf
+        return self._cost[cell, wanted]
 
     def _missing(self, cell: Cell, wanted: int) -> tuple[TrialConfig, ...]:
         """The trials with which a cell has so many seeds."""
