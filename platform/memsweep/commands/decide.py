@@ -88,8 +88,8 @@ def _stored(args: argparse.Namespace) -> Store | None:
 
 
 def _names_module(word: str) -> bool:
-    """Whether the study is a module: ``my_nets:MinGRU``."""
-    return ":" in word and "://" not in word and not os.path.exists(word)
+    """Whether the study is a module, ``my_nets:MinGRU``; ``my_nets:MinGRU, shift`` is the stored one of such a name."""
+    return study_files.MODULE.fullmatch(word) is not None and "://" not in word and not os.path.exists(word)
 
 
 def _smallest(args: argparse.Namespace) -> SweepConfig:

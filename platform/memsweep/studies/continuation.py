@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from functools import partial
 
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import MemsweepError
+from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.studies.extension import extend_grid, extend_search
 from memsweep.studies.locations import find_study, plan_to_run
 from memsweep.studies.trials import Request, added, more_steps
@@ -98,10 +101,20 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
         again = partial(typed, "sweep", source) if source else partial(called, "sweep")
         workspace = workspace_of(made, results / folder_name(plan.study))
         command = again(results, *words, workspace=workspace, address=str(made.get("address") or ""))
+        reuses = f"{command} (memsweep plan says which results it can reuse)"
+        line = str(made.get("command") or "")
+        if is_of_words(line, source) and "decide" in line.split()[:2]:  # no sweep knows the study
+            kept = [word for word in without_run_options(line) if not replaces("name", word)]
+            reuses = f"{shlex.join([*kept, f'name={_another(plan.study)}'])} (it needs another name)"
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"{command} (memsweep plan says which results it can reuse)."
+            f"{reuses}."
         )
     return study
+
+
+def _another(name: str) -> str:
+    """A name for a study that begins anew beside one of this name."""
+    return re.sub(r"\W+", "_", name).strip("_") + "_2"

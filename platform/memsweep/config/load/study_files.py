@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 from memsweep import builtin
@@ -19,6 +21,8 @@ _ROOMS = ("start", "memory", "tasks", "units", "published", "cluster")
 """The order in which built-in rooms are listed; one that is not named here comes after them."""
 _MOST_NAMED, _LONGEST = 50, 100
 _HERE = "the command line"
+MODULE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
+"""A module that is named in the place of a study."""
 
 
 def names(workspace: Path) -> list[str]:
@@ -81,6 +85,8 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
             dict.fromkeys(str(folder.resolve()) for folder in (Path(), workspace, workspace / FOLDER))
         )
         known, there = [f"{name}.yaml" for name in known], f"Looked in {looked}."
+    elif MODULE.fullmatch(study):
+        known, there = [], f"A module becomes one by memsweep decide {shlex.quote(shown)} (--plan shows the trials)."
     return ConfigError(
         [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], _HERE
     )

@@ -31,7 +31,7 @@ from memsweep.models.training_mode import seeded
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidden_size", "n_hidden", "size", "units"})
-"""Names that modules have for their width."""
+"""Names that modules have for their width, besides those with ``hid`` in them."""
 
 
 USUAL = ArgumentNames()
@@ -266,7 +266,8 @@ def _without_width(
         yield f"{target} has no argument 'width'. Its arguments: {one_of(known)}. Say which of them sets its size"
     else:
         yield f"{target} declares no argument by name. Say which one sets its size"
-    likely = next((name for name in known if name in _WIDTHS), known[-1] if known else "hidden_size")
+    likely = next(iter(sorted(filter(_is_width, known), key=lambda name: name not in _WIDTHS)), "")
+    likely = likely or (known[-1] if known else "hidden_size")
     yield f"(model.width_argument: {likely}, for example), or that none does (model.width_argument: null)."
     empty = inspect.Parameter.empty
     if missing := [name for name in known if name not in given and parameters[name].default is empty]:
@@ -275,11 +276,16 @@ def _without_width(
 
 def _needs(missing: Sequence[str]) -> str:
     """``needs the argument layers: ...``"""
-    one = len(missing) == 1
+    one, first = len(missing) == 1, missing[0]
+    size = "width" if _is_width(first) else "outputs" if "out" in first.removeprefix("dropout") else "inputs"
     return (
         f"needs the argument{'' if one else 's'} {', '.join(missing)}: give {'it' if one else 'them'} under "
-        f"model.arguments, or say which size it takes, such as model.inputs_argument: {missing[0]}."
+        f"model.arguments, or say which size it takes, such as model.{size}_argument: {first}."
     )
+
+
+def _is_width(name: str) -> bool:
+    return name in _WIDTHS or ("hid" in name and "layer" not in name)
 
 
 def _import(target: str, place: str, folders: Sequence[Path]) -> ModuleType:

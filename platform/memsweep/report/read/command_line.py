@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 
+from memsweep.config.load.study_files import MODULE
+
 _OF_WORDS = ("measure", "atlas", "decide")
 """The verbs whose study may be made of the command line alone."""
-_CALLABLE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
-"""A module that is named in the place of a study."""
 _LIMIT = re.compile(r"--max-(?!nodes\b)[a-z-]+(=.*)?")
 """An option that ends a run. Its value stands behind it or is the next word."""
+_OF_ONE_RUN = frozenset({"--json", "--no-page"})
 
 
 def is_of_words(command: str, source: str | None) -> bool:
@@ -20,15 +21,17 @@ def is_of_words(command: str, source: str | None) -> bool:
         command: the line.
         source: of the study, as it was named there, if it was.
     """
-    named = not source or _CALLABLE.fullmatch(source) is not None
+    named = not source or MODULE.fullmatch(source) is not None
     verb = shlex.split(command)[1:2]
     return named and bool(verb) and verb[0] in _OF_WORDS
 
 
-def unlimited(command: str) -> list[str]:
-    """The words of a command line without the limits of its run."""
+def without_run_options(command: str) -> list[str]:
+    """The words of a command line without the limits of its run, and without what it prints."""
     kept, words = list[str](), iter(shlex.split(command))
     for word in words:
+        if word in _OF_ONE_RUN:
+            continue
         limit = _LIMIT.fullmatch(word)
         if limit is None:
             kept.append(word)

@@ -97,12 +97,12 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
 
     Args:
         finding: with the verdict.
-        study: whose file the command names that would decide. None: it names STUDY, so that the text, as that of a CSV
-            file, depends on the results alone and not on where the study's file lies.
+        study: whose command names what would decide. None: the words that it would have, so that the text, as that of
+            a CSV file, depends on the results alone and not on where the study's file lies.
     """
     judgement = finding.judgement
     first, *others = judgement.extend or ("",)
-    command = f"memsweep extend STUDY {first}" if study is None else study.extended_by(first)
+    command = f"extend it by {first}" if study is None else study.extended_by(first)
     advice = (f"to decide: {', or '.join([command, *others])}",) if first else ()
     read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
     about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))

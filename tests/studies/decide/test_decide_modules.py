@@ -1,0 +1,69 @@
+"""``memsweep decide`` of a module: its stored study by name, and what goes on once the module's file is another."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from memsweep.cli import main
+from sweeping import memsweep
+
+LEAKY = """
+import torch
+from torch import nn
+
+
+class Leaky(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.rate = nn.Parameter(torch.full((width,), 0.5))
+        self.encoder, self.readout = nn.Linear(inputs, width), nn.Linear(width, outputs)
+
+    def forward(self, x):
+        drive = self.encoder(x)
+        states = [torch.zeros_like(drive[:, 0])]
+        for t in range(x.shape[1]):
+            states.append(self.rate * states[-1] + drive[:, t])
+        return self.readout(torch.stack(states[1:], 1))
+"""
+SHORT = ("training.steps=2", "perturbation.ascent_steps=1", "perturbation.starts=0", "perturbation.test_size=16")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "leaky_nets.py").write_text(LEAKY)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_stored_study_of_a_module_is_known_by_its_name_and_goes_on_after_an_edit_under_another(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["decide", "leaky_nets:Leaky", "--kernel", "exponential", "--inline", "--no-page", *SHORT]
+    assert memsweep(*words, "--max-trials", "1", cwd=place).returncode == 3  # the plan keeps the line that was typed
+    assert main(["decide", "leaky_nets:Leaky, exponential", "--plan"]) == 0
+    assert "the planned 6 trials without a result" in re.sub(r"\s+", " ", capsys.readouterr().out)
+    # other commands go on with the study, and its advice keeps the words that made it
+    assert (
+        memsweep("resume", "leaky_nets:Leaky, exponential", "--inline", "--max-trials", "1", cwd=place).returncode == 3
+    )
+    with (place / "leaky_nets.py").open("a") as file:
+        file.write("\n\ndef later(x):\n    return x\n")
+    assert main([*words, "--plan"]) == 2
+    said = re.sub(r"\s+", " ", capsys.readouterr().err)
+    typed = re.search(r"run the study with this one: memsweep (.*) \(it needs another name\)", said)
+    assert typed is not None, said
+    assert not {"--no-page", "--max-trials"} & {*shlex.split(typed[1])}
+    assert main([*shlex.split(typed[1]), "--plan"]) == 0
+    assert "leaky_nets_Leaky_exponential_2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["plan", "sweep"])
+def test_a_module_in_the_place_of_a_study_is_answered_by_the_command_that_takes_one(
+    verb: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([verb, "leaky_nets:Leaky"]) == 2
+    assert "memsweep decide leaky_nets:Leaky" in capsys.readouterr().err
