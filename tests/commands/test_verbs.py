@@ -184,7 +184,7 @@ def test_a_sweep_of_other_rows_cancels_those_that_it_leaves_out(
     results: Path, study: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep(study, results, "model.width=2", "--inline") == 0
-    assert "2 trials of the earlier plan removed: cancelled; results stay" in capsys.readouterr().out
+    assert "2 trials no longer planned: cancelled; results stay" in capsys.readouterr().out
     assert len(Store(results / STUDY).identities()) == 4
     assert verb("status", results, STUDY) == 0
     told = capsys.readouterr().out

@@ -43,7 +43,7 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
     assert "--drop-extended" in told
     assert "memsweep resume small" in told
     assert run("sweep", study, "--drop-extended") == 0
-    assert "1 trial of the earlier plan removed" in capsys.readouterr().out
+    assert "1 trial no longer planned" in capsys.readouterr().out
     for name in FILES:  # a damaged plan names no extension, and a sweep writes it again
         (study.parent / "results" / "small" / name).write_bytes(b"")
     assert run("sweep", study) == 0

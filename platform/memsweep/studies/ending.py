@@ -192,7 +192,7 @@ def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[s
     if new:
         yield f"  {counted(new, 'trial')} added to the plan"
     if removed:
-        yield f"  {counted(removed, 'trial')} of the earlier plan removed: cancelled; results stay"
+        yield f"  {counted(removed, 'trial')} no longer planned: cancelled; results stay"
     if stopped:
         yield f"  {counted(stopped, 'trial')} ran when the last driver died: queued again"
     if again and not trials.postponed:
@@ -202,12 +202,15 @@ def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[s
 def stopped(ending: Ending) -> str:
     """Says what stopped a run early, how many trials are left, and how to go on; empty where nothing did."""
     summary, left = ending.summary, counted(ending.left, "trial")
-    kept = f"what is finished is kept. Run the same command again to go on, or: {ending.resume}"
+    again = "what is finished is kept. Run the same command again to go on"
+    kept = f"{again}, or: {ending.resume}"
     if summary.outage:
         again = f"run the same command again, or: {ending.resume}"
         return f"stopped: {summary.outage}. {left} left; when it is mended, {again}"
     if summary.lost:
         return f"{summary.lost}; {kept}"
+    if summary.limit and not ending.left:  # resume begins no round
+        return f"stopped at a limit: {summary.limit}. The next round has not begun; {again}"
     if summary.limit:
         return f"stopped at a limit: {summary.limit}. {left} left; {kept}"
     return f"interrupted: {kept}" if summary.interrupted else ""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
+from memsweep.report.read.command_line import is_of_words
 from memsweep.studies.ending import Ending, Tracking, differences, note, noted
 from memsweep.studies.locations import Place, ready, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
@@ -255,11 +256,14 @@ class Run:
         request = self._request
         before = request.plan.provenance if request.plan is not None else {}
         overrides = [*map(without_secrets, request.overrides)] or [*before.get("overrides", ())]
-        given = request.source
+        given, command = request.source, request.command
+        made = str(before.get("command") or ""), before.get("source")
+        if is_of_words(*made) and not is_of_words(command, given):  # advice needs the words that made the study
+            command, given = made[0], made[1] or ""
         if self._workspace != Path.cwd() and Path(given).is_file():  # from elsewhere, it would not be found
             given = str(Path(given).resolve())
         return {
-            "command": without_secrets(request.command),
+            "command": without_secrets(command),
             "source": without_secrets(given) or before.get("source", ""),
             "overrides": overrides,
             "workspace": without_secrets(way_to(self._workspace, self._store.location)),
@@ -366,12 +370,18 @@ class Run:
                 self._view.say(line, style)
 
     def _next_plan(self, summary: RunSummary) -> Plan | None:
-        """The plan of a search's next round; it is written before its trials run."""
+        """The plan of the next round, which is written before its trials run.
+
+        Raises:
+            KeyboardInterrupt: a round was chosen, and begins in no run that has reached a limit.
+        """
         if self._trials.postponed:  # a command for some trials starts no new round
             return None
         before, rounds = {trial.identity for trial in self._trials.all}, self._trials.rounds
         with self._view.during("choosing what comes next by the results"):
-            plan = self._trials.next_plan(summary.failed)
+            plan = self._trials.next_plan(summary.failed, at_limit=bool(summary.limit))
+        if self._trials.waits:
+            raise KeyboardInterrupt(summary.limit)
         if self._trials.rounds != rounds:
             self._extended = tuple(dict.fromkeys([*self._extended, *self._trials.grown]))
             self._write_plan()

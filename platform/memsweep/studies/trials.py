@@ -216,11 +216,13 @@ class GridTrials:
         postponed: number of trials without a result that the command does not run.
         rounds: rounds of the search so far.
         complete: no trials will be added.
+        waits: a round was chosen and has not begun, because the run is at a limit.
         grown: identities that rounds of this run have added.
     """
 
     rounds = 0
     complete = True
+    waits = False
     grown: tuple[str, ...] = ()
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
@@ -260,7 +262,7 @@ class GridTrials:
         """Brings the study's folder in line with the plan: copies reused results, sets damaged ones aside."""
         self.reuse.apply(self._store)
 
-    def next_plan(self, failed: Collection[str]) -> Plan | None:
+    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
         """No plan follows the one of a grid."""
         return None
 
@@ -288,6 +290,7 @@ class SearchTrials:
         StoreError: the storage cannot be read or written.
     """
 
+    waits = False
     grown: tuple[str, ...] = ()
 
     def __init__(self, request: Request, store: Store, results: Location, failed_often: frozenset[str]) -> None:
@@ -325,7 +328,7 @@ class SearchTrials:
     def prepare_folder(self) -> None:
         """Nothing is left to do: each round prepared its results, because the next round follows from them."""
 
-    def next_plan(self, failed: Collection[str]) -> Plan | None:
+    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
         """The plan of the next round; None when nothing is left to run. ``failed``: identities that get no result."""
         unfinished = self._advance({*self.gave_up, *failed})
         self.plan = self._plan(self.gave_up)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -211,6 +212,21 @@ def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folde
     assert "core hours" in decision["why"]
 
 
+@pytest.mark.more
+def test_what_does_not_fit_into_the_rest_of_the_limit_is_named_with_its_price(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    assert main(["sweep", "small.yaml", "--inline", "--no-page"]) == 0
+    monkeypatch.setattr(GrowingTrials, "_spent", lambda trials, study: trials._limit)
+    capsys.readouterr()
+    assert main([*WORDS, "--max-core-hours", "1", "--plan"]) == 0
+    (decision,) = json.loads(capsys.readouterr().out)["decisions"]
+    assert decision["state"] == "limit"
+    assert decision["needed_core_hours"] > 0.0
+    assert re.search(r"seeds 3 to 5.* core hours, does not fit into what is left of the limit", decision["why"])
+
+
 def only_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every question lacks seeds alone."""
     fits = {"misfit": {}, "below": False, "above": False, "found": 1.0, "grows": ()}
@@ -288,7 +304,25 @@ def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_s
     text = STUDY.replace("{from: 0.001, to: 3, count: 8}", "{from: 0.0001, to: 0.001, count: 3}")
     text = text.replace("seeds: 3, steps: 300", "seeds: 5, steps: 200").replace("[8, 16, 32]", "[8, 16]")
     (folder / "small.yaml").write_text(text)
-    found = told(memsweep(*WORDS, "--max-trials", "9", cwd=folder), code=3)
+    before = told(memsweep(*WORDS, "--max-trials", "4", cwd=folder), code=3)
+    assert (before["rounds"], before["trials_left"]) == (0, 0)  # at a limit no round begins
+    first = tables(folder)
+    begun = told(memsweep(*WORDS, "--max-trials", "1", cwd=folder), code=3)
+    assert (begun["rounds"], begun["trials_left"]) == (1, 3)
+    # until all are replaced, a condition has its verdict by the old trials, and its costs by both
+    assert tables(folder)["verdicts.csv"] == first["verdicts.csv"]
+    assert tables(folder)["radii.csv"] == first["radii.csv"]
+    (was,), (now,) = before["decisions"], begun["decisions"]
+    assert (now["name"], now["state"]) == (was["name"], "limit")
+    assert now["core_seconds"] > was["core_seconds"]
+    assert "4 trials of before this round stand in" in memsweep("report", "small", cwd=folder).stdout
+    mixed = load_stored(folder / "results/small")
+    assert (mixed.finished, len(mixed.standing_in), len(mixed.waiting)) == (1, 4, 1)
+    assert (len(mixed.replaced), mixed.left_out) == (0, 0)
+    found = told(memsweep(*WORDS, "--max-trials", "4", cwd=folder), code=3)
+    assert tables(folder)["radii.csv"] != first["radii.csv"]
+    whole = load_stored(folder / "results/small")
+    assert (len(whole.standing_in), len(whole.waiting), len(whole.replaced), whole.left_out) == (0, 0, 4, 0)
     registry.discover(folder)
     study = Location.at(folder / "results/small")
     plan = read_plan(study)
@@ -300,9 +334,10 @@ def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_s
     assert replaced
     assert not replaced & plan.rows.keys()
     run = found["run"]
-    assert run["trials"] == len(plan.rows) == len(run["finished"]) + run["left"]
+    done = len(run["finished"]) + run["reused"]
+    assert run["trials"] == len(plan.rows) == done + run["left"]
     status = ms.status("small", results=folder / "results")
-    assert (status.done, len(status.trials)) == (len(run["finished"]), run["trials"])
+    assert (status.done, len(status.trials)) == (done, run["trials"])
     assert memsweep("resume", "small", "--inline", "--no-page", cwd=folder).returncode == 0
     assert ms.status("small", results=folder / "results").complete
 

@@ -148,7 +148,7 @@ class DecisionItem(TypedDict):
     ]
     verdict: Annotated[Literal["stable", "unstable", "inconclusive"], "by the rule of docs/verdict.md"]
     core_seconds: Annotated[float, "of the condition's trials; several balls share them"]
-    why: Annotated[str, "of a hopeless one; else empty"]
+    why: Annotated[str, "of a hopeless one, or what does not fit into the rest of a limit; else empty"]
     needed_core_hours: Annotated[float, "of what why names; null where it names nothing"]
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.report.read.fields import fields_of
+from memsweep.report.read.rounds import REPAIRED_FIELDS
 from memsweep.report.read.study import Study
-
-REPAIRED_FIELDS = ("perturbation.radii", "perturbation.starts", "perturbation.ascent_steps", "training.steps")
-"""Fields that a repair of ``memsweep decide`` changes: they tell no conditions apart here."""
+from memsweep.sweep.store.record import Record
 
 
 def seconds_of(record: Mapping[str, Any]) -> float:
@@ -27,14 +26,18 @@ def key_of(condition: Mapping[str, Any]) -> str:
 
 def replaced_in(study: Study, condition: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """The records of trials of a condition that later rounds have replaced."""
+    return _of_condition(study.replaced, condition)
+
+
+def _of_condition(records: Mapping[str, Record], condition: Mapping[str, Any]) -> Iterator[Record]:
     key = key_of(condition)
-    for record in study.replaced.values():
+    for record in records.values():
         fields = fields_of(record["config"])
         if key_of({name: fields.get(name) for name in condition}) == key:
             yield record
 
 
 def core_seconds(study: Study, condition: Mapping[str, Any], identities: Iterable[str]) -> float:
-    """Core seconds of a condition, as far as they were measured: of these trials, and of those that were replaced."""
+    """Core seconds of a condition, as far as they were measured: of these trials, and of those that are not shown."""
     there = sum(seconds_of(study.records[name]) for name in identities if name in study.records)
-    return there + sum(map(seconds_of, replaced_in(study, condition)))
+    return there + sum(map(seconds_of, _of_condition({**study.replaced, **study.waiting}, condition)))

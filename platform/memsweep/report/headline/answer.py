@@ -84,7 +84,9 @@ def _missing(contents: Contents) -> str:
         return ""
     if contents.searched is None:
         may = f", so {'verdicts' if contents.verdicts else 'the answer'} may change"
-    return f"{missing} of {counted(study.planned, 'planned trial')} {'has' if missing == 1 else 'have'} no result{may}."
+    old = f"; {counted(len(study.standing_in), 'trial')} of before this round stand in" if study.standing_in else ""
+    has = "has" if missing == 1 else "have"
+    return f"{missing} of {counted(study.planned, 'planned trial')} {has} no result{may}{old}."
 
 
 def _decides(contents: Contents) -> str:

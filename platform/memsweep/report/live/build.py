@@ -76,7 +76,7 @@ class LiveStudy:
         """The page of what is stored now."""
         self._built = self._seen
         try:
-            study = load_study(self._store.location, self._known)
+            study = load_study(self._store.location, self._known, as_planned=True)
         except StoreError:
             study = self._empty
         self._study = study

@@ -21,10 +21,10 @@ from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
-from memsweep.report.read.command_line import is_of_words, replaces, unlimited
+from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of
-from memsweep.report.read.rounds import StoredRound, stored_rounds
+from memsweep.report.read.rounds import StoredRound, shown_trials, stored_rounds, unfinished
 from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
 from memsweep.sweep.store.form import OtherSchemaError
@@ -133,7 +133,7 @@ class Study:
         missing: planned trials without a result that can be used.
         claims: what was published about the conditions; None where the study file claims nothing.
         protocol: the preset under the study's settings.
-        left_out: stored results that the plan does not name (older code, other overrides).
+        left_out: stored results that neither the plan nor a round names (older code, other overrides).
         absent: ``table.column`` that an earlier version of memsweep did not measure -> number of trials.
         search: what was searched, and how it went; None for a study that searches nothing.
         command: that computed it last; empty where the plan does not say.
@@ -141,12 +141,14 @@ class Study:
             plan does not say.
         overrides: in which the study differs from its file.
         address: of the Ray cluster that it was run on, as it was given; empty without one.
-        rows: identity -> config of every planned trial.
+        rows: identity -> config of every planned trial, and of those that stand in.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
         workspace: the folder of tasks/ that it was run with; None where it is not known or not there.
         rounds: of ``memsweep decide``.
         replaced: identity -> record, of trials whose place others took in a round.
+        standing_in: of ``records``, trials that a round replaces, while it has not ended.
+        waiting: identity -> record, of those that will take their place once the round has ended.
     """
 
     name: str
@@ -170,6 +172,8 @@ class Study:
     absent: Mapping[str, int] = field(default_factory=dict)
     rounds: Sequence[StoredRound] = ()
     replaced: Mapping[str, Record] = field(default_factory=dict)
+    standing_in: frozenset[str] = frozenset()
+    waiting: Mapping[str, Record] = field(default_factory=dict)
 
     def of(self, name: str, identities: Iterable[str]) -> pd.DataFrame:
         """The rows of some trials in a table, in its order."""
@@ -195,7 +199,12 @@ class Study:
     def failures(self) -> tuple[FailureGroup, ...]:
         """The trials that failed, by cause."""
         failed = {row.identity: vars(row) for row in self.missing if row.error}
-        return failure_groups(self.rows, failed)
+        return failure_groups({name: self.rows[name] for name in self.rows if name not in self.standing_in}, failed)
+
+    @property
+    def finished(self) -> int:
+        """How many planned trials have a result that can be used."""
+        return self.planned - len(self.missing)
 
     @property
     def damaged(self) -> int:
@@ -217,7 +226,9 @@ class Study:
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
         if self._is_of_words:
-            before = [word for word in unlimited(self.command) if not any(replaces(path, word) for path in paths)]
+            before = [
+                word for word in without_run_options(self.command) if not any(replaces(path, word) for path in paths)
+            ]
             return shlex.join([*before, *added])
         kept = [word for word in self.overrides if not any(replaces(path, word) for path in paths)]
         if self.source == "":
@@ -234,7 +245,7 @@ class Study:
         """The command that goes on with the study until it is decided; empty for a study that Python made of a dict."""
         if self._is_of_words:
             is_decided = shlex.split(self.command)[1] == "decide"
-            return shlex.join([*unlimited(self.command), "--max-core-hours", "1"]) if is_decided else ""
+            return shlex.join([*without_run_options(self.command), "--max-core-hours", "1"]) if is_decided else ""
         words = (*self.overrides, "--max-core-hours", "1")
         return self.typed("decide", self.source, *words) if self.source else ""
 
@@ -325,12 +336,13 @@ def _compact(table: pa.Table) -> pa.Table:
     return table.combine_chunks()
 
 
-def load_study(where: Location | Path, known: Known | None = None) -> Study:
+def load_study(where: Location | Path, known: Known | None = None, *, as_planned: bool = False) -> Study:
     """Read a study's folder; damaged results are among the missing ones.
 
     Args:
         where: the folder.
         known: the results that an earlier call has read, which are not read again; those of this call are added.
+        as_planned: without trials that stand in for what a round has not replaced yet.
 
     Raises:
         StoreError: the folder or its plan does not exist, the plan is damaged, a newer version of memsweep wrote a
@@ -341,24 +353,29 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
     if plan is None:
         raise StoreError(no_plan(place))
     stored = store.identities()
-    chosen = [identity for identity in plan.rows if identity in stored]
-    known = Known() if known is None else known
-    faults = known.read(store, chosen)
-    whole = [identity for identity in chosen if identity in known.records]
     failures, rounds = store.failures(), stored_rounds(place, plan.rows.values())
     gone = stored.difference(plan.rows)
+    new = unfinished(plan.rows, rounds[-1], {*stored, *failures}) if rounds and not as_planned else []
+    last = rounds[-1].removed if new else ()
+    chosen = [identity for identity in plan.rows if identity in stored]
+    known = Known() if known is None else known
+    faults = known.read(store, [*chosen, *(name for name in last if name in gone)])
+    old = {name: known.records[name]["config"] for name in last if name in known.records}
+    rows = shown_trials(plan.rows, new, old) if new and len(old) == len(last) else dict(plan.rows)
+    whole = [identity for identity in rows if identity in known.records]
+    removed = [name for one in rounds for name in one.removed if name in gone]
     return Study(
         name=plan.study,
         description=plan.description,
         planned=len(plan.rows),
-        records={identity: _placed(known.records[identity], plan.rows[identity]) for identity in whole},
+        records={identity: _placed(known.records[identity], rows[identity]) for identity in whole},
         tables=known.tables(whole),
         missing=tuple(
             _missing(identity, config, faults.get(identity, ""), failures.get(identity))
             for identity, config in plan.rows.items()
             if identity not in known.records
         ),
-        left_out=len(stored) - len(chosen),
+        left_out=len(gone.difference(removed)),
         claims=plan.claims,
         protocol=plan.protocol,
         search=_search(place, plan) if plan.search is not None else None,
@@ -366,13 +383,15 @@ def load_study(where: Location | Path, known: Known | None = None) -> Study:
         source=plan.provenance.get("source"),
         overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
         address=str(plan.provenance.get("address") or ""),
-        rows={identity: known.shared(config) for identity, config in plan.rows.items()},
+        rows={identity: known.shared(config) for identity, config in {**plan.rows, **rows}.items()},
         absent=known.absent(whole),
         location=place,
         workspace=workspace_of(plan.provenance, place),
         runs_page=_web_address(plan.provenance.get("runs_page")),
         rounds=rounds,
-        replaced=_replaced(store, [name for one in rounds for name in one.removed if name in gone]),
+        replaced=_records(store, [name for name in removed if name not in rows]),
+        standing_in=frozenset(rows).difference(plan.rows),
+        waiting={name: known.records[name] for name in chosen if name not in rows and name in known.records},
     )
 
 
@@ -384,8 +403,8 @@ def _placed(record: Record, row: Mapping[str, Any]) -> Record:
     return {**record, "config": {**config, "task": {**config["task"], "folder": folder}}}
 
 
-def _replaced(store: Store, identities: Iterable[str]) -> dict[str, Record]:
-    """The records of trials that are in the plan no more, as far as they can be read."""
+def _records(store: Store, identities: Iterable[str]) -> dict[str, Record]:
+    """The records of these trials, as far as they can be read."""
     found = {}
     for identity in identities:
         with suppress(StoreError):

@@ -24,7 +24,7 @@ class Decision:
         state: DECIDED, HOPELESS, LIMIT or OPEN.
         verdict: of the rule.
         seconds: core seconds of its condition's trials, as far as they were measured, replaced ones among them.
-        why: of a hopeless one, a sentence; else empty.
+        why: of a hopeless one, or of one whose next step does not fit into the rest of a limit; else empty.
         needed: core hours of what ``why`` names; nan where it names nothing.
     """
 

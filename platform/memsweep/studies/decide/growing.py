@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted
@@ -87,13 +88,16 @@ class GrowingTrials(GridTrials):
         self.rounds, self.complete = len(self._rounds), False
         self._before = {*self.stored, *store.identities()}  # replaced ones among them
 
-    def next_plan(self, failed: Collection[str]) -> Plan | None:
-        """The plan of the next round, which is written down; None where nothing more is to be done."""
+    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
+        """The plan of the next round, which is written down; None where nothing more is to be done, or at a limit."""
         look = self._look()
         self.decisions = [found for _, found in look.every]
         self._lines = [*self._told(look)]
         if not look.chosen:
             self.complete = True
+            return None
+        self.waits = at_limit
+        if at_limit:
             return None
         new = self._round(look)
         self._log.write(self.rounds, new)
@@ -104,7 +108,7 @@ class GrowingTrials(GridTrials):
 
     def settled(self) -> list[Decision]:
         """How the questions stand by the results that there are; nothing is added."""
-        if self.complete:
+        if self.complete or self.waits:
             return self.decisions
         return [found for _, found in self._standing()]
 
@@ -171,6 +175,7 @@ class GrowingTrials(GridTrials):
     def _look(self) -> _Look:
         study = load_study(self._store.location, self._known)
         configs = {trial.identity: trial.config for trial in self.plan.trials}
+        configs |= {name: trial_from_dict(study.records[name]["config"]) for name in study.standing_in}
         look, overall = _Look(study), self._factor(study, study.records) or 1.0
         steps = dict[int, tuple[Chosen, Addition]]()
         for place, subject in enumerate(subjects(analyse(study), configs)):
@@ -198,8 +203,7 @@ class GrowingTrials(GridTrials):
         tried = [name for step in self._steps_of(subject.key) for name in step.repairs]
 
         def price(asked: Question, option: Option) -> float:
-            made = cells.addition(asked, option)
-            return math.inf if made is None else made.cost * factor
+            return cells.cost(asked, option) * factor
 
         found = list[tuple[Chosen, Addition | None, _State]]()
         for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
@@ -230,7 +234,9 @@ class GrowingTrials(GridTrials):
         for place, chosen in found.items():
             subject, stands = look.every[place]
             if chosen.cost > left and subject.key not in look.chosen:
-                look.every[place] = subject, replace(stands, state=LIMIT, needed=chosen.cost / 3600.0)
+                hours = chosen.cost / 3600.0
+                why = f"{chosen.words}, about {hours:.2g} core hours, does not fit into what is left of the limit"
+                look.every[place] = subject, replace(stands, state=LIMIT, why=why, needed=hours)
 
     def _steps_of(self, key: str) -> list[Step]:
         return [step for one in self._rounds for step in one.steps if step.key == key]
@@ -249,7 +255,7 @@ class GrowingTrials(GridTrials):
 
     def _spent(self, study: Stored) -> float:
         """Core seconds of this run so far."""
-        every = {**study.records, **study.replaced}
+        every = {**study.records, **study.replaced, **study.waiting}
         return sum(seconds_of(record) for name, record in every.items() if name not in self._before)
 
     def _factor(self, study: Stored, names: Collection[str]) -> float:

@@ -323,7 +323,7 @@ class Results:
 
     def _heading(self) -> str:
         study = self._contents.study
-        return f"{study.name}: {len(study.records)} of {study.planned} trials have a result ({self._location.uri})"
+        return f"{study.name}: {study.finished} of {study.planned} trials have a result ({self._location.uri})"
 
     def _text(self) -> str:
         from memsweep.report.terminal import report_text

@@ -173,6 +173,9 @@ NextPlan = Callable[[RunSummary], "Plan | None"]
 
 A plan that follows has the trials so far and more, or others in the place of some, of the same study; its packs are
 what is still to run, its ``done`` what has a result. None: that was all.
+
+Raises:
+    KeyboardInterrupt: it begins no more, because the summary names a limit that is reached.
 """
 
 
@@ -242,7 +245,7 @@ def run(
                 journal = _journal(plan, store, written=leads)
                 scheduler = PackScheduler(plan, workspace, store, journal, on_progress, deliver, active, claims)
                 with active.watch(), active.watch_nodes(lambda: backend.node_hours):
-                    _all_plans(scheduler, backend, next_plan, asked)
+                    _all_plans(scheduler, backend, next_plan, asked, active)
                     ended = True
         except KeyboardInterrupt as interruption:
             interrupted = not (ended and active.reached)  # hours that were over when all had ended stopped nothing
@@ -279,11 +282,15 @@ def hand_out(scheduler: PackScheduler, backend: Backend) -> None:
             backend.run(jobs, scheduler, one_by_one=one_by_one)
 
 
-def _all_plans(scheduler: PackScheduler, backend: Backend, next_plan: NextPlan, asked: Asked) -> None:
+def _all_plans(
+    scheduler: PackScheduler, backend: Backend, next_plan: NextPlan, asked: Asked, limits: ActiveLimits
+) -> None:
     following: Plan | None
     while True:
         hand_out(scheduler, backend)
-        following = next_plan(RunSummary(dict(scheduler.results), dict(scheduler.failures)))
+        results, failures = dict(scheduler.results), dict(scheduler.failures)
+        limit = limits.reached if limits.over(len(results), len(failures)) else ""
+        following = next_plan(RunSummary(results, failures, limit=limit))
         if following is None:
             return
         asked.add(following)

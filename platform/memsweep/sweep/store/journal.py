@@ -58,7 +58,7 @@ class State(enum.StrEnum):
 _WAITING = {
     State.QUEUED: "Waits for its turn.",
     State.RUNNING: "A worker computes it.",
-    State.CANCELLED: "A later sweep of this study took it out of the plan; its result, if it has one, stays.",
+    State.CANCELLED: "A later sweep, or a round of decide, took it out of the plan; its result, if it has one, stays.",
 }
 
 
