@@ -315,7 +315,7 @@ def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_s
     (was,), (now,) = before["decisions"], begun["decisions"]
     assert (now["name"], now["state"]) == (was["name"], "limit")
     assert now["core_seconds"] > was["core_seconds"]
-    assert "4 trials of before this round stand in" in memsweep("report", "small", cwd=folder).stdout
+    assert "until then 4 earlier trials are shown" in memsweep("report", "small", cwd=folder).stdout
     mixed = load_stored(folder / "results/small")
     assert (mixed.finished, len(mixed.standing_in), len(mixed.waiting)) == (1, 4, 1)
     assert (len(mixed.replaced), mixed.left_out) == (0, 0)

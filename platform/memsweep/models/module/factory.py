@@ -277,7 +277,7 @@ def _without_width(
 def _needs(missing: Sequence[str]) -> str:
     """``needs the argument layers: ...``"""
     one, first = len(missing) == 1, missing[0]
-    size = "width" if _is_width(first) else "outputs" if "out" in first.removeprefix("dropout") else "inputs"
+    size = "width" if _is_width(first) else "outputs" if "out" in first and "drop" not in first else "inputs"
     return (
         f"needs the argument{'' if one else 's'} {', '.join(missing)}: give {'it' if one else 'them'} under "
         f"model.arguments, or say which size it takes, such as model.{size}_argument: {first}."

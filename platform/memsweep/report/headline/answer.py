@@ -84,9 +84,11 @@ def _missing(contents: Contents) -> str:
         return ""
     if contents.searched is None:
         may = f", so {'verdicts' if contents.verdicts else 'the answer'} may change"
-    old = f"; {counted(len(study.standing_in), 'trial')} of before this round stand in" if study.standing_in else ""
-    has = "has" if missing == 1 else "have"
-    return f"{missing} of {counted(study.planned, 'planned trial')} {has} no result{may}{old}."
+    earlier, has = len(study.standing_in), "has" if missing == 1 else "have"
+    until = (
+        f"; until then {counted(earlier, 'earlier trial')} {'is' if earlier == 1 else 'are'} shown" if earlier else ""
+    )
+    return f"{missing} of {counted(study.planned, 'planned trial')} {has} no result{may}{until}."
 
 
 def _decides(contents: Contents) -> str:

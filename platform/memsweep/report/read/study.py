@@ -141,14 +141,14 @@ class Study:
             plan does not say.
         overrides: in which the study differs from its file.
         address: of the Ray cluster that it was run on, as it was given; empty without one.
-        rows: identity -> config of every planned trial, and of those that stand in.
+        rows: identity -> config of every planned trial, and of every trial in ``standing_in``.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
         workspace: the folder of tasks/ that it was run with; None where it is not known or not there.
         rounds: of ``memsweep decide``.
         replaced: identity -> record, of trials whose place others took in a round.
-        standing_in: of ``records``, trials that a round replaces, while it has not ended.
-        waiting: identity -> record, of those that will take their place once the round has ended.
+        standing_in: identities of old trials that a round replaces; ``records`` has them until the round has ended.
+        waiting: identity -> record, of new trials of that round; ``records`` has them once it has ended.
     """
 
     name: str
