@@ -16,7 +16,7 @@ from memsweep import registry
 from memsweep.config.grid.time_scale import time_scale
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
-from memsweep.report.analysis.losses import LossRow, loss_rows
+from memsweep.report.analysis.losses import LossRow, loss_rows, once_each
 from memsweep.report.naming.advice import in_words_of
 from memsweep.report.naming.conditions import (
     ALWAYS,
@@ -227,7 +227,7 @@ class Contents:
         grouping: the conditions of ``measured``.
         findings: all conditions and balls that were measured.
         trained: the losses of all conditions.
-        losses: those among them that answer something.
+        losses: those among them that answer something, each trained model once.
         scan: the losses of all suggestions of a search over the learning rate alone, on the seeds of the search.
         criteria: by which the findings were judged.
     """
@@ -297,7 +297,7 @@ def analyse(study: Study, criteria: Criteria = DEFAULT, *, planned: bool = False
         labels=labels,
         findings=findings,
         trained=trained,
-        losses=_answering(trained, findings, _measured(measured, grouping), labels),
+        losses=once_each(_answering(trained, findings, _measured(measured, grouping), labels)),
         scan=scan,
         criteria=criteria,
     )

@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from memsweep.outcome import Outcome
-from memsweep.report.naming.conditions import Grouping, group
+from memsweep.report.naming.conditions import Grouping, group, masked
 from memsweep.report.read.study import Study
+from memsweep.sweep.planning.identity import training_of
 
 CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_over_weight_median")
 _LENGTH = re.compile(r"_(\d+)T$")  # of the sequences behind a metric, in those of training
@@ -169,6 +170,33 @@ def _lengths(study: Study, row: LossRow) -> dict[str, np.ndarray]:
         for name, values in metrics.groupby("metric", sort=False)
         if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= times
     }
+
+
+def once_each(rows: Sequence[LossRow]) -> list[LossRow]:
+    """One row for each trained model, though it was measured in several ways: a model is not ranked against itself.
+
+    Rows of one training with the same numbers are one. The fields in which such rows differ, as the reference of the
+    perturbation error, say nothing of a loss: no row says them.
+    """
+    models = [_of_training(row) for row in rows]
+    told: dict[Any, dict[str, set[Any]]] = {}
+    for row, model in zip(rows, models, strict=True):
+        for name, value in row.condition.items():
+            told.setdefault(model, {}).setdefault(name, set()).add(value)
+    untold = {name for fields in told.values() for name, values in fields.items() if len(values) > 1}
+    if not untold:
+        return [*rows]
+    first: dict[Any, LossRow] = {}
+    for row, model in zip(rows, models, strict=True):
+        condition = masked(row.condition, untold)
+        first.setdefault((model, *condition.values()), replace(row, condition=condition))
+    return [*first.values()]
+
+
+def _of_training(row: LossRow) -> tuple[Any, ...]:
+    """What a row says of which trained models."""
+    numbers = (row.losses, row.column("test_metric").to_numpy(float), *row.lengths.values())
+    return *map(training_of, row.identities), *row.lengths, *(values.tobytes() for values in numbers)
 
 
 def largest(rows: Sequence[LossRow]) -> list[LossRow]:

@@ -35,6 +35,8 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
     if len(tasks) >= MANY_TASKS:
         return f"{_counts(by_memory, labels, by)} {few}".strip()
+    if len(by_memory) > 1 and not compared:
+        return _single(by_memory, by)
     if len(by_memory) > 1:
         measures = {_measured(row, by)[0] for rows in by_memory.values() for row in rows}
         parts = [
@@ -77,6 +79,17 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
     whole = [row for row in others if not row.diverged]
     return f"{text}. {paired_sentence(best, whole, by, labels) if whole and not best.diverged else ''}".strip()
+
+
+def _single(by_memory: Mapping[str, Sequence[LossRow]], by: Quantity) -> str:
+    """``Medians over 5 seeds: accuracy 100.0 % on flip_flop; 98.1 % on parity.``: one model, which is best of none."""
+    said, last = list[str](), ""
+    for memory, (row,) in by_memory.items():
+        measure, number = _measured(row, by)
+        said.append(f"{'' if measure == last else f'{measure} '}{number} on {memory}")
+        last = measure
+    few, most = (end(row.seeds for (row,) in by_memory.values()) for end in (min, max))
+    return f"Medians over {counted(few, 'seed') if few == most else f'{few} to {most} seeds'}: {'; '.join(said)}."
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:

@@ -29,6 +29,8 @@ _NEVER = (
     "training.checkpoint_every",  # cannot change a number
 )
 _SEEDS = ("training.seeds", "training.first_seed")
+_CHECKED = "perturbation.stronger_every"
+"""The seeds whose search is checked by a stronger one: it moves no radius, and `decide` checks few of many seeds."""
 OF_A_SEARCH = ("training.until", "training.turns", *_SEEDS, "training.data_seed")
 """Fields that tell no conditions of a search apart, besides the searched ones."""
 
@@ -87,7 +89,9 @@ def find_grouping(
     conditions = _conditions(columns, fields, ignored)
     if _share_seeds(replicas, conditions, sizes):
         columns += [
-            name for name in _SEEDS if name not in ignored and len({each.get(name) for each in fields.values()}) > 1
+            name
+            for name in (*_SEEDS, _CHECKED)
+            if name not in ignored and len({each.get(name) for each in fields.values()}) > 1
         ]
         conditions = _conditions(columns, fields, ignored)
     of_parts = [name for name in others if _order(name)[0] < 2]
@@ -97,7 +101,7 @@ def find_grouping(
 def _others(configs: Collection[_Fields], always: Collection[str], ignored: Iterable[str]) -> list[str]:
     """The fields besides ``always`` that may tell conditions apart: the task's, then the model's, then all others."""
     names = sorted({name for fields in configs for name in fields}.difference(always), key=_order)
-    return [name for name in names if not _within(name, (*_NEVER, *_SEEDS, *ignored))]
+    return [name for name in names if not _within(name, (*_NEVER, *_SEEDS, _CHECKED, *ignored))]
 
 
 def _varied(
@@ -363,7 +367,7 @@ class Labels:
         return any(len(different) > 1 for different in values.values())
 
 
-def masked(condition: Condition, columns: Sequence[str]) -> dict[str, Any]:
+def masked(condition: Condition, columns: Collection[str]) -> dict[str, Any]:
     """A condition that says nothing in these columns."""
     return {name: None if name in columns else value for name, value in condition.items()}
 
