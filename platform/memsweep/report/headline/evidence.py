@@ -91,6 +91,7 @@ _WORDS = {
     Missing.SEEDS: "{seeds}: a verdict needs {need:g}",
     Missing.HORIZONS: "{horizons}: a slope in the horizon needs {need:g}",
     Missing.WIDTHS: "{widths}: stable needs {need:g}",
+    Missing.TOP_WIDTHS: "{have} of {of} widths trained at T = {longest}: stable needs {need:g}",
     Missing.FITTING_WIDTHS: "{have} of {of} widths fit at T = {longest}: a slope needs {need:g}",
     Missing.FITTING_HORIZONS: "{have} of {of} horizons fit: a slope needs {need:g}",
     Missing.FITTING_SEEDS: "{have} of {of} seeds fit at every size: a verdict needs {need:g}",

@@ -71,6 +71,12 @@ class Radii:
             change_at=lambda radius: change_at(seeds, widths, radius),
         )
 
+    @property
+    def top_widths(self) -> tuple[int, ...]:
+        """Of which a seed was measured at the longest horizon: trials of other widths may be still to come."""
+        measured = ~np.isnan(self.low[:, :, -1, 0]).all(0)
+        return tuple(width for width, known in zip(self.widths, measured, strict=True) if known)
+
     def along_horizon(self) -> Cells:
         """The cells of the largest width that is valid at every horizon; none without one."""
         for place in reversed(range(len(self.widths))):

@@ -91,6 +91,7 @@ class Missing(enum.StrEnum):
     SEEDS = "seeds"
     HORIZONS = "horizons"
     WIDTHS = "widths"
+    TOP_WIDTHS = "widths at the longest horizon"
     FIT = "fit"
     FITTING_WIDTHS = "fitting widths"
     FITTING_HORIZONS = "fitting horizons"

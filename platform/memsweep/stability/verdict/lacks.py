@@ -20,7 +20,7 @@ from memsweep.stability.verdict.radius import largest_fit
 from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, seeds_needed
 from memsweep.stability.verdict.weighed import Evidence
 
-TRAINED = {Missing.SEEDS, Missing.HORIZONS, Missing.WIDTHS}
+TRAINED = {Missing.SEEDS, Missing.HORIZONS, Missing.WIDTHS, Missing.TOP_WIDTHS}
 """What more trials add for certain."""
 FLAT = -0.1
 """A local slope above this is far enough from the usual limit for a limit slope with an interval of usual size."""
@@ -67,7 +67,7 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
 def _all_values(word: str, trained: Iterable[int]) -> str:
     """``model.width=2,4,8`` of ``model.width=4,8``: added seeds or horizons are wanted at the trained widths, too."""
     path, _, added = word.partition("=")
-    return f"{path}={','.join([*map(str, trained), added])}"
+    return _values(path, dict.fromkeys([*trained, *map(int, added.split(","))]))
 
 
 def _values(path: str, added: Iterable[int]) -> str:
@@ -86,6 +86,9 @@ def _untrained(evidence: Evidence) -> Iterator[Lack]:
     if len(widths) < SMALLEST_GRID:
         wider = _values("model.width", _doubled(widths[-1], SMALLEST_GRID - len(widths)))
         yield Lack(Missing.WIDTHS, len(widths), SMALLEST_GRID, overrides=(wider,))
+    elif len(top := evidence.top_widths) < SMALLEST_GRID:
+        others = _values("model.width", (width for width in widths if width not in top))
+        yield Lack(Missing.TOP_WIDTHS, len(top), SMALLEST_GRID, len(widths), overrides=(others,))
 
 
 def _unfitted(evidence: Evidence) -> Iterator[Lack]:
@@ -95,7 +98,7 @@ def _unfitted(evidence: Evidence) -> Iterator[Lack]:
         return
     if evidence.seeds < SMALLEST_SEEDS:
         return  # so few seeds hide what fits
-    trained = len(evidence.trained_widths), len(evidence.trained_horizons)
+    trained = len(evidence.top_widths), len(evidence.trained_horizons)
     kinds, fitting = (Missing.FITTING_WIDTHS, Missing.FITTING_HORIZONS), evidence.fitting
     for kind, count, of in zip(kinds, fitting, trained, strict=True):
         if count < SMALLEST_GRID <= of:

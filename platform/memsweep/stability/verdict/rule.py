@@ -137,6 +137,7 @@ def weigh(
         fit_error=_fit_error(found, along, at_top),
         trained_widths=found.widths,
         trained_horizons=found.horizons,
+        top_widths=found.top_widths,
         time_scale=time_scale,
         seeds=len(found.seeds),
         complete_seeds=min(len(at_top.seeds), len(along.seeds)),

@@ -22,6 +22,7 @@ class Evidence:
         horizons: valid at the width of the horizon slope.
         width, fit_error: as in ``Judgement``.
         trained_widths, trained_horizons: all that were trained.
+        top_widths: those of the widths that were trained at the longest horizon.
         seeds: how many were trained.
         complete_seeds: valid in every cell that enters.
         best_fit: the least error without perturbation, as a share of the zero predictor's loss.
@@ -44,6 +45,7 @@ class Evidence:
     fit_error: float
     trained_widths: tuple[int, ...]
     trained_horizons: tuple[int, ...]
+    top_widths: tuple[int, ...]
     time_scale: float | None
     seeds: int
     complete_seeds: int
