@@ -121,10 +121,11 @@ def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any,
 
 
 def _without_seeds(row: TrialConfig) -> str:
-    """A text that trials share which differ in their seeds alone."""
+    """A text that trials share which differ in their seeds alone, and in which of them a stronger search runs on."""
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
-    return json.dumps(data | {"training": training}, sort_keys=True)
+    moved = data["perturbation"] | {"stronger_every": bool(row.perturbation.stronger_every)}
+    return json.dumps(data | {"training": training, "perturbation": moved}, sort_keys=True)
 
 
 def _covered(rows: Collection[TrialConfig]) -> dict[str, set[int]]:

@@ -122,7 +122,18 @@ class Cells:
         if cell not in self._sized:
             self._sized[cell] = self._of_size(cell)
         sized = self._sized[cell]
-        return replace(sized, training=replace(sized.training, first_seed=first, seeds=count))
+        moved = replace(sized.perturbation, stronger_every=self._checked_every(cell, first, count))
+        return replace(sized, perturbation=moved, training=replace(sized.training, first_seed=first, seeds=count))
+
+    def _checked_every(self, cell: Cell, first: int, count: int) -> int:
+        """``stronger_every`` of these seeds: a stronger search runs on the first seeds of a cell.
+
+        It tells what the usual search misses, and costs up to seven times as much (docs/verdict.md). The reasons of a
+        verdict say on how many seeds it ran. So seeds that join others have none.
+        """
+        asked = [trial.perturbation.stronger_every for trial in self.subject.trials.values()]
+        every = min(filter(None, asked), default=0)
+        return max(every, first + count) if every and (first == 0 or cell in self.seeds) else every
 
     def _of_size(self, cell: Cell) -> TrialConfig:
         names = self.subject.cells
