@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -133,8 +135,9 @@ def test_too_few_test_sequences_are_among_the_reasons_by_metric_alone() -> None:
         assert not any("test sequences" in reason for reason in judged(reading, 0.0, sequences=sequences).reasons)
 
 
-def told(task: dict[str, object], **perturbation: object) -> str:
+def told(task: dict[str, object], grid: Mapping[str, object] = MappingProxyType({}), **perturbation: object) -> str:
     study = {"name": "one", "protocol": "tokens", "task": task, "perturbation": {"balls": ["all"], **perturbation}}
+    study |= grid
     study["model"] = {"name": "residual_stack", "features": 4, "width": 4, "unit": {"name": "gru"}}
     try:
         study_of(study, [], ROOT, "", "a study")
@@ -153,6 +156,15 @@ def test_a_study_that_cannot_be_judged_so_is_refused() -> None:
     assert "use reference metric" in told(parity, reference_metric="accuracy")
     assert "leave it out with reference self" in told(parity, reference=SELF, reading="excess")
     assert "has no metric with a level of chance" in told({"name": "narma"}, **enough)
+
+
+def test_a_study_of_two_references_is_checked_by_both() -> None:
+    """The same model and task: the check of one stood for the other."""
+    parity = {"name": "parity", "horizon": 8}
+    for references in ([METRIC, SELF], [SELF, METRIC]):
+        both = {"grid": {"perturbation.reference": references}}
+        assert "use perturbation.test_size=2106 or more" in told(parity, both, test_size=256)
+        assert told(parity, both, test_size=2106) == ""
 
 
 def test_one_training_is_measured_in_every_reading_and_the_usual_one_is_as_before() -> None:

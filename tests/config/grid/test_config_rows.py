@@ -40,6 +40,19 @@ def test_other_axes_lie_over_the_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_rows_that_differ_in_a_field_that_becomes_an_axis_are_one(tmp_path: Path) -> None:
+    """The printed advice names more widths (``extend STUDY model.width=...``), where rows pair widths with horizons."""
+    sizes = [(4, 20), (4, 40), (2, 40), (8, 40)]
+    rows = [f"    - {{model: {{width: {width}}}, task: {{horizon: {horizon}}}}}\n" for width, horizon in sizes]
+    sweep = load(tmp_path, BASE + "grid:\n  rows:\n" + "".join(rows), "model.width=16,32")
+    assert [(row.task.horizon, row.model.width) for row in sweep.rows] == [(20, 16), (20, 32), (40, 16), (40, 32)]
+    models = "grid:\n  model: [{name: diagonal_rnn, width: 2}, {name: diagonal_rnn, width: 4}, vanilla_rnn]\n"
+    crossed = load(tmp_path, BASE + models, "model.width=3,5").rows
+    assert [(row.model.name, row.model.width) for row in crossed] == [
+        (name, width) for name in ("diagonal_rnn", "vanilla_rnn") for width in (3, 5)
+    ]
+
+
 def test_an_axis_of_text_beside_rows_of_its_section_stays_text(tmp_path: Path) -> None:
     axes = "  task.kernel: [exponential, shift]\n  model.parameterization: [exp, direct]\n"
     small, large = "{task: {horizon: 20}, model: {width: 2}}", "{task: {horizon: 40}, model: {width: 3}}"

@@ -126,6 +126,18 @@ def test_sizes_at_which_the_modules_code_fails_are_in_no_round(tmp_path: Path, m
     assert cells.possible(4, 12)
 
 
+def test_a_field_that_is_the_width_throughout_goes_with_it() -> None:
+    """An LSTM in a stack answers with its states: features of another number would fail at every new width."""
+    rows = [row for row in load_study("states_stability").rows if row.task.name == "parity"]
+    trials = {str(place): row for place, row in enumerate(rows) if row.perturbation.reference == "metric"}
+    sizes = {name: (cast(Any, row.model).width, cast(Any, row.task).horizon) for name, row in trials.items()}
+    cells = Cells(Subject("", "", cast(Finding, None), trials, sizes))
+    assert cells.possible(24, 32)
+    addition = cells.addition(cast(Question, None), Option(Design(5, (24,), (32,), 24), ()))
+    assert addition is not None
+    assert {(cast(Any, row.model).width, cast(Any, row.model).features) for row in addition.added} == {(24, 24)}
+
+
 def test_the_search_is_checked_on_the_first_seeds_of_a_size_alone(tmp_path: Path) -> None:
     """A stronger search costs several times the usual one; the seeds that join others have none."""
     (tmp_path / "small.yaml").write_text(STUDY)

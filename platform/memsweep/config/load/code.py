@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 from memsweep import registry
 from memsweep.config.core.problems import sentence
-from memsweep.config.schema.trial import TrialConfig
+from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 
 _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 """A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
+
+
+def _asked(perturbation: PerturbationConfig) -> tuple[object, ...]:
+    """What such code is asked of a measurement: other settings of one need no second run of it."""
+    return perturbation.balls, perturbation.reference, perturbation.reference_metric, perturbation.test_size
 
 
 def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
@@ -18,7 +23,7 @@ def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
 
     A fault that several trials have, with different numbers (shapes, differences), is told once, of the first trial.
     """
-    different = {(trial.task, trial.model, trial.perturbation.balls): trial for trial in trials}
+    different = {(trial.task, trial.model, *_asked(trial.perturbation)): trial for trial in trials}
     texts, known = list[str](), set[str]()
     for trial in different.values():
         parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))

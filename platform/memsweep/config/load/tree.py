@@ -44,6 +44,8 @@ def study_tree(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]
     tree = merge(TrialConfig, protocol, own, nested(fields))
     if of_axes := _fix(axes, tree, changes.values):
         tree = merge(TrialConfig, protocol, own, nested(field for field in fields if field[0] not in of_axes))
+    for path, _ in changes.axes:
+        _cross(axes, path)
     axes.update(changes.axes)
     for path in changes.removed(FIELD):
         if not remove(tree, path.split(".")):
@@ -125,6 +127,24 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
     axes[group] = kept
     if kept == [{}]:
         del axes[group]
+
+
+def _cross(axes: dict[str, Any], path: str) -> None:
+    """Takes a field that becomes an axis of its own out of the entries that set it: their rest is crossed with it.
+
+    Entries that differ in this field alone become one. As before, a part that becomes an axis replaces that of entries.
+    """
+    for group in [group for group in axes if (group == ROWS or lies_in(path, group)) and group != path]:
+        at = path.removeprefix(f"{group}.")
+        if isinstance(axes[group], list) and any(_is_value(at_path(entry, at)) for entry in axes[group]):
+            kept = [_without(entry, at, None, None) for entry in axes[group]]
+            axes[group] = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
+            if axes[group] == [{}]:
+                del axes[group]
+
+
+def _is_value(found: Any) -> bool:
+    return found is not MISSING and not isinstance(found, Mapping)
 
 
 def _without(entry: Any, path: str, value: Any, config: type | None) -> Any:

@@ -67,6 +67,7 @@ class Cells:
         self._cost: dict[tuple[Cell, int], float] = {}
         self._sized: dict[Cell, TrialConfig] = {}
         self._possible: dict[Cell, bool] = dict.fromkeys(self.seeds, True)
+        self._of_width = _of_width([to_dict(trial)["model"] for trial in self.subject.trials.values()])
 
     def possible(self, width: int, horizon: int) -> bool:
         """Whether the settings allow these sizes, and the model's and the task's own code runs at them."""
@@ -140,7 +141,7 @@ class Cells:
         near = min(names, key=lambda name: (_far(names[name][0], cell[0]), _far(names[name][1], cell[1])))
         data = to_dict(self.subject.trials[near])
         if names[near][0] != cell[0]:
-            data["model"]["width"] = cell[0]
+            data["model"] |= dict.fromkeys(self._of_width, cell[0])
         if names[near][1] != cell[1]:
             data["task"] = to_dict(at_horizon(self.subject.trials[near].task, cell[1]))
         return trial_from_dict(data)
@@ -151,6 +152,13 @@ class Cells:
         chosen = [name for name, cell in self.subject.cells.items() if repair != STEPS or cell in near]
         made = [trial_from_dict(_REPAIR[repair](to_dict(self.subject.trials[name]))) for name in chosen]
         return Addition(tuple(made), tuple(chosen), trained=repair in (STEPS, LONGER))
+
+
+def _of_width(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The width, and the fields that are equal to it at all of several widths, as the ``features`` of a stack."""
+    several = len({model["width"] for model in models}) > 1
+    follow = [key for key in models[0] if several and all(model.get(key) == model["width"] for model in models)]
+    return [*dict.fromkeys(["width", *follow])]
 
 
 def _far(one: int, other: int) -> float:
