@@ -121,6 +121,14 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() or sign in "\n\t" else repr(sign)[1:-1] for sign in text)
 
 
+def columns_of(stream: TextIO, plain: int) -> int:
+    """Columns of a terminal; in a pipe or a file those of the variable COLUMNS, or else ``plain``."""
+    if stream.isatty():
+        return shutil.get_terminal_size().columns
+    said = os.environ.get("COLUMNS", "")
+    return int(said) if said.isascii() and said.isdigit() and int(said) else plain
+
+
 def filled(text: str, stream: TextIO) -> str:
     """A printable text whose lines, on a terminal, are broken between words; what goes on stands further in.
 

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from memsweep.commands import console
 from memsweep.documents.keys.parts import ListItem
-from memsweep.errors import filled
+from memsweep.errors import columns_of, filled
 from memsweep.reference.describe import STUDY, listing, listing_text
 from memsweep.studies.ending import Ending
 from memsweep.sweep.driver.runner import RunSummary
@@ -109,6 +109,12 @@ def test_a_text_is_broken_between_words_and_what_is_copied_stays_whole(monkeypat
     assert all(line.startswith("    ") and len(line) <= COLUMNS for line in others[1:-1])
     assert any(f"{command} --inline" in line for line in others)
     assert filled(text, io.StringIO()) == text
+
+
+def test_a_pipe_has_the_columns_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for said, columns in (("80", 80), ("", 110), ("0", 110), ("wide", 110), (None, 110)):
+        monkeypatch.delenv("COLUMNS", raising=False) if said is None else monkeypatch.setenv("COLUMNS", said)
+        assert columns_of(io.StringIO(), 110) == columns
 
 
 def test_an_ending_fits_and_addresses_stand_on_lines_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from memsweep import builtin
-from memsweep.errors import counted, filled, printable
+from memsweep.errors import columns_of, counted, filled, printable
 from memsweep.studies.ending import stopped
 from memsweep.trust.gate import Trust
 
@@ -70,7 +70,7 @@ def print_plan(preview: Preview, *, verbose: bool = False, whole: bool = False, 
     from rich.console import Console
 
     if (table := preview.table(whole=whole)) is not None:
-        Console(markup=False, width=None if sys.stdout.isatty() else 160).print(table)
+        Console(markup=False, width=columns_of(sys.stdout, 160)).print(table)
     for line in preview.lines(verbose=verbose, estimated=estimated):
         say_sentence(line)
     if preview.is_long and not whole:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from memsweep.checks.numerics.precision import worst_error
 from memsweep.checks.run import Audit
 from memsweep.documents import plain
 from memsweep.documents.keys.audits import AuditDocument
+from memsweep.errors import columns_of
 from memsweep.report.audit_figure import Panel, address
 from memsweep.report.naming.numbers import clean, joined, percent
 
@@ -103,12 +103,12 @@ def audit_text(audit: Audit, about: About, *, width: int | None = None, colour: 
 
     Args:
         audit, about: what was found, and of what.
-        width: columns to fill (None: the terminal's, at most 120; 80 when the output is no terminal).
+        width: columns to fill (None: the terminal's, at most 120; in a pipe or file those of COLUMNS, or 80).
         colour: write ANSI colours (None: only when standard output is a terminal).
     """
     colour = sys.stdout.isatty() if colour is None else colour
     if width is None:
-        width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
+        width = min(_WIDEST, columns_of(sys.stdout, _PLAIN))
     grid = Grid(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from memsweep.errors import StoreError
+from memsweep.errors import StoreError, columns_of
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.headline.answer import StudyAnswer, answer_of
@@ -68,7 +67,7 @@ def report_text(contents: Contents, tables: Tables, *, width: int | None = None,
 
     Args:
         contents, tables: of the report.
-        width: columns to fill (None: the terminal's, at most 120; 110 when the output is no terminal).
+        width: columns to fill (None: the terminal's, at most 120; in a pipe or file those of COLUMNS, or 110).
         colour: write ANSI colours (None: only when standard output is a terminal).
     """
     return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
@@ -88,7 +87,7 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
     """Parts that fill so many columns, as text."""
     colour = sys.stdout.isatty() if colour is None else colour
     if width is None:
-        width = min(_WIDEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PLAIN
+        width = min(_WIDEST, columns_of(sys.stdout, _PLAIN))
     buffer = io.StringIO()
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
