@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 
 
 def _asked(perturbation: PerturbationConfig) -> tuple[object, ...]:
-    """What such code is asked of a measurement: other settings of one need no second run of it."""
+    """The settings of a measurement that such code looks at: others need no second run of it."""
     return perturbation.balls, perturbation.reference, perturbation.reference_metric, perturbation.test_size
 
 

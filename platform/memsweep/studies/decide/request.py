@@ -143,8 +143,12 @@ def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
 
 
 def _seconds_of_seeds(study: SweepConfig, seeds: int) -> float:
-    """Core seconds of the study's trials with so many seeds each, by the cost model."""
-    rows = (replace(row, training=replace(row.training, seeds=max(seeds, row.training.seeds))) for row in study.rows)
+    """Core seconds of the study's trials with so many seeds each, the first ones checked, by the cost model."""
+    rows = []
+    for row in study.rows:
+        training = replace(row.training, seeds=max(seeds, row.training.seeds))
+        every = row.perturbation.stronger_every and max(row.perturbation.stronger_every, training.seeds)
+        rows.append(replace(row, training=training, perturbation=replace(row.perturbation, stronger_every=every)))
     return seconds_of(replace(study, rows=tuple(rows)))
 
 
