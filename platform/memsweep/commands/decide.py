@@ -54,6 +54,8 @@ def decide(args: argparse.Namespace) -> Answer:
     _print(decisions)
     if questions.left:
         console.say_sentence(f"{counted(questions.left, 'planned trial')} left, the same command goes on with them")
+    elif any(one.state == LIMIT for one in decisions):
+        console.say_sentence("the same command goes on: a limit is that of one run")
     document = {**_document(ending.study, decisions, questions), "run": run_document(ending)}
     at_limit = any(one.state == LIMIT for one in decisions)
     return Answer(document, ending.code or (Exit.LIMIT if at_limit else Exit.DONE))

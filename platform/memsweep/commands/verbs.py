@@ -92,7 +92,7 @@ def execute(request: Request, args: argparse.Namespace, results: Location, limit
     place = Place(results, Path(args.workspace), launch, limits or limits_of(args), named, page)
     ending = (SharedRun if getattr(args, "share", False) else Run)(request, place).execute()
     if ending.report is not None:
-        print(f"\n{ending.report.text()}")
+        print(f"\n{ending.report.text(advice=request.grow is None)}")
     console.print_ending(ending, results, verbose=args.verbose)
     return ending
 

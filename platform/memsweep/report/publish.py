@@ -66,9 +66,9 @@ class ReportPaths:
         """The HTML page."""
         return self.folder / PAGE
 
-    def text(self, *, width: int | None = None, colour: bool | None = None) -> str:
+    def text(self, *, width: int | None = None, colour: bool | None = None, advice: bool = True) -> str:
         """The report for a terminal; see ``memsweep.report.terminal.report_text``."""
-        return report_text(self.contents, self.tables, width=width, colour=colour)
+        return report_text(self.contents, self.tables, width=width, colour=colour, advice=advice)
 
 
 def build(

@@ -62,15 +62,23 @@ STYLES = {
 _MARK_KEY = f"{MARK} {SHORT}"
 
 
-def report_text(contents: Contents, tables: Tables, *, width: int | None = None, colour: bool | None = None) -> str:
+def report_text(
+    contents: Contents,
+    tables: Tables,
+    *,
+    width: int | None = None,
+    colour: bool | None = None,
+    advice: bool = True,
+) -> str:
     """The verdicts, losses and claims of a report for a terminal.
 
     Args:
         contents, tables: of the report.
         width: columns to fill (None: the terminal's, at most 120; in a pipe or file those of COLUMNS, or 110).
         colour: write ANSI colours (None: only when standard output is a terminal).
+        advice: name the command that would decide; `decide` says itself what comes next.
     """
-    return _printed(lambda columns: _parts(contents, tables, columns), width, colour)
+    return _printed(lambda columns: _parts(contents, tables, columns, advice=advice), width, colour)
 
 
 def measured_text(tables: Tables, *, width: int | None = None) -> str:
@@ -101,8 +109,8 @@ def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour:
     return f"{buffer.getvalue().rstrip()}\n"
 
 
-def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
-    yield from _answer(answer_of(contents))
+def _parts(contents: Contents, tables: Tables, width: int, *, advice: bool) -> Iterator[_Part]:
+    yield from _answer(answer_of(contents), advice=advice)
     if failed := failure_lines(contents.study.failures)[1:]:  # the headline has the first
         yield from (*failed, "")
     if sentence := judged(contents.criteria):
@@ -128,14 +136,14 @@ def _parts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
     yield from _sections(tables, Place.LAST, width)
 
 
-def _answer(answer: StudyAnswer) -> Iterator[_Part]:
+def _answer(answer: StudyAnswer, *, advice: bool) -> Iterator[_Part]:
     """The headline and what follows it, then the command that decides: whole, so that it can be copied."""
     headline, *more = answer.sentences
     yield Text(clean(headline), style="bold")
     yield from more
-    if answer.decide:
+    if answer.decide and advice:
         yield Text(f"To decide{f' {answer.decides}' if answer.decides else ''}: {clean(answer.decide)}", no_wrap=True)
-    if answer.until:
+    if answer.until and advice:
         yield Text(f"Or round by round, by itself: {clean(answer.until)}", no_wrap=True)
     yield ""
 

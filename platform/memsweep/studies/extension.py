@@ -36,7 +36,7 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
     if not added and not again:
         raise MemsweepError(
             f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} trials already. Name more values "
-            "(model.width=2,4,16), or more seeds (training.seeds=10)."
+            f"(model.width=2,4,16), or more seeds (training.seeds=10).{_checked_otherwise(stored, wider)}"
         )
     rows = {*stored.rows, *added}
     if any((chained := predecessor(row)) is not None and chained not in rows for row in added):
@@ -45,6 +45,17 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
             f"chain's axis and more seeds at once. Extend {stored.name!r} in two steps, the axis first."
         )
     return dataclasses.replace(wider, rows=(*stored.rows, *added), grid=_wider_grid(stored, wider))
+
+
+def _checked_otherwise(stored: SweepConfig, wider: SweepConfig) -> str:
+    """What to do where the studies differ in the seeds whose search is checked; empty where they do not."""
+    before, after = ({row.perturbation.stronger_every for row in study.rows} for study in (stored, wider))
+    if after <= before:
+        return ""
+    return (
+        " Other seeds whose search is checked (perturbation.stronger_every) are no further trials: sweep the study by "
+        "another name (name=NAME), which measures the stored weights again."
+    )
 
 
 def _with_seeds_of(wider: SweepConfig, stored: SweepConfig, before: Collection[TrialConfig]) -> list[TrialConfig]:
@@ -58,9 +69,12 @@ def _with_seeds_of(wider: SweepConfig, stored: SweepConfig, before: Collection[T
     fewer = all({*_seeds(row)} < {*asked} and _without_seeds(row) in wide for row in first)
     if len(ends) != 1 or not fewer or any(row.chain is not None for row in before):  # a chain holds its links' configs
         return []
-    trainings = (dataclasses.replace(row.training, first_seed=asked.start, seeds=len(asked)) for row in before)
-    rows = (dataclasses.replace(row, training=own) for row, own in zip(before, trainings, strict=True))
-    return [*dict.fromkeys(rows)]
+    found: dict[str, TrialConfig] = {}
+    for row in before:
+        if (key := _without_seeds(row)) not in wide:  # of one size, seeds that were added in turn are asked for once
+            own = dataclasses.replace(row.training, first_seed=asked.start, seeds=len(asked))
+            found.setdefault(key, dataclasses.replace(row, training=own))
+    return [*found.values()]
 
 
 def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = False) -> SweepConfig:

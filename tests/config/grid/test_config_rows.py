@@ -46,7 +46,8 @@ def test_rows_that_differ_in_a_field_that_becomes_an_axis_are_one(tmp_path: Path
     rows = [f"    - {{model: {{width: {width}}}, task: {{horizon: {horizon}}}}}\n" for width, horizon in sizes]
     sweep = load(tmp_path, BASE + "grid:\n  rows:\n" + "".join(rows), "model.width=16,32")
     assert [(row.task.horizon, row.model.width) for row in sweep.rows] == [(20, 16), (20, 32), (40, 16), (40, 32)]
-    models = "grid:\n  model: [{name: diagonal_rnn, width: 2}, {name: diagonal_rnn, width: 4}, vanilla_rnn]\n"
+    named = "{name: diagonal_rnn, width: 2}, {name: diagonal_rnn, width: 4}, vanilla_rnn, {name: vanilla_rnn, width: 2}"
+    models = f"grid:\n  model: [{named}]\n"
     crossed = load(tmp_path, BASE + models, "model.width=3,5").rows
     assert [(row.model.name, row.model.width) for row in crossed] == [
         (name, width) for name in ("diagonal_rnn", "vanilla_rnn") for width in (3, 5)

@@ -30,15 +30,20 @@ grid:
 """
 
 
-def rows(trials: dict[tuple[str, str, str], tuple[str, float]]) -> list[LossRow]:
-    """Rows of (task, model, reference) -> the name of the training, and its accuracy; four seeds each."""
+SIZE = "perturbation.test_size"
+Named = dict[tuple[str, str, str], tuple[str, float]]
+
+
+def rows(trials: Named, seeds: int = 4) -> list[LossRow]:
+    """Rows of (task, model, reference) -> the names of the trainings, a letter each, and the accuracy."""
     found = []
-    for place, ((task, model, reference), (training, accuracy)) in enumerate(trials.items()):
-        table = pd.DataFrame({"identity": f"{place:016d}{training:>16}", "seed": range(4), "error": 1 - accuracy})
-        table = table.assign(outcome=Outcome.DONE, metric="accuracy", test_metric=accuracy, validation_loss=1.0)
-        table = table.assign(memoryless_loss=np.nan, zero_loss=1.0)
-        condition = {"task": task, "model": model, REFERENCE: reference}
-        found.append(LossRow(condition, 4, 8, table, np.arange(4)))
+    for place, ((task, model, reference), (trainings, accuracy)) in enumerate(trials.items()):
+        names = [f"{place:016d}{training:>16}" for training in trainings]
+        table = pd.DataFrame({"identity": np.repeat(names, seeds), "seed": range(seeds * len(names))})
+        table = table.assign(error=1 - accuracy, outcome=Outcome.DONE, metric="accuracy", test_metric=accuracy)
+        table = table.assign(validation_loss=1.0, memoryless_loss=np.nan, zero_loss=1.0)
+        condition = {"task": task, "model": model, REFERENCE: reference, SIZE: 100 if reference == "metric" else 50}
+        found.append(LossRow(condition, 4, 8, table, np.arange(len(table))))
     return found
 
 
@@ -47,30 +52,51 @@ def said(found: list[LossRow]) -> str:
     return ranking_sentence(cast(Contents, SimpleNamespace(labels=labels, losses=once_each(found))))
 
 
+def kept(trials: Named) -> list[tuple[Any, ...]]:
+    return [(*row.condition.values(), row.seeds, row.value.middle) for row in once_each(rows(trials))]
+
+
 def test_one_training_is_one_row_whatever_was_measured_on_it() -> None:
-    found = rows(
-        {
-            ("parity", "gru", "metric"): ("a", 0.9),
-            ("parity", "gru", "self"): ("a", 0.9),
-            ("parity", "lru", "metric"): ("b", 0.8),
-            ("parity", "rnn", "self"): ("c", 0.7),
-        }
-    )
-    assert [tuple(row.condition.values()) for row in once_each(found)] == [
-        ("parity", model, None) for model in ("gru", "lru", "rnn")
+    trials: Named = {
+        ("parity", "gru", "metric"): ("a", 0.9),
+        ("parity", "gru", "self"): ("a", 0.9),
+        ("parity", "lru", "metric"): ("b", 0.8),
+        ("parity", "rnn", "self"): ("c", 0.7),
+    }
+    assert kept(trials) == [
+        ("parity", model, None, None, 4, value) for model, value in (("gru", 0.9), ("lru", 0.8), ("rnn", 0.7))
     ]
-    assert said(found).startswith("By accuracy, `gru` is best (90.0 %); behind are `lru` (10.0 points) and `rnn`")
+    assert said(rows(trials)).startswith(
+        "By accuracy, `gru` is best (90.0 %); behind are `lru` (10.0 points) and `rnn`"
+    )
 
 
-def test_rows_of_other_trainings_or_other_numbers_stay() -> None:
-    for other in (("b", 0.9), ("a", 0.8)):
-        found = rows({("parity", "gru", "metric"): ("a", 0.9), ("parity", "gru", "self"): other})
-        assert [row.condition[REFERENCE] for row in once_each(found)] == ["metric", "self"]
+def test_of_other_test_sets_the_larger_one_stays_and_of_more_seeds_the_more() -> None:
+    assert kept({("parity", "gru", "self"): ("a", 0.9), ("parity", "gru", "metric"): ("a", 0.8)}) == [
+        ("parity", "gru", None, None, 4, 0.8)
+    ]
+    assert kept({("parity", "gru", "self"): ("ab", 0.9), ("parity", "gru", "metric"): ("a", 0.8)}) == [
+        ("parity", "gru", None, None, 8, 0.9)
+    ]
 
 
-def test_one_model_on_several_tasks_is_best_of_none() -> None:
-    found = rows({("parity", "gru", "metric"): ("a", 0.9), ("flip_flop", "gru", "metric"): ("b", 0.8)})
-    assert said(found) == "Medians over 4 seeds: accuracy 90.0 % on parity; 80.0 % on flip_flop."
+def test_rows_of_other_trainings_stay_as_they_are() -> None:
+    for other in ("b", "bc"):  # of the first also where another row shares its training
+        trials: Named = {("parity", "gru", "metric"): ("a", 0.9), ("parity", "gru", "self"): (other, 0.9)}
+        trials |= {("parity", "lru", "metric"): ("d", 0.9), ("parity", "lru", "self"): ("d", 0.9)}
+        assert [row.condition[REFERENCE] for row in once_each(rows(trials))] == ["metric", "self"] * 2
+
+
+def test_a_model_alone_is_best_of_none() -> None:
+    tasks = [f"task_{place}" for place in range(5)]
+    alone: Named = {(task, "gru", "metric"): (letter, 0.9) for task, letter in zip(tasks, "abcde", strict=True)}
+    assert said(rows(alone)).startswith("Medians over 4 seeds: accuracy 90.0 % on task_0; 90.0 % on task_1; ")
+    assert "best" not in said(rows(alone))
+    two: Named = {("parity", "gru", "metric"): ("a", 0.9), ("flip_flop", "lru", "metric"): ("b", 0.8)}
+    found = rows(two)
+    assert said(found) == "Medians over 4 seeds: accuracy 90.0 % on parity (`gru`); 80.0 % on flip_flop (`lru`)."
+    found[1].table.loc[3, "outcome"] = Outcome.DIVERGED
+    assert said(found).endswith("80.0 % on flip_flop (`lru` (1 of 4 seeds diverged)).")
 
 
 @pytest.mark.more

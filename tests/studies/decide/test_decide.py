@@ -210,6 +210,10 @@ def test_more_than_the_limit_is_hopeless_and_says_how_much_would_be_needed(folde
     assert found["hopeless"] == [decision["name"]]
     assert decision["needed_core_hours"] > 1e-6
     assert "core hours" in decision["why"]
+    text = memsweep(*WORDS[:-1], "--max-core-hours", "1e-6", cwd=folder).stdout
+    assert f"{decision['name']}: hopeless" in " ".join(text.split())
+    assert "To decide" not in text  # the advice of the rule alone: it is other work than what a round would do
+    assert "To decide: memsweep extend small.yaml" in memsweep("report", "small", cwd=folder).stdout
 
 
 @pytest.mark.more

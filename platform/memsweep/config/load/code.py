@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from memsweep import registry
 from memsweep.config.core.problems import sentence
-from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+from memsweep.config.schema.trial import TrialConfig
 
 _NUMBER = re.compile(r"(?<![\w.])\d(?:[\d.]|e[+-]?\d)*")
 """A number, and not the digits of a name such as ``nets:GRU2`` or ``layers.0.weight``."""
 
 
-def _asked(perturbation: PerturbationConfig) -> tuple[object, ...]:
-    """The settings of a measurement that such code looks at: others need no second run of it."""
-    return perturbation.balls, perturbation.reference, perturbation.reference_metric, perturbation.test_size
-
-
 def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
-    """The problems that the own code of models and tasks shows when it runs, each model once on each task.
+    """The problems that the own code of models and tasks shows when it runs, once for all that it may look at.
 
     A fault that several trials have, with different numbers (shapes, differences), is told once, of the first trial.
     """
-    different = {(trial.task, trial.model, *_asked(trial.perturbation)): trial for trial in trials}
+    different: dict[Any, TrialConfig] = {}
+    for trial in trials:
+        different.setdefault((trial.task, trial.model, trial.training.steps > 0, trial.perturbation), trial)
     texts, known = list[str](), set[str]()
     for trial in different.values():
         parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))

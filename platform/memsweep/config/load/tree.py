@@ -132,12 +132,13 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
 def _cross(axes: dict[str, Any], path: str) -> None:
     """Takes a field that becomes an axis of its own out of the entries that set it: their rest is crossed with it.
 
-    Entries that differ in this field alone become one. As before, a part that becomes an axis replaces that of entries.
+    Entries that differ in this field alone become one. A part that becomes an axis replaces that of entries.
     """
     for group in [group for group in axes if (group == ROWS or lies_in(path, group)) and group != path]:
-        at = path.removeprefix(f"{group}.")
-        if isinstance(axes[group], list) and any(_is_value(at_path(entry, at)) for entry in axes[group]):
-            kept = [_without(entry, at, None, None) for entry in axes[group]]
+        at, entries = path.removeprefix(f"{group}."), axes[group]
+        if isinstance(entries, list) and any(_is_value(at_path(entry, at)) for entry in entries):
+            kept = [_without(entry, at, None, None) if _is_value(at_path(entry, at)) else entry for entry in entries]
+            kept = [entry["name"] if _is_a_name(entry) else entry for entry in kept]
             axes[group] = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
             if axes[group] == [{}]:
                 del axes[group]
@@ -145,6 +146,11 @@ def _cross(axes: dict[str, Any], path: str) -> None:
 
 def _is_value(found: Any) -> bool:
     return found is not MISSING and not isinstance(found, Mapping)
+
+
+def _is_a_name(entry: Any) -> bool:
+    """Whether an entry is a part by its name alone, which can be written without braces."""
+    return isinstance(entry, Mapping) and [*entry] == ["name"]
 
 
 def _without(entry: Any, path: str, value: Any, config: type | None) -> Any:

@@ -175,28 +175,36 @@ def _lengths(study: Study, row: LossRow) -> dict[str, np.ndarray]:
 def once_each(rows: Sequence[LossRow]) -> list[LossRow]:
     """One row for each trained model, though it was measured in several ways: a model is not ranked against itself.
 
-    Rows of one training with the same numbers are one. The fields in which such rows differ, as the reference of the
-    perturbation error, say nothing of a loss: no row says them.
+    The settings of a measurement in which rows of one training differ, as the reference of the perturbation error, tell
+    no models apart: no row says them. Of rows that are alike but for them, the one with most seeds stays, and of equal
+    ones that with most test sequences. Where such rows are of different trainings, all rows stay as they are.
     """
-    models = [_of_training(row) for row in rows]
-    told: dict[Any, dict[str, set[Any]]] = {}
-    for row, model in zip(rows, models, strict=True):
-        for name, value in row.condition.items():
-            told.setdefault(model, {}).setdefault(name, set()).add(value)
+    told: dict[str, dict[str, set[Any]]] = {}
+    for row in rows:
+        for training in _trainings(row):
+            for name, value in row.condition.items():
+                told.setdefault(training, {}).setdefault(name, set()).add(value)
     untold = {name for fields in told.values() for name, values in fields.items() if len(values) > 1}
-    if not untold:
+    untold = {name for name in untold if not name.startswith(_OF_A_MODEL)}
+    alike: dict[Any, list[LossRow]] = {}
+    for row in rows:
+        alike.setdefault((*masked(row.condition, untold).values(), row.width, row.horizon), []).append(row)
+    most = [max(group, key=lambda row: (row.seeds, row.condition.get(_SEQUENCES) or 0)) for group in alike.values()]
+    if any(
+        not _trainings(row) <= _trainings(kept)
+        for kept, group in zip(most, alike.values(), strict=True)
+        for row in group
+    ):
         return [*rows]
-    first: dict[Any, LossRow] = {}
-    for row, model in zip(rows, models, strict=True):
-        condition = masked(row.condition, untold)
-        first.setdefault((model, *condition.values()), replace(row, condition=condition))
-    return [*first.values()]
+    return [replace(row, condition=masked(row.condition, untold)) for row in most]
 
 
-def _of_training(row: LossRow) -> tuple[Any, ...]:
-    """What a row says of which trained models."""
-    numbers = (row.losses, row.column("test_metric").to_numpy(float), *row.lengths.values())
-    return *map(training_of, row.identities), *row.lengths, *(values.tobytes() for values in numbers)
+_OF_A_MODEL = ("task", "model", "training", "chain")
+_SEQUENCES = "perturbation.test_size"
+
+
+def _trainings(row: LossRow) -> set[str]:
+    return set(map(training_of, row.identities))
 
 
 def largest(rows: Sequence[LossRow]) -> list[LossRow]:

@@ -33,10 +33,10 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
     few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
+    if not compared and len(by_memory) > 1:
+        return _single(by_memory, labels, by)
     if len(tasks) >= MANY_TASKS:
         return f"{_counts(by_memory, labels, by)} {few}".strip()
-    if len(by_memory) > 1 and not compared:
-        return _single(by_memory, by)
     if len(by_memory) > 1:
         measures = {_measured(row, by)[0] for rows in by_memory.values() for row in rows}
         parts = [
@@ -81,15 +81,20 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     return f"{text}. {paired_sentence(best, whole, by, labels) if whole and not best.diverged else ''}".strip()
 
 
-def _single(by_memory: Mapping[str, Sequence[LossRow]], by: Quantity) -> str:
-    """``Medians over 5 seeds: accuracy 100.0 % on flip_flop; 98.1 % on parity.``: one model, which is best of none."""
+def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity) -> str:
+    """``Medians over 5 seeds: accuracy 100.0 % on flip_flop; 98.1 % on parity.``: a model alone is best of none."""
+    rows = [row for (row,) in by_memory.values()]
+    several = len({labels.machine(row.condition) for row in rows}) > 1
     said, last = list[str](), ""
-    for memory, (row,) in by_memory.items():
+    for memory, row in zip(by_memory, rows[:MOST_NAMED], strict=False):
         measure, number = _measured(row, by)
-        said.append(f"{'' if measure == last else f'{measure} '}{number} on {memory}")
+        which = f" ({_named(row, labels)})" if several else f" ({_lost(row)})" if row.diverged else ""
+        said.append(f"{'' if measure == last else f'{measure} '}{number} on {memory}{which}")
         last = measure
-    few, most = (end(row.seeds for (row,) in by_memory.values()) for end in (min, max))
-    return f"Medians over {counted(few, 'seed') if few == most else f'{few} to {most} seeds'}: {'; '.join(said)}."
+    more = [f"{len(rows) - MOST_NAMED} more"] if len(rows) > MOST_NAMED else []
+    few, most = (end(row.seeds for row in rows) for end in (min, max))
+    seeds = counted(few, "seed") if few == most else f"{few} to {most} seeds"
+    return f"Medians over {seeds}: {'; '.join([*said, *more])}."
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
@@ -133,8 +138,11 @@ def _machines(rows: Sequence[LossRow], labels: Labels) -> str:
 
 def _named(row: LossRow, labels: Labels) -> str:
     """The name, with the seeds that its median hides: ``gru (2 of 5 seeds diverged)``."""
-    said = f" ({row.diverged} of {counted(row.seeds, 'seed')} diverged)" if row.diverged else ""
-    return f"{_machines([row], labels)}{said}"
+    return f"{_machines([row], labels)}{f' ({_lost(row)})' if row.diverged else ''}"
+
+
+def _lost(row: LossRow) -> str:
+    return f"{row.diverged} of {counted(row.seeds, 'seed')} diverged"
 
 
 def _all_named(rows: Sequence[LossRow], labels: Labels) -> str:
@@ -144,7 +152,7 @@ def _all_named(rows: Sequence[LossRow], labels: Labels) -> str:
 
 def _behind(best: LossRow, row: LossRow, by: Quantity) -> str:
     if row.diverged:
-        return f"({row.diverged} of {counted(row.seeds, 'seed')} diverged)"
+        return f"({_lost(row)})"
     first, second = by.spread(best).middle, by.spread(row).middle
     if by.is_share(best):
         return f"({100 * (first - second):.1f} points)"

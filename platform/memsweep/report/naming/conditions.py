@@ -87,11 +87,11 @@ def find_grouping(
     told, coupled = _varied(others, always, fields, sizes)
     columns = [*always, *told]
     conditions = _conditions(columns, fields, ignored)
-    if _share_seeds(replicas, conditions, sizes):
+    for names in ((_CHECKED,), _SEEDS):  # the former alone, where that parts the seeds
+        if not _share_seeds(replicas, conditions, sizes):
+            break
         columns += [
-            name
-            for name in (*_SEEDS, _CHECKED)
-            if name not in ignored and len({each.get(name) for each in fields.values()}) > 1
+            name for name in names if name not in ignored and len({each.get(name) for each in fields.values()}) > 1
         ]
         conditions = _conditions(columns, fields, ignored)
     of_parts = [name for name in others if _order(name)[0] < 2]

@@ -116,7 +116,7 @@ class Lack:
             ``GROWTH`` the seeds.
         need: how much a verdict needs, in the same unit; of ``FIT`` the largest error that counts; nan where it is not
             known.
-        of: how many were trained, where ``have`` counts those of them that fit.
+        of: how many were trained, where ``have`` counts those of them that fit, or were trained at the longest horizon.
         overrides: words of ``memsweep extend``, each of which adds what is missing by itself; empty where none is known
             to.
     """

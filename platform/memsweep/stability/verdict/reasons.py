@@ -47,7 +47,12 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
     limit = VALID.get(evidence.reading, f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's")
-    if len(evidence.widths) < SMALLEST_GRID:
+    if len(evidence.top_widths) < min(SMALLEST_GRID, len(evidence.trained_widths)):
+        yield (
+            f"widths trained at horizon {evidence.top_horizon}: {_listed(evidence.top_widths)}; a width slope needs "
+            f"{SMALLEST_GRID} of them"
+        )
+    elif len(evidence.widths) < SMALLEST_GRID:
         yield (
             f"widths at horizon {evidence.top_horizon} with {SMALLEST_SEEDS} valid seeds: {_listed(evidence.widths)} "
             f"({limit}); a width slope needs {SMALLEST_GRID} of them"

@@ -13,6 +13,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import at_horizon
 from memsweep.errors import ConfigError
+from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.choice import NEAR
 from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LONGER, STEPS, Option
 from memsweep.studies.decide.question import Question
@@ -62,6 +63,7 @@ class Cells:
         for name, cell in self.subject.cells.items():
             training = self.subject.trials[name].training
             self.seeds.setdefault(cell, set()).update(range(training.first_seed, training.first_seed + training.seeds))
+        self._first = min(map(min, self.seeds.values()))
         # thousands of designs are compared, of the same few cells
         self._new: dict[tuple[Cell, int], tuple[TrialConfig, ...]] = {}
         self._cost: dict[tuple[Cell, int], float] = {}
@@ -113,9 +115,10 @@ class Cells:
     def _missing(self, cell: Cell, wanted: int) -> tuple[TrialConfig, ...]:
         """The trials with which a cell has so many seeds."""
         if (cell, wanted) not in self._new:
-            first = min(map(min, self.seeds.values()))
-            lacks = sorted({*range(first, first + wanted)} - self.seeds.get(cell, set()))
-            self._new[cell, wanted] = tuple(self._like(cell, begin, count) for begin, count in _blocks(lacks))
+            lacks = sorted({*range(self._first, self._first + wanted)} - self.seeds.get(cell, set()))
+            apart = SMALLEST_SEEDS if self._first and cell not in self.seeds else 0  # those that are checked
+            blocks = (*_blocks(lacks[:apart]), *_blocks(lacks[apart:]))
+            self._new[cell, wanted] = tuple(self._like(cell, begin, count) for begin, count in blocks)
         return self._new[cell, wanted]
 
     def _like(self, cell: Cell, first: int, count: int) -> TrialConfig:
@@ -134,7 +137,8 @@ class Cells:
         """
         asked = [trial.perturbation.stronger_every for trial in self.subject.trials.values()]
         every = min(filter(None, asked), default=0)
-        return max(every, first + count) if every and (first == 0 or cell in self.seeds) else every
+        begins = first == self._first and cell not in self.seeds
+        return every if not every or (begins and first) else max(every, first + count)
 
     def _of_size(self, cell: Cell) -> TrialConfig:
         names = self.subject.cells
