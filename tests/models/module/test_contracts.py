@@ -259,3 +259,21 @@ def test_describe_and_audit_count_ids_alike(capsys: pytest.CaptureFixture[str]) 
         assert found["settings"]["tokens"] is True
     readout = 8 + 1  # of describe's two outputs, an audit has one
     assert counts == [sum(math.prod(each["shape"]) for each in item["tensors"]) - readout] * 2
+
+
+@pytest.mark.parametrize("steps", ["[0, 100]", "[100, 0]"])
+def test_every_training_of_a_study_is_checked(tmp_path: Path, steps: str) -> None:
+    """A module that trains nothing: the check of one training stood for the other."""
+    (tmp_path / "still.py").write_text(
+        "import torch\n\n\nclass Still(torch.nn.Module):\n    def __init__(self, inputs, outputs, width):\n"
+        "        super().__init__()\n        self.rnn = torch.nn.RNN(inputs, width, batch_first=True)\n"
+        "        self.head = torch.nn.Linear(width, outputs)\n        self.requires_grad_(False)\n\n"
+        "    def forward(self, x):\n        return self.head(self.rnn(x)[0])\n"
+    )
+    (tmp_path / "still.yaml").write_text(
+        "task: {name: linear_functional, kernel: exponential, horizon: 20}\n"
+        "model: {name: module, factory: 'still:Still', width: 4}\nperturbation: {balls: [weights]}\n"
+        f"grid: {{training.steps: {steps}}}\n"
+    )
+    with pytest.raises(ConfigError, match=r"training\.steps is 100, but every parameter of still:Still is frozen"):
+        load_study(str(tmp_path / "still.yaml"), (), tmp_path)

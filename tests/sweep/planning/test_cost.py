@@ -53,6 +53,14 @@ def test_the_evaluations_of_a_search_are_counted(activation: str, monkeypatch: p
     assert counted[0] / 5 == pytest.approx(cost.evaluations(config), rel=0.02)
 
 
+def test_a_stronger_search_costs_where_a_seed_has_one() -> None:
+    config = trial(training={"steps": 2, "seeds": 8, "first_seed": 5}, perturbation={"stronger_every": 13})
+    unchecked = replace(config, perturbation=replace(config.perturbation, stronger_every=0))
+    assert cost.evaluations(config) == cost.evaluations(unchecked)
+    first = replace(config, training=replace(config.training, first_seed=0))
+    assert cost.evaluations(first) > cost.evaluations(unchecked)
+
+
 @pytest.mark.parametrize(("steps", "least", "most"), [(2500, 0.6, 0.95), (300, 0.1, 0.6)])
 def test_training_takes_its_measured_share_of_quickstart(steps: int, least: float, most: float) -> None:
     """At width 2: 82 % of 2,500 steps by the phases of a run, and about half of 300."""

@@ -175,8 +175,8 @@ def evaluations(trial: TrialConfig) -> float:
     """Evaluations of the loss of a replica on all of its data, in all balls; one with its gradient counts as three.
 
     Those on a part of the test sequences count by its share. Of the stronger search, every replica has its part of what
-    it costs on the trial's seeds that have one. See ``memsweep.stability.perturbation``. Asked several times for each
-    trial.
+    it costs on ``SEEDS_OF`` of ``stronger_every`` seeds, where one of the trial's has it. See
+    ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
     from memsweep.stability.evaluation import SEEDS_OF
     from memsweep.stability.optional import Effort
@@ -187,9 +187,9 @@ def evaluations(trial: TrialConfig) -> float:
     total = sum(registry.get(registry.MEASURE, asked.name).cost(asked, asking) for asked in asked_of(moved))
     if moved.method != "worst_case":
         return total + len(moved.balls) * effort.drawn(moved)
-    every, own = moved.stronger_every, trial.training
-    checked = sum(every > 0 and (own.first_seed + seed) % every < SEEDS_OF for seed in range(own.seeds))
-    share = checked / own.seeds if own.seeds else 0.0
+    every, first = moved.stronger_every, trial.training.first_seed
+    checked = every and any(seed % every < SEEDS_OF for seed in range(first, first + trial.training.seeds))
+    share = min(1.0, SEEDS_OF / every) if checked else 0.0
     parts = (effort.search, 1.0), (effort.stronger, share)
     return total + sum(times * part(moved, closed, data, ball) for ball in moved.balls for part, times in parts)
 
