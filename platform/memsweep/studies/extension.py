@@ -48,7 +48,7 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
 
 
 def _checked_otherwise(stored: SweepConfig, wider: SweepConfig) -> str:
-    """What to do where the studies differ in the seeds whose search is checked; empty where they do not."""
+    """Advice where the studies differ in the seeds whose search is checked; empty where they do not."""
     before, after = ({row.perturbation.stronger_every for row in study.rows} for study in (stored, wider))
     if after <= before:
         return ""
