@@ -75,6 +75,9 @@ settings.register_profile("gate", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("gate")
 
+# Workers of pytest-xdist have 80 columns, and a shell may have others: a test that asks for some sets them.
+os.environ.pop("COLUMNS", None)
+
 # A developer's own servers are no place for test results.
 _SERVERS = {"RAY_ADDRESS", "RAY_API_SERVER_ADDRESS", "MEMSWEEP_RESULTS", "MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"}
 for name in [*os.environ]:
