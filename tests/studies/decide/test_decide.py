@@ -148,7 +148,8 @@ def test_the_next_round_can_be_looked_at_and_a_limit_is_no_answer(folder: Path) 
     assert memsweep("sweep", "small.yaml", "--inline", "--no-page", cwd=folder).returncode == 0
     shown = told(memsweep(*WORDS, "--plan", cwd=folder))
     assert shown["decisions"][0]["state"] == "open"
-    assert shown["next_round"][0]["does"].startswith("seeds 3 to 5")
+    does = shown["next_round"][0]["does"]
+    assert re.match(r"seeds 3 to \d+, horizons 11 and 64, widths 3 and 8", does)
     assert shown["run"] is None
     assert not (folder / "results/small/decide").exists()
     found = told(memsweep(*WORDS, "--max-trials", "2", cwd=folder), code=3)
@@ -228,7 +229,9 @@ def test_what_does_not_fit_into_the_rest_of_the_limit_is_named_with_its_price(
     (decision,) = json.loads(capsys.readouterr().out)["decisions"]
     assert decision["state"] == "limit"
     assert decision["needed_core_hours"] > 0.0
-    assert re.search(r"seeds 3 to 5.* core hours, does not fit into what is left of the limit", decision["why"])
+    assert re.search(
+        r"seeds 3 to \d+, horizons 11 and 64.* core hours, does not fit into what is left of the limit", decision["why"]
+    )
 
 
 def only_noise(monkeypatch: pytest.MonkeyPatch) -> None:
