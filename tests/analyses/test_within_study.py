@@ -10,6 +10,7 @@ import pytest
 
 from memsweep import report
 from memsweep.analyses.comparison.within import within_rows
+from memsweep.config.schema.trial import DRIFT, SELF, TARGET
 from report_study import HORIZONS, SEEDS, WIDTHS, Condition, exported, write_study
 
 APART = -0.1
@@ -60,3 +61,22 @@ def test_one_condition_of_a_memory_has_no_difference(tmp_path: Path) -> None:
     paths = report.build(tmp_path)
     assert not (paths.folder / "differences.csv").exists()
     assert "Differences between conditions" not in paths.page.read_text("utf-8")
+
+
+def test_conditions_are_held_against_one_of_the_same_reference(tmp_path: Path) -> None:
+    """A radius of wrong answers and one of the drift of outputs are of different things."""
+
+    def of_two_references(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        by_itself = index // (len(HORIZONS) * len(WIDTHS)) % 2 == 1
+        tables["curves"] = tables["curves"].assign(reading=SELF if by_itself else DRIFT)
+
+    names = ("exp", "softplus", "direct", "best")
+    conditions = [Condition(parameterization=name, base=0.3) for name in names]
+    write_study(tmp_path, conditions, balls=["recurrent"], memory=False, complete=of_two_references)
+    contents = report.judge(tmp_path)
+    assert [finding.reference for finding in contents.findings] == [TARGET, SELF] * 2
+    field = "model.parameterization"
+    assert [
+        (row.reference.condition[field], row.finding.condition[field])
+        for row in within_rows(contents.findings, contents.labels)
+    ] == [("exp", "direct"), ("softplus", "best")]

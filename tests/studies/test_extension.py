@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from memsweep.cli import main
+from memsweep.config.load.study import load_study as read_study
+from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.report.read.study import load_study
 from memsweep.sweep.planning.plan_file import FILES
@@ -16,6 +19,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
+from report_study import write_planned
 from sweeping import BASE, ready
 
 
@@ -75,6 +79,23 @@ def test_the_command_that_a_report_gives_extends_a_study_of_another_name(
     assert "2/2 done, 1 of them reused" in capsys.readouterr().out
     assert main(["resume", str(folder), "--inline", "--workspace", str(ROOT)]) == 0
     assert load_study(Location.at(folder)).extended_by("model.width=3") == command
+
+
+def test_widths_to_which_other_fields_are_tied_are_left_to_decide(tmp_path: Path) -> None:
+    """The rows of a stack pair its features with its widths: an axis of widths would leave the features."""
+    rows = read_study("states_stability").rows
+    trials = [{"identity": f"{place:032x}", "config": to_dict(row)} for place, row in enumerate(rows)]
+    write_planned(tmp_path, {"study": "tied", "description": "", "trials": trials, "claims": None})
+    study = replace(load_study(Location.at(tmp_path)), source="tied.yaml")
+    assert shlex.split(study.extended_by("model.width=24"))[:3] == ["memsweep", "decide", "tied.yaml"]
+    assert shlex.split(study.extended_by("training.seeds=9"))[:4] == [
+        "memsweep",
+        "extend",
+        "tied.yaml",
+        "training.seeds=9",
+    ]
+    untied = replace(study, rows={name: row for name, row in study.rows.items() if row["model"]["width"] == 12})
+    assert untied.extended_by("model.width=24").startswith("memsweep extend tied.yaml model.width=24")
 
 
 @pytest.mark.more

@@ -24,7 +24,8 @@ from memsweep.stability.comparison.differences import Bounds, Difference, differ
 from memsweep.stability.verdict.trend import Slope
 
 WORDS = (
-    "Slopes and radii of one memory under several models or settings, against the first of them. Difference: of the "
+    "Slopes and radii of one memory under several models or settings, against the first that is judged by the same "
+    "reference. Difference: of the "
     "limit slopes of the log radius, with its 95 % interval over seeds. Ratio: of the radii at the longest horizon of "
     "both, with that of the mean logarithm. Seeds that both have are pairs. An interval that holds 0, or a ratio "
     "of 1, says how far apart the two may be, and not that they are alike. Intervals are 95 % each, and not corrected "
@@ -34,7 +35,7 @@ WORDS = (
 
 @dataclass(frozen=True)
 class WithinRow:
-    """One condition beside the first one that has the same memory and ball.
+    """One condition beside the first one that has the same memory, ball and reference of its errors.
 
     Attributes:
         finding: of the condition.
@@ -74,10 +75,14 @@ def section(contents: Contents) -> Section:
 
 
 def within_rows(findings: Sequence[Finding], labels: Labels) -> Iterator[WithinRow]:
-    """A row for each condition but the first of each memory and ball, where both have slopes or radii."""
-    together: dict[tuple[str, str], list[Finding]] = {}
+    """A row for each condition but the first of each memory, ball and reference, where both have slopes or radii.
+
+    A radius of wrong answers and one of the drift of outputs are of different things.
+    """
+    together: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
-        together.setdefault((finding.ball, labels.memory(finding.condition)), []).append(finding)
+        key = finding.ball, finding.reference, labels.memory(finding.condition)
+        together.setdefault(key, []).append(finding)
     for reference, *others in together.values():
         axis, _ = reference.deciding
         threshold = reference.judgement.threshold

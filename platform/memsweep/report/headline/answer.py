@@ -73,7 +73,8 @@ def answer_of(contents: Contents) -> StudyAnswer:
     answer = replace(answer, failures=failures, missing=missing)
     if not answer.decide or contents.searched is not None:
         return answer
-    return replace(answer, decides=_decides(contents), until=contents.study.until_decided)
+    until = contents.study.until_decided
+    return replace(answer, decides=_decides(contents), until="" if until == answer.decide else until)
 
 
 def _missing(contents: Contents) -> str:

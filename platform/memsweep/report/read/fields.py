@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from memsweep.config.schema.canonical import flatten
@@ -24,6 +24,17 @@ def varied_fields(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     paths = dict.fromkeys(path for values in fields.values() for path in values)
     varied = [path for path in paths if len({str(values.get(path)) for values in fields.values()}) > 1]
     return {identity: {path: values[path] for path in varied if path in values} for identity, values in fields.items()}
+
+
+def fields_of_width(configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The width, and the model's fields that are equal to it at all of several widths, as the ``features`` of a stack.
+
+    Args:
+        configs: canonical ones.
+    """
+    models = [config["model"] for config in configs if "width" in config["model"]]
+    follow = [key for key in models[0] if all(model.get(key) == model["width"] for model in models)] if models else []
+    return follow if len({model["width"] for model in models}) > 1 else ["width"]
 
 
 def _hashable(value: Any) -> Any:

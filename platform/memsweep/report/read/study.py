@@ -23,7 +23,7 @@ from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.report.read.failures import FailureGroup, failure_groups
-from memsweep.report.read.fields import fields_of
+from memsweep.report.read.fields import fields_of, fields_of_width
 from memsweep.report.read.rounds import StoredRound, shown_trials, stored_rounds, unfinished
 from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
@@ -221,10 +221,13 @@ class Study:
 
         A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
         command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
-        command with the overrides, and without the limits of its run, which would stop the next one as well.
+        command with the overrides, and without the limits of its run, which would stop the next one as well. Widths to
+        which other fields are tied are left to ``decide``: an axis of widths would not move these fields.
         """
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
+        if "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1:
+            return self.until_decided  # empty where there is no such command
         if self._is_of_words:
             before = [
                 word for word in without_run_options(self.command) if not any(replaces(path, word) for path in paths)

@@ -103,7 +103,8 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     judgement = finding.judgement
     first, *others = judgement.extend or ("",)
     command = f"extend it by {first}" if study is None else study.extended_by(first)
-    advice = (f"to decide: {', or '.join([command, *others])}",) if first else ()
+    ways = [command, *others] if command.endswith(first) else [command]  # other words of the same command
+    advice = (f"to decide: {', or '.join(ways)}",) if command and first else ()
     read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
     about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
     return "; ".join((*advice, *judgement.reasons, *about))

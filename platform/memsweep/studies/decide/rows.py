@@ -13,6 +13,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import at_horizon
 from memsweep.errors import ConfigError
+from memsweep.report.read.fields import fields_of_width
 from memsweep.stability.verdict.judgement import SMALLEST_SEEDS
 from memsweep.studies.decide.choice import NEAR
 from memsweep.studies.decide.options import ABOVE, BELOW, EFFORT, LONGER, STEPS, Option
@@ -69,7 +70,7 @@ class Cells:
         self._cost: dict[tuple[Cell, int], float] = {}
         self._sized: dict[Cell, TrialConfig] = {}
         self._possible: dict[Cell, bool] = dict.fromkeys(self.seeds, True)
-        self._of_width = _of_width([to_dict(trial)["model"] for trial in self.subject.trials.values()])
+        self._of_width = fields_of_width(map(to_dict, self.subject.trials.values()))
 
     def possible(self, width: int, horizon: int) -> bool:
         """Whether the settings allow these sizes, and the model's and the task's own code runs at them."""
@@ -156,13 +157,6 @@ class Cells:
         chosen = [name for name, cell in self.subject.cells.items() if repair != STEPS or cell in near]
         made = [trial_from_dict(_REPAIR[repair](to_dict(self.subject.trials[name]))) for name in chosen]
         return Addition(tuple(made), tuple(chosen), trained=repair in (STEPS, LONGER))
-
-
-def _of_width(models: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The width, and the fields that are equal to it at all of several widths, as the ``features`` of a stack."""
-    several = len({model["width"] for model in models}) > 1
-    follow = [key for key in models[0] if several and all(model.get(key) == model["width"] for model in models)]
-    return [*dict.fromkeys(["width", *follow])]
 
 
 def _far(one: int, other: int) -> float:
