@@ -116,5 +116,5 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
 
 
 def _another(name: str) -> str:
-    """A new name, under which a study of this name can begin anew."""
+    """Another name, so that a study of this name can begin anew."""
     return re.sub(r"\W+", "_", name).strip("_") + "_2"

@@ -135,7 +135,7 @@ def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any,
 
 
 def _without_seeds(row: TrialConfig) -> str:
-    """A text that trials share which differ in their seeds alone, and in which of them a stronger search runs on."""
+    """A text that trials share which differ in their seeds alone, or in the seeds on which a stronger search runs."""
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
     moved = data["perturbation"] | {"stronger_every": bool(row.perturbation.stronger_every)}

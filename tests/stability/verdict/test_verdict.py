@@ -111,13 +111,12 @@ def test_models_that_do_not_approximate_are_left_out():
 def test_widths_that_are_still_to_be_trained_are_no_misfits():
     """A study of which a part has run: only width 8 has a result at the longest horizon."""
     curves, replicas = study()
-    early = {"model.width=2,3,4,6": lambda table: (table["horizon"] < 400) | (table["width"] == 8)}
-    for advice, part in early.items():
-        judgement = judge(curves[part(curves)], replicas[part(replicas)])
-        (lack, *_) = judgement.lacks
-        assert (lack.what, lack.have, lack.need, lack.of) == (Missing.TOP_WIDTHS, 1, 4, 5)
-        assert judgement.extend == (advice,)
-        assert judgement.reasons[0] == "widths trained at horizon 400: 8; a width slope needs 4 of them"
+    early = (table[(table["horizon"] < 400) | (table["width"] == 8)] for table in (curves, replicas))
+    judgement = judge(*early)
+    (lack, *_) = judgement.lacks
+    assert (lack.what, lack.have, lack.need, lack.of) == (Missing.TOP_WIDTHS, 1, 4, 5)
+    assert judgement.extend == ("model.width=2,3,4,6",)
+    assert judgement.reasons[0] == "widths trained at horizon 400: 8; a width slope needs 4 of them"
     failed = (curves["horizon"] == 400) & (curves["width"] < 8)
     curves.loc[failed, "error"] = math.inf  # trained, and diverged
     assert Missing.FITTING_WIDTHS in {lack.what for lack in judge(curves, replicas).lacks}

@@ -232,6 +232,8 @@ def test_what_does_not_fit_into_the_rest_of_the_limit_is_named_with_its_price(
     assert re.search(
         r"seeds 3 to \d+, horizons 11 and 64.* core hours, does not fit into what is left of the limit", decision["why"]
     )
+    assert main([*WORDS[:-1], "--max-core-hours", "1"]) == Exit.LIMIT
+    assert "the same command goes on: a limit is that of one run" in capsys.readouterr().out
 
 
 def only_noise(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,12 +63,10 @@ def test_the_search_is_checked_on_the_first_seeds_of_a_size_alone(tmp_path: Path
     cells = cells_of(study)
     addition = cells.addition(cast(Question, None), Option(Design(40, (2, 4, 7), (8, 16, 32), 4), ()))
     assert addition is not None
-    width = lambda config: cast(Any, config.model).width  # noqa: E731
-    assert {seed for config in addition.added if width(config) == 7 for seed in seeds_of(config)} == {
-        *range(first, first + 40)
-    }
+    new = [config for config in addition.added if cast(Any, config.model).width == 7]
+    assert {seed for config in new for seed in seeds_of(config)} == {*range(first, first + 40)}
     checked = [
-        (width(config) == 7, seed)
+        (config in new, seed)
         for config in addition.added
         for seed in seeds_of(config)
         if seed % config.perturbation.stronger_every < SEEDS_OF

@@ -25,11 +25,10 @@ from memsweep.stability.verdict.trend import Slope
 
 WORDS = (
     "Slopes and radii of one memory under several models or settings, against the first that is judged by the same "
-    "reference. Difference: of the "
-    "limit slopes of the log radius, with its 95 % interval over seeds. Ratio: of the radii at the longest horizon of "
-    "both, with that of the mean logarithm. Seeds that both have are pairs. An interval that holds 0, or a ratio "
-    "of 1, says how far apart the two may be, and not that they are alike. Intervals are 95 % each, and not corrected "
-    "for their number."
+    "reference. Difference: of the limit slopes of the log radius, with its 95 % interval over seeds. Ratio: of the "
+    "radii at the longest horizon of both, with that of the mean logarithm. Seeds that both have are pairs. An "
+    "interval that holds 0, or a ratio of 1, says how far apart the two may be, and not that they are alike. "
+    "Intervals are 95 % each, and not corrected for their number."
 )
 
 

@@ -137,8 +137,8 @@ def _cross(axes: dict[str, Any], path: str) -> None:
     for group in [group for group in axes if (group == ROWS or lies_in(path, group)) and group != path]:
         at, entries = path.removeprefix(f"{group}."), axes[group]
         if isinstance(entries, list) and any(_is_value(at_path(entry, at)) for entry in entries):
-            kept = [_without(entry, at, None, None) if _is_value(at_path(entry, at)) else entry for entry in entries]
-            kept = [entry["name"] if _is_a_name(entry) else entry for entry in kept]
+            kept = [entry if group == ROWS else as_mapping(entry) for entry in entries]
+            kept = [_without(entry, at, None, None) if _is_value(at_path(entry, at)) else entry for entry in kept]
             axes[group] = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
             if axes[group] == [{}]:
                 del axes[group]
@@ -146,11 +146,6 @@ def _cross(axes: dict[str, Any], path: str) -> None:
 
 def _is_value(found: Any) -> bool:
     return found is not MISSING and not isinstance(found, Mapping)
-
-
-def _is_a_name(entry: Any) -> bool:
-    """Whether an entry is a part by its name alone, which can be written without braces."""
-    return isinstance(entry, Mapping) and [*entry] == ["name"]
 
 
 def _without(entry: Any, path: str, value: Any, config: type | None) -> Any:

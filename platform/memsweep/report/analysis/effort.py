@@ -40,7 +40,7 @@ def _of_condition(records: Mapping[str, Record], condition: Mapping[str, Any]) -
 def core_seconds(study: Study, condition: Mapping[str, Any], identities: Iterable[str]) -> float:
     """Core seconds of a condition, as far as they were measured.
 
-    They count these trials, those that a round replaced, and those that are not shown before their round has ended.
+    The sum holds these trials, those that a round replaced, and those of a round that has not ended.
     """
     there = sum(seconds_of(study.records[name]) for name in identities if name in study.records)
     return there + sum(map(seconds_of, _of_condition({**study.replaced, **study.waiting}, condition)))

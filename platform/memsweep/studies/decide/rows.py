@@ -117,7 +117,7 @@ class Cells:
         """The trials with which a cell has so many seeds."""
         if (cell, wanted) not in self._new:
             lacks = sorted({*range(self._first, self._first + wanted)} - self.seeds.get(cell, set()))
-            apart = SMALLEST_SEEDS if self._first and cell not in self.seeds else 0  # those that are checked
+            apart = SMALLEST_SEEDS if self._first and cell not in self.seeds else 0  # a stronger search runs on these
             blocks = (*_blocks(lacks[:apart]), *_blocks(lacks[apart:]))
             self._new[cell, wanted] = tuple(self._like(cell, begin, count) for begin, count in blocks)
         return self._new[cell, wanted]
