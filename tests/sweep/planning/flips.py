@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import itertools
 import types
 import typing
 from collections.abc import Iterator
@@ -18,20 +17,29 @@ from memsweep.config.core.build import config_from
 from memsweep.config.core.reflect import hints, keys, registered_kind, value_of
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.config.schema.chain import predecessor
-from memsweep.config.schema.training import GroupConfig, GroupsConfig, TrainingConfig, Turn
+from memsweep.config.schema.training import (
+    GroupConfig,
+    GroupsConfig,
+    ParameterGroupConfig,
+    TrainingConfig,
+    Turn,
+)
 from memsweep.config.schema.trial import (
+    METRIC,
     ChainConfig,
     PerturbationConfig,
     TrialConfig,
 )
 from memsweep.errors import MemsweepError
 
-COMPANY = 2
+COMPANY = 1
 BELOW_THEIR_NAMES = [name for name in registry.names("measure") if not registry.get("measure", name).is_flat]
 """Measures whose fields stand below their names; those of flat ones are fields of the section."""
 HELD = GroupsConfig(
     recurrent=GroupConfig(factor=0.0, weight_decay=0.0), input=GroupConfig(factor=0.0, weight_decay=0.0)
 )
+JUDGED = "copying_bits"
+METRICS = tuple(registry.get("task", JUDGED)(registry.get("task", JUDGED).Config()).metric_levels())
 FACTORIES = (f"{NETS}/torch_rnn.py:gru", f"{NETS}/torch_rnn.py:lstm")
 Path = tuple[str, ...]
 Pair = tuple[TrialConfig, TrialConfig]
@@ -69,6 +77,11 @@ def bases(data: str) -> list[TrialConfig]:
         asked_measures=tuple(part("measure", name) for name in BELOW_THEIR_NAMES),
     )
     found.append(TrialConfig(task=task, model=model, **rest | {"perturbation": measuring}))
+    patterns = ParameterGroupConfig(parameters=("*", "**"), weight_decay=0.1, learning_rate=0.1)  # both fit every name
+    grouped = dataclasses.replace(training, parameter_groups=(patterns,))
+    found.append(TrialConfig(task=task, model=model, **rest | {"training": grouped}))
+    judged = dataclasses.replace(perturbation, reference=METRIC, test_size=4096)  # more than any metric's levels need
+    found.append(TrialConfig(task=part("task", JUDGED), model=model, **rest | {"perturbation": judged}))
     carrying = part("model", "exp_rnn", width=4)
     where = {"folder": data, "file": f"{data}/text.txt"}
     for name in registry.names("task"):
@@ -202,7 +215,7 @@ def flipped(
         texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
         company: how many other fields get another value, too; at most ``COMPANY``.
     """
-    words = (*texts, *FACTORIES, *flatten(to_dict(base)))
+    words = (*texts, *FACTORIES, *METRICS, *flatten(to_dict(base)))
     for changes in _companies(base, path, words, company):
         found = [_allowed(to_dict(base), changes)]
         for other in candidates(owner, field, words):
@@ -214,7 +227,7 @@ def flipped(
 
 
 def _companies(base: TrialConfig, path: Path, words: tuple[str, ...], count: int) -> Iterator[list[tuple[Path, Any]]]:
-    """Nothing; or one other field with another value, those beside the flipped one first; or two beside it."""
+    """Nothing, or one other field with another value, those beside the flipped one first."""
     if count == 0:
         yield []
         return
@@ -224,11 +237,7 @@ def _companies(base: TrialConfig, path: Path, words: tuple[str, ...], count: int
         if there != path
         for other in candidates(owner, field, words)
     ]
-    if count == 1:
-        yield from ([change] for change in alone)
-        return
-    beside = [change for change in alone if change[0][:-1] == path[:-1]]
-    yield from (list(pair) for pair in itertools.combinations(beside, 2) if pair[0][0] != pair[1][0])
+    yield from ([change] for change in alone)
 
 
 def _allowed(data: dict[str, Any], changes: list[tuple[Path, Any]]) -> TrialConfig | None:

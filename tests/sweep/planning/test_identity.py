@@ -71,7 +71,9 @@ def flips(data_folders: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
     for company, base in itertools.product(range(COMPANY + 1), tried):
         for path, owner, field in places(base):
             name = (type(owner), field.name)
-            if found.get(name) is None:
+            if len(field.metadata.get("choices") or ()) == 1:
+                found[name] = None  # no other value is there to be found
+            elif found.get(name) is None:
                 texts = (copy, f"{copy}/text.txt")
                 found[name] = flipped(base, path, owner, field, texts, company)
     return found
