@@ -32,13 +32,12 @@ from memsweep.config.schema.trial import (
 )
 from memsweep.errors import MemsweepError
 
-COMPANY = 1
 BELOW_THEIR_NAMES = [name for name in registry.names("measure") if not registry.get("measure", name).is_flat]
 """Measures whose fields stand below their names; those of flat ones are fields of the section."""
 HELD = GroupsConfig(
     recurrent=GroupConfig(factor=0.0, weight_decay=0.0), input=GroupConfig(factor=0.0, weight_decay=0.0)
 )
-JUDGED = "copying_bits"
+JUDGED = "copying_bits"  # a task with a metric that has levels
 METRICS = tuple(registry.get("task", JUDGED)(registry.get("task", JUDGED).Config()).metric_levels())
 FACTORIES = (f"{NETS}/torch_rnn.py:gru", f"{NETS}/torch_rnn.py:lstm")
 Path = tuple[str, ...]
@@ -203,22 +202,25 @@ def _of_hint(hint: Any, value: Any, field: dataclasses.Field[Any], words: tuple[
 
 
 def flipped(
-    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...], company: int
+    base: TrialConfig, path: Path, owner: Any, field: dataclasses.Field[Any], texts: tuple[str, ...], in_company: bool
 ) -> Pair | None:
     """Two allowed trials that differ in one field alone; where its other values need company, both keep it.
 
-    With more company there is much more to try: ask all bases with less of it first.
+    With company there is much more to try: ask all bases without it first.
 
     Args:
         base: a trial that has the field.
         path, owner, field: as ``places`` gives them.
         texts: to try where any text is allowed, beside the dotted paths of the trial's fields.
-        company: how many other fields get another value, too; at most ``COMPANY``.
+        in_company: whether one other field gets another value, too.
     """
     words = (*texts, *FACTORIES, *METRICS, *flatten(to_dict(base)))
-    for changes in _companies(base, path, words, company):
+    others = candidates(owner, field, words)
+    if not others:
+        return None  # with any company
+    for changes in _companies(base, path, words) if in_company else [[]]:
         found = [_allowed(to_dict(base), changes)]
-        for other in candidates(owner, field, words):
+        for other in others:
             found.append(_allowed(to_dict(base), [*changes, (path, other)]))
             for one in found[:-1]:
                 if one is not None and found[-1] is not None and _differ_in(one, found[-1]) == {path}:
@@ -226,18 +228,11 @@ def flipped(
     return None
 
 
-def _companies(base: TrialConfig, path: Path, words: tuple[str, ...], count: int) -> Iterator[list[tuple[Path, Any]]]:
-    """Nothing, or one other field with another value, those beside the flipped one first."""
-    if count == 0:
-        yield []
-        return
-    alone = [
-        (there, other)
-        for there, owner, field in sorted(places(base), key=lambda place: place[0][:-1] != path[:-1])
-        if there != path
-        for other in candidates(owner, field, words)
-    ]
-    yield from ([change] for change in alone)
+def _companies(base: TrialConfig, path: Path, words: tuple[str, ...]) -> Iterator[list[tuple[Path, Any]]]:
+    """One other field with another value, those beside the flipped one first."""
+    for there, owner, field in sorted(places(base), key=lambda place: place[0][:-1] != path[:-1]):
+        if there != path:
+            yield from ([(there, other)] for other in candidates(owner, field, words))
 
 
 def _allowed(data: dict[str, Any], changes: list[tuple[Path, Any]]) -> TrialConfig | None:

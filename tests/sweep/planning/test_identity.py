@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 import torch
-from flips import COMPANY, Pair, bases, candidates, classes, fields_of, flipped, places
+from flips import Pair, bases, candidates, classes, fields_of, flipped, places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_tasks_listops import write_listops
@@ -68,14 +68,12 @@ def flips(data_folders: tuple[str, str]) -> dict[tuple[type, str], Pair | None]:
     found: dict[tuple[type, str], Pair | None] = {}
     one, copy = data_folders
     tried = bases(one)
-    for company, base in itertools.product(range(COMPANY + 1), tried):
+    for in_company, base in itertools.product((False, True), tried):
         for path, owner, field in places(base):
             name = (type(owner), field.name)
-            if len(field.metadata.get("choices") or ()) == 1:
-                found[name] = None  # no other value is there to be found
-            elif found.get(name) is None:
+            if found.get(name) is None:
                 texts = (copy, f"{copy}/text.txt")
-                found[name] = flipped(base, path, owner, field, texts, company)
+                found[name] = flipped(base, path, owner, field, texts, in_company)
     return found
 
 
