@@ -187,6 +187,7 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     )
     assert [*short.longer] == ["accuracy_2T"]
     shown = {column.name: column.show(rows[0]).text for column in table.columns}
+    assert "loss over 4T" in shown  # beside an accuracy at T
     assert shown["accuracy 4T"].startswith(f"{100 * frame['accuracy_4T'][0]:.1f} [")
     _, labels, others = labels_and_rows(a_study(tmp_path / "other"))
     assert not [name for name in loss_table(others, [], labels).frame().columns if "2T" in name]

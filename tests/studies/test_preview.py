@@ -53,3 +53,25 @@ def test_a_study_of_few_horizons_is_told_to_aim_at_five(tmp_path: Path) -> None:
         if wanted:  # the advice is an override that the study takes, and then there is none
             followed = ms.plan("quickstart", f"task.horizon={wanted}", "model.width=2")
             assert not any("aim at 5" in line for line in followed.lines())
+
+
+def test_rows_are_told_the_horizons_alone_and_few_widths_are_told_what_a_slope_needs(tmp_path: Path) -> None:
+    file, row = tmp_path / "rows.yaml", "{task: {horizon: %d}, model: {width: %d}}"
+    rows = ", ".join(row % sizes for sizes in ((5, 2), (10, 2), (10, 3)))
+    file.write_text(f"task: {{name: linear_functional}}\nmodel: {{name: diagonal_rnn}}\ngrid: {{rows: [{rows}]}}\n")
+    lines = [*ms.plan(file, results=tmp_path).lines()]
+    assert [line for line in lines if line.endswith("do: rows with task.horizon=20,40,80")], lines
+    assert [line for line in lines if line.startswith("note: 2 widths; a slope in the width")]
+    assert not [line for line in ms.plan(file, "grid.rows=[{model: {width: 2}}]").lines() if " widths;" in line]
+
+
+def test_a_plan_names_what_was_added_to_the_stored_one(tmp_path: Path) -> None:
+    words = ("quickstart", "task.horizon=5", "training.steps=1", "perturbation.balls=[]")
+    results = tmp_path / "results"
+    ms.sweep(*words, "model.width=2", results=results, inline=True, progress=False)
+    ms.extend(*words, "model.width=2,3", results=results, inline=True, progress=False)
+    (line,) = (each for each in ms.plan(*words, "model.width=2", results=results).lines() if "came later" in each)
+    assert line.startswith("not shown: ")
+    assert "(model.width: 3)" in line
+    assert "memsweep resume quickstart" in line
+    assert not [each for each in ms.plan(*words, "model.width=2,3", results=results).lines() if "came later" in each]

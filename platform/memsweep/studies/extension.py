@@ -11,7 +11,8 @@ from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.search import Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, counted
+from memsweep.studies.trials import own_values
 from memsweep.sweep.planning.identity import identifying
 
 
@@ -122,6 +123,26 @@ def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig])
     return [new for row in wider if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
 
 
+def of_other_settings(new: Collection[TrialConfig], stored: Collection[TrialConfig]) -> str:
+    """Says which new trials are trained or measured as no stored one is; empty where none is. Seeds do not count."""
+    there = {_settings(row): row for row in stored}
+    other = {name: row for row in new if (name := _settings(row)) not in there}
+    if not other:
+        return ""
+    count = sum(_settings(row) in other for row in new)
+    asked, before = ([json.loads(name) for name in names] for names in (other, there))
+    return (
+        f"{counted(count, 'trial')} that it asks for {'has' if count == 1 else 'have'} other settings"
+        f"{own_values(asked, before)} than those that are stored{own_values(before, asked)}."
+    )
+
+
+def _settings(row: TrialConfig) -> str:
+    """How a trial is trained and measured, as JSON, without its seeds and those whose search is checked."""
+    data = json.loads(_without_seeds(_unchecked(row)))
+    return json.dumps({part: data[part] for part in ("training", "perturbation")}, sort_keys=True)
+
+
 def _with_trials(search: Search, trials: int) -> Search:
     return dataclasses.replace(search, settings=dataclasses.replace(search.settings, trials=trials))
 
@@ -143,11 +164,16 @@ def _without_seeds(row: TrialConfig) -> str:
 
 
 def _covered(rows: Collection[TrialConfig]) -> dict[str, set[int]]:
-    """Trial without its seeds -> the seeds that it has."""
+    """Trial without its seeds -> the seeds that it has; one whose search is checked is there without a check, too."""
     covered: dict[str, set[int]] = {}
     for row in rows:
-        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
+        for each in dict.fromkeys((row, _unchecked(row))):
+            covered.setdefault(_without_seeds(each), set()).update(_seeds(row))
     return covered
+
+
+def _unchecked(row: TrialConfig) -> TrialConfig:
+    return dataclasses.replace(row, perturbation=dataclasses.replace(row.perturbation, stronger_every=0))
 
 
 def _seeds(row: TrialConfig) -> range:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
 from memsweep.config.grid.budget import PARAMETERS
+from memsweep.config.schema.axes import ROWS
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted, listed, printable
 from memsweep.report.naming.advice import in_words_of
-from memsweep.stability.verdict.judgement import GOOD_GRID
+from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.studies.reasons import by_reason, examples, reasons
+from memsweep.studies.trials import lacks_of
 from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
 
 if TYPE_CHECKING:
@@ -63,11 +67,13 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
     if no_reuse:
         return Preview(study, make_plan(study, trials, frozenset()), results=results)
     reuse = find_reusable(trials, store, results)
+    before = plan_to_replace(store.location)
     why = reasons(trials, reuse.all, store, results, reuse.damaged, read_statuses(store.location))
     trials = with_stored_training(trials, reuse.all, results)
     plan = make_plan(study, trials, reuse.all)
     measured = [trial for pack in plan.packs for trial in pack.trials]
-    return Preview(study, plan, reuse, why, interpolated=interpolated(measured), results=results)
+    came_later = lacks_of(before, study) if before is not None else ""
+    return Preview(study, plan, reuse, why, interpolated(measured), came_later, results=results)
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,8 +85,9 @@ class Preview:
         plan: its trials, and the packs that are left; None for a search, which makes its trials as it goes.
         reuse: the results that need no work.
         reasons: identity -> why a trial is not reused.
-        stored: of a search, how many results its folder holds.
         interpolated: how many of the trials that are only measured have stored radii that were read between two points.
+        came_later: what ``extend`` or ``decide`` added to the stored plan and this study lacks; empty where nothing.
+        stored: of a search, how many results its folder holds.
         results: the folder of all studies, where measurements are kept; None: nowhere.
     """
 
@@ -88,8 +95,9 @@ class Preview:
     plan: Plan | None = None
     reuse: Reuse = field(default_factory=Reuse)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
-    stored: int = 0
     interpolated: int = 0
+    came_later: str = ""
+    stored: int = 0
     results: Location | None = None
 
     @property
@@ -224,6 +232,11 @@ class Preview:
     def _of_a_grid(self, plan: Plan, *, verbose: bool) -> Iterator[str]:
         study = self.study
         yield f"study {study.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {self.to_run} to run"
+        if self.came_later:
+            yield (
+                f"not shown: {self.came_later} that came later, by memsweep extend or decide; memsweep resume "
+                f"{shlex.quote(study.name)} runs the whole stored plan"
+            )
         if self.reasons:
             yield f"not reused: {by_reason(self.reasons)}"
             yield from (f"  {line}" for line in examples(self.reasons) if verbose)
@@ -348,7 +361,7 @@ def notes(study: SweepConfig) -> list[str]:
             trial, study.resources.of(trial).device
         )
     )
-    return [*_horizons(study), *_idle_rules(study), *of_code]
+    return [*_horizons(study), *_widths(study), *_idle_rules(study), *of_code]
 
 
 def _horizons(study: SweepConfig) -> Iterator[str]:
@@ -359,12 +372,20 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
     horizons = sorted(asked)
     if study.search is None and 1 < len(horizons) < GOOD_GRID:
         more = [horizons[-1] * 2**power for power in range(1, GOOD_GRID - len(horizons) + 1)]
-        wanted = f"task.horizon={','.join(map(str, [*horizons, *more]))}"
+        in_rows = ROWS in study.grid  # words would cross them with every row
+        wanted = f"task.horizon={','.join(map(str, more if in_rows else [*horizons, *more]))}"
         yield from (
             f"{len(horizons)} horizons; aim at {GOOD_GRID}, which narrow the interval of a slope more than twice the "
-            f"seeds do: {words}"
+            f"seeds do: {'rows with ' * in_rows}{words}"
             for words in in_words_of(to_dict(asked[horizons[0]]), [wanted])
         )
+
+
+def _widths(study: SweepConfig) -> Iterator[str]:
+    """The widths that a slope of the radius needs, where a study varies them and has fewer."""
+    widths = {trial.model.width for trial in study.rows if trial.perturbation.balls and hasattr(trial.model, "width")}
+    if study.search is None and 1 < len(widths) < SMALLEST_GRID:
+        yield f"{len(widths)} widths; a slope in the width, without which no verdict is stable, needs {SMALLEST_GRID}"
 
 
 def _idle_rules(study: SweepConfig) -> Iterator[str]:

@@ -54,7 +54,7 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
     Raises:
         ConfigError: with what would be dropped, and what to do.
     """
-    if before is None or not before.extended or not (lost := _lost(before, sweep)):
+    if before is None or not before.extended or not (lost := lacks_of(before, sweep)):
         return
     raise ConfigError(
         [
@@ -67,23 +67,23 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
     )
 
 
-def _lost(before: StoredPlan, sweep: SweepConfig) -> str:
+def lacks_of(before: StoredPlan, sweep: SweepConfig) -> str:
     """Says what the study lacks of an extension; empty where nothing."""
     rows = [to_dict(row) for row in sweep.rows]
     if before.search is None:
         lost = [config for name in before.extended if (config := before.rows.get(name)) and config not in rows]
-        return f"{counted(len(lost), 'trial')}{_values(lost, rows)}" if lost else ""
+        return f"{counted(len(lost), 'trial')}{own_values(lost, rows)}" if lost else ""
     if sweep.search is None:
         return "more of its search"
     cells = [cell for cell in before.cells if cell not in rows]
     trials = before.search.settings.trials - sweep.search.settings.trials
-    words = [f"{counted(len(cells), 'cell')}{_values(cells, rows)}"] if cells else []
+    words = [f"{counted(len(cells), 'cell')}{own_values(cells, rows)}"] if cells else []
     words += [counted(trials, "suggestion")] if trials > 0 else []
     words += ["confirmations"] if before.confirm is not None and before.confirm != sweep.confirm else []
     return " and ".join(words)
 
 
-def _values(lost: Sequence[Any], kept: Sequence[Any]) -> str:
+def own_values(lost: Sequence[Any], kept: Sequence[Any]) -> str:
     """The values that only the lost trials have: `` (model.width: 4, 6)``."""
     there: dict[str, set[str]] = {}
     for config in kept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +14,14 @@ from memsweep.cli import main
 from memsweep.config.grid.first_plan import WIDTHS
 from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 from memsweep.config.load.study import load_study
+from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError
+from memsweep.report.naming.conditions import find_grouping, planned_replicas
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS
 from memsweep.studies.decide.first_round import SHARE, first_round, first_rounds, seconds_of
+from memsweep.studies.extension import not_covered
 from memsweep.sweep.driver.launch import Limits
 from memsweep.sweep.planning.plan import identified
 from paths import ROOT
@@ -36,8 +41,12 @@ def study(folder: Path, *words: str, text: str = LEAST) -> SweepConfig:
     return load_study(str(folder / "least.yaml"), words, folder)
 
 
+def cell_of(row: TrialConfig) -> tuple[int, int]:
+    return row.task.horizon, row.model.width  # type: ignore[attr-defined]
+
+
 def cells(found: SweepConfig) -> list[tuple[int, int]]:
-    return sorted((row.task.horizon, row.model.width) for row in found.rows)
+    return sorted(map(cell_of, found.rows))
 
 
 def test_a_study_without_sizes_gets_the_cells_that_the_rule_needs(tmp_path: Path) -> None:
@@ -63,7 +72,9 @@ def test_a_study_without_sizes_gets_the_cells_that_the_rule_needs(tmp_path: Path
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("model.width=2,3",), [(6, 2), (6, 3), (12, 2), (12, 3), (24, 2), (24, 3), (48, 2), (48, 3)]),
+        (("model.width=3,2",), [(6, 3), (12, 3), (24, 3), (48, 2), (48, 3)]),
+        (("task.horizon=9,18", "model.width=2,3"), [(9, 2), (9, 3), (18, 2), (18, 3)]),
+        (("task.horizon=9,18",), [(9, 12), (18, 4), (18, 6), (18, 8), (18, 12)]),
         (("task.horizon=24",), [(24, width) for width in WIDTHS]),
         (("grid.rows=[{task: {horizon: 9}, model: {width: 2}}]",), [(9, 2)]),
         (("task.horizon=9", "model.width=2", "training.seeds=3"), [(9, 2)]),
@@ -73,6 +84,20 @@ def test_what_is_said_stays(tmp_path: Path, words: tuple[str, ...], expected: li
     found = study(tmp_path, *words)
     assert cells(found) == expected
     assert {row.training.seeds for row in found.rows} == {3 if "training.seeds=3" in words else 5}
+
+
+@pytest.mark.parametrize("every", ["", "perturbation.stronger_every=4"])
+def test_the_search_is_checked_at_the_ends_of_both_axes(tmp_path: Path, every: str) -> None:
+    found = study(tmp_path, *filter(None, [every]))
+    checked = {cell_of(row) for row in found.rows if row.perturbation.stronger_every}
+    along, across = (sorted({cell[place] for cell in cells(found)}) for place in (0, 1))
+    ends = {(along[0], across[-1]), (along[-1], across[-1]), (along[-1], across[0])}
+    assert checked == ({*cells(found)} if every else ends)
+    configs = {trial.identity: {"config": to_dict(trial.config)} for trial in identified(found)}
+    grouping = find_grouping(configs, planned_replicas({name: each["config"] for name, each in configs.items()}))
+    assert len([*grouping.members()]) == 1  # a size without a check is no condition of its own
+    before = [replace(row, perturbation=replace(row.perturbation, stronger_every=5)) for row in found.rows]
+    assert not not_covered(before, found.rows)  # what was stored with every search checked is the whole plan
 
 
 @pytest.mark.parametrize("wrong", ["perturbation: 3", "perturbation: {radii: [0.1, 1]}", "training: [5]"])

@@ -45,6 +45,8 @@ SLIPS = {
     "another program's word in its section": ("training.lr=0.1", "Did you mean training.learning_rate?"),
     "a field of another section": ("training.gpus=1", "Did you mean resources.gpus?"),
     "an axis without its section": ("grid.width=[2,4]", "Did you mean grid.model.width?"),
+    "a misspelt section": ("modle.width=8", "Did you mean 'model'?"),
+    "a misspelt section of an axis": ("modle.width=4,8", "Did you mean 'model'?"),
     "a misspelt field": ("model.with=8", "Did you mean 'width'?"),
     "a capital": ("Model.width=8", "Did you mean 'model'?"),
     "a flag": ("results=elsewhere", "It is a flag: --results DIR."),
@@ -57,6 +59,7 @@ def test_a_slip_is_answered_by_what_was_meant(line: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_study("quickstart", line.split(" ") if "[2, 4]" not in line else ["grid.model.width=[2,", "4]"])
     assert said in str(error.value)
+    assert "?." not in str(error.value)
     assert len(error.value.problems) == 1
     assert not [word for word in FOREIGN if word in str(error.value)]
 

@@ -132,6 +132,13 @@ def test_a_memory_that_no_seed_learns_is_hopeless() -> None:
     assert choose(asked, cost).option is None
 
 
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_no_stronger_search_moves_models_that_all_miss_the_target(seeds: int) -> None:
+    asked = replace(question(), misfit={(8, 800): 50.0}, valid_widths=0, valid_horizons=0, complete=0, found=0.3)
+    asked = replace(asked, design=replace(asked.design, seeds=seeds))
+    assert choose(asked, cost).option is None
+
+
 def test_a_slope_beside_the_limit_is_hopeless_with_the_amount_that_would_decide() -> None:
     study = Study(Case(AT_LIMIT, "normal", 0.03), np.random.default_rng(3), SEEDS[-1])
     evidence = study.weigh(SEEDS[-1], 5)

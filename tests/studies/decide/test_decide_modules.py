@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from memsweep import registry
 from memsweep.cli import main
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.studies.decide.round_log import Round, RoundLog
+from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import folder_name
 from sweeping import memsweep
 
 LEAKY = """
@@ -59,6 +65,54 @@ def test_a_stored_study_of_a_module_is_known_by_its_name_and_goes_on_after_an_ed
     assert not {"--no-page", "--max-trials"} & {*shlex.split(typed[1])}
     assert main([*shlex.split(typed[1]), "--plan"]) == 0
     assert "leaky_nets_Leaky_exponential_2" in capsys.readouterr().out
+
+
+def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trials of two trainings in one study would be two questions; a person typed one."""
+    words = ["decide", "leaky_nets:Leaky", "--kernel", "exponential", "--inline", "--no-page"]
+    other = [*SHORT[1:], "training.steps=3"]
+    assert memsweep(*words, *SHORT, "--max-trials", "1", cwd=place).returncode == 3
+    assert memsweep(*words, *other, "--max-trials", "1", cwd=place).returncode == 3
+    folder = place / "results" / folder_name("leaky_nets:Leaky, exponential")
+    registry.discover(place)
+    plan = read_plan(folder)
+    assert plan is not None
+    assert {row["training"]["steps"] for row in plan.rows.values()} == {3}
+    # a round trains one trial twice as long
+    name, row = next(iter(plan.rows.items()))
+    longer = trial_from_dict({**row, "training": {**row["training"], "steps": 6}})
+    RoundLog(Location.at(folder), [longer]).write(0, Round(10, (), (longer,), (name,)))
+    assert main([*words, *other, "--plan"]) == 0
+    capsys.readouterr()
+    assert main([*words, *SHORT, "--plan"]) == 2
+    said = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "7 trials that it asks for have other settings (training.steps: 2) than those that are stored" in said
+    assert "(training.steps: 3, 6)" in said or "(training.steps: 6, 3)" in said
+    typed = re.search(r"To go on with what is stored: memsweep (.*?)\. To begin", said)
+    assert typed is not None, said
+    assert main([*shlex.split(typed[1]), "--plan"]) == 0
+
+
+def test_a_module_that_cannot_have_the_widths_is_told_how_to_name_others(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "wide_nets.py").write_text(LEAKY.replace("super", "assert width % 16 == 0\n        super"))
+    assert main(["decide", "wide_nets:Leaky", "--plan"]) == 2
+    said = re.sub(r"\s+", " ", capsys.readouterr().err)
+    typed = re.search(r"4, 6, 8, 12 were tried\. Where the model needs others, name them \((\S+)\)", said)
+    assert typed is not None, said
+    assert main(["decide", "wide_nets:Leaky", "--plan", typed[1]]) == 0
+
+
+def test_plan_of_a_study_of_a_module_names_the_command_that_shows_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "leaky_nets:Leaky, exponential"]) == 2
+    typed = re.search(r"which memsweep (.*) shows", re.sub(r"\s+", " ", capsys.readouterr().err))
+    assert typed is not None
+    assert main(shlex.split(typed[1])) == 0
 
 
 @pytest.mark.parametrize("verb", ["plan", "sweep"])

@@ -40,7 +40,7 @@ def sentence(path: str, rule: str, got: str = "", where: str = "") -> str:
     """``training.steps: must be at least 0, got -1 (in the grid).``"""
     head = f"{path}: " if path else ""
     text = f"{rule}, got {got}" if got else rule.rstrip(".")
-    return f"{head}{text}{where}."
+    return f"{head}{text}{where}{'' if text.endswith('?') and not where else '.'}"
 
 
 def not_one_of(path: str, value: Any, choices: Iterable[str]) -> Problem:

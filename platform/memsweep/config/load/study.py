@@ -15,7 +15,7 @@ from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import lies_in, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
-from memsweep.config.grid.first_plan import first_plans
+from memsweep.config.grid.first_plan import WIDTH, first_plans, is_said
 from memsweep.config.load import study_files
 from memsweep.config.load.code import code_problems
 from memsweep.config.load.hydra import read, resolve
@@ -123,7 +123,7 @@ def _checked(
     if admit is not None:
         admit(tree)
     problems += [
-        f"a study has no section {key!r}.{_meant(key)} Sections: {', '.join(TOP_LEVEL)}."
+        f"a study has no section {key!r}.{_meant(key, tree[key])} Sections: {', '.join(TOP_LEVEL)}."
         for key in tree
         if key not in TOP_LEVEL
     ]
@@ -135,12 +135,17 @@ def _checked(
     if (kept := tree.get(_KEEP, KEEP[0])) not in KEEP:
         problems.append(str(not_one_of(_KEEP, kept, KEEP)))
     base = {key: tree[key] for key in keys(TrialConfig) if key in tree}
-    plans = [(base, axes)]
+    plans, named = [(base, axes)], True
     if _DECIDE in tree:
-        plans = first_plans(base, axes, _said(written, changes, protocol), problems)
+        said = _said(written, changes, protocol)
+        plans, named = first_plans(base, axes, said, problems), is_said(WIDTH, said, axes)
     (base, axes), *smaller = plans
     trials = expand(base, axes, problems, for_models=for_models(protocol))
-    problems += code_problems(trials)
+    problems += (of_code := code_problems(trials))
+    widths = sorted({width for row in trials if (width := getattr(row.model, "width", 0))})
+    if of_code and widths and not named:
+        tried = f"is left out, so {', '.join(map(str, widths))} were tried"
+        problems.append(sentence(WIDTH, f"{tried}. Where the model needs others, name them ({WIDTH}=16,32,48,64)"))
     # what only the sections and the trials together show
     resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
     decide = section(DecideConfig, tree.get(_DECIDE, {}), _DECIDE, problems)
@@ -198,11 +203,12 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
     return [*kept, *(leaf for path, value in typed for leaf, _ in leaves(value, path))]
 
 
-def _meant(key: str) -> str:
-    """A sentence on the field or flag that a key outside of all sections may have meant."""
+def _meant(key: str, value: Any) -> str:
+    """A sentence on the section, field or flag that a key outside of all sections may have meant."""
     if key in _FLAGS:
         return f" It is a flag: --{key} {_FLAGS[key]}".rstrip() + "."
-    return nearest(key) or did_you_mean(key, TOP_LEVEL)
+    of_section = did_you_mean(key, TOP_LEVEL)
+    return of_section if isinstance(value, Mapping) and of_section else nearest(key) or of_section
 
 
 def _study_name(name: Any, problems: list[str]) -> str:

@@ -23,6 +23,8 @@ _MOST_NAMED, _LONGEST = 50, 100
 _HERE = "the command line"
 MODULE = re.compile(r"[^=]+:[A-Za-z_][\w.]*")
 """A module that is named in the place of a study."""
+OF_MODULE = re.compile(rf"({MODULE.pattern}), (\w+)")
+"""The name of the study that ``decide`` makes of a module and a kernel."""
 
 
 def names(workspace: Path) -> list[str]:
@@ -87,6 +89,9 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
         known, there = [f"{name}.yaml" for name in known], f"Looked in {looked}."
     elif MODULE.fullmatch(study):
         known, there = [], f"A module becomes one by memsweep decide {shlex.quote(shown)} (--plan shows the trials)."
+    elif (stored := OF_MODULE.fullmatch(study)) is not None:
+        command = f"memsweep decide {shlex.quote(stored[1])} --kernel {shlex.quote(stored[2])} --plan"
+        known, there = [], f"It is called like the study that decide makes of a module, which {command} shows."
     return ConfigError(
         [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], _HERE
     )

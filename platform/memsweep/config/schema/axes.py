@@ -63,7 +63,8 @@ def _problem(path: str, values: Any) -> str | None:
             if section in ("name", "resources", "protocol", "keep", "claims", "search", "confirm", "decide")
             else "no such field"
         )
-        meant = nearest(path, "grid.") or did_you_mean(section, sections)
+        meant = did_you_mean(section, sections) if "." in path else ""
+        meant = meant or nearest(path, "grid.") or did_you_mean(section, sections)
         meant = " Rules give some trials other ones (resources.rules)." if section == "resources" else meant
         start = f"A path of the grid begins with {', '.join(sections)}, or is {ROWS}"
         return sentence(f"grid.{path}", f"{reason}.{meant} {start}")

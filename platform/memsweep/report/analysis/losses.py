@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -55,6 +55,7 @@ class LossRow:
             several kB more than the places of its rows.
         places: of the seeds in this table, one each.
         lengths: the metric on sequences that are longer than those of training, as ``accuracy_2T``, by seed.
+        times: length of the test sequences, of which the loss is, in those of training.
     """
 
     condition: Mapping[str, Any]
@@ -63,6 +64,7 @@ class LossRow:
     table: pd.DataFrame
     places: np.ndarray
     lengths: Mapping[str, np.ndarray] = field(default_factory=dict)
+    times: int = 1
 
     def column(self, name: str) -> pd.Series:
         """A column of the table, a value for each seed."""
@@ -154,8 +156,13 @@ def loss_rows(study: Study, grouping: Grouping) -> list[LossRow]:
         places = study.places("replicas", identities)
         for size, seeds in group(sizes.iloc[places].set_axis(places), sizes.columns):
             row = LossRow(condition, size["width"], size["horizon"], table, seeds.index.to_numpy())
+            row = replace(row, times=min(_factors(study, row)))
             rows.append(replace(row, lengths=_lengths(study, row)))
     return rows
+
+
+def _factors(study: Study, row: LossRow) -> Iterator[int]:
+    return (study.records[name]["config"]["task"].get("test_factor", 1) for name in row.identities)
 
 
 def _lengths(study: Study, row: LossRow) -> dict[str, np.ndarray]:
@@ -164,11 +171,10 @@ def _lengths(study: Study, row: LossRow) -> dict[str, np.ndarray]:
     metrics = study.of("metrics", identities)
     if metrics.empty:
         return {}
-    times = min(study.records[identity]["config"]["task"].get("test_factor", 1) for identity in identities)
     return {
         str(name): values["value"].to_numpy(float)
         for name, values in metrics.groupby("metric", sort=False)
-        if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= times
+        if str(name).startswith(first) and (length := _LENGTH.search(str(name))) and int(length[1]) <= row.times
     }
 
 

@@ -49,7 +49,7 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
         Column("width", lambda row: row.width, varies=True),
         Column("horizon", lambda row: row.horizon, varies=True),
         Column("seeds", lambda row: row.seeds, views=EXPORTED),
-        Column("loss", lambda row: row.loss, ends=True),
+        Column(f"loss{_over(rows)}", lambda row: row.loss, key="loss", ends=True),
         Column("relative loss", _relative_loss, percent, key="relative_loss", unit="of L₀"),
         Column("memoryless baseline", lambda row: row.memoryless, key="memoryless_loss", views=baseline),
         Column("below it", _below, cell=_below_cell, key="below_memoryless", unit="seeds", views=baseline),
@@ -76,6 +76,12 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
         *map(_criterion, CRITERIA),
     ]
     return Table("losses", "Final losses", rows, columns)
+
+
+def _over(rows: Sequence[LossRow]) -> str:
+    """`` over 4T``, where test sequences are longer than those of training, and a metric at T may stand beside it."""
+    times = {row.times for row in rows}
+    return f" over {times.pop()}T" if len(times) == 1 and times != {1} else ""
 
 
 def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels, by: Quantity) -> Table[LossRow]:

@@ -114,9 +114,12 @@ def _shortfall(finding: Finding) -> Iterator[str]:
     """What a stronger search says about the errors, where one ran."""
     if math.isnan(finding.found_share):
         return
-    ran, seeds = finding.curves.dropna(subset="stronger")["seed"].nunique(), finding.curves["seed"].nunique()
+    every, checked = finding.curves, finding.curves.dropna(subset="stronger")
+    ran = f"{checked['seed'].nunique()} of {every['seed'].nunique()} seeds"
+    of, sizes = (len(each.drop_duplicates(["width", "horizon"])) for each in (checked, every))
+    ran += f" at {of} of {sizes} sizes" if of < sizes else ""
     yield (
-        f"where a search of several times the effort ran ({ran} of {seeds} seeds), this one had found at least "
+        f"where a search of several times the effort ran ({ran}), this one had found at least "
         f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the largest change"
     )
     if finding.otherwise is not None:

@@ -181,7 +181,8 @@ def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tupl
 def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple[float, Option]]:
     """Repairs of the trials that there are, worst first, with their cost."""
     near = any(times <= NEAR for times in question.misfit.values())
-    wrong = ((STEPS, near), (BELOW, question.below), (ABOVE, question.above), (EFFORT, question.found < MARKED))
+    weak = question.found < MARKED and question.valid_widths + question.regained > 0  # no verdict is of what misses
+    wrong = ((STEPS, near), (BELOW, question.below), (ABOVE, question.above), (EFFORT, weak))
     named = [name for name, is_wrong in wrong if is_wrong and tried.count(name) < REPAIRED[name]]
     options = [Option(question.design, (name,)) for name in named]
     return [(price, each) for each in options if math.isfinite(price := cost(question, each))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 
 from memsweep.config.schema.study import SweepConfig
@@ -13,8 +15,8 @@ from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
 from memsweep.studies.decide.first_round import first_round, first_rounds, seconds_of
 from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.options import SEEDS
-from memsweep.studies.decide.round_log import RoundLog, Step
-from memsweep.studies.extension import not_covered
+from memsweep.studies.decide.round_log import Round, RoundLog, Step
+from memsweep.studies.extension import not_covered, of_other_settings
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import LIMITS, Limits
@@ -114,18 +116,39 @@ def deciding(
     rounds = RoundLog(own.location, before.rows).read()
     rows: tuple[TrialConfig, ...] = before.rows
     if study is not None:
+        begun, note = first_round(study, limits)
         gone = {name for one in rounds for name in one.removed}
         asked = [
             not_covered(rows, [trial.config for trial in identified(each) if trial.identity not in gone])
-            for each in (first_round(study, limits)[0], *first_rounds(study))
+            for each in (begun, *first_rounds(study))
         ]
         if all(asked):  # no plan that an earlier command may have begun with is stored whole
+            other = of_other_settings(asked[0], _after(rounds, before, rows).rows)
+            if other and not rounds and not plan.extended:
+                grow = Deciding(limits, note)
+                return Request(begun, identified(begun), source=source, grow=grow), grow
+            if other:
+                raise ConfigError([f"{other} {_begin_anew(own.location)}"], f"study {before.name!r}")
             rows = (*rows, *asked[0])
-    for one in rounds:
-        rows = tuple(one.applied(identified(replace(before, rows=rows))))
+    rows = _after(rounds, before, rows).rows
     whole = replace(study or before, rows=rows, grid=before.grid)
     trials = identified(whole)
     return Request(whole, trials, plan=plan, extended=added(plan, trials), source=source, grow=grow), grow
+
+
+def _after(rounds: Iterable[Round], study: SweepConfig, rows: tuple[TrialConfig, ...]) -> SweepConfig:
+    """The study with these rows and what its rounds made of them."""
+    for one in rounds:
+        rows = tuple(one.applied(identified(replace(study, rows=rows))))
+    return replace(study, rows=rows)
+
+
+def _begin_anew(place: Location) -> str:
+    return (
+        "More were added to the stored ones since, and these would be a question of their own. To go on with what is "
+        f"stored: memsweep decide {shlex.quote(str(place))}. To begin with other settings: give the study "
+        "another name, name=..."
+    )
 
 
 def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
