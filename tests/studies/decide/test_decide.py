@@ -27,6 +27,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import DecideConfig
 from memsweep.documents.schema import document_schema
 from memsweep.errors import ConfigError, Exit, StoreError
+from memsweep.report.analysis import effort
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.read.study import load_study as load_stored
 from memsweep.studies.decide.choice import REPAIRED
@@ -40,7 +41,7 @@ from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Cells
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from sweeping import end, environment, memsweep, start
@@ -167,6 +168,12 @@ def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
     with pytest.warns(UserWarning, match="--max-trials 2"):
         found = ms.decide("small.yaml", "training.steps=2", inline=True, progress=False)
     assert [*found.decisions["state"]] == ["limit"]
+    done = load_stored(Location.at(folder / "results/small")).records
+    trials = identified(load_study("small.yaml", ("training.steps=2",), folder))
+    took = sum(map(effort.seconds_of, done.values()))
+    modelled = sum(cost.seconds([trial.config]) for trial in trials if trial.identity in done)
+    rest = make_packs([trial for trial in trials if trial.identity not in done])
+    expected = sum(pack.cost for pack in rest) * took / modelled  # such trials took so long here
     for study in ("small.yaml", "small"):  # by its file, and by the name of what is stored
         words = ["training.steps=2"] if study == "small.yaml" else []
         assert main(["decide", study, *words, "--plan", "--json"]) == 0
@@ -174,6 +181,7 @@ def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
         assert (document["trials_left"], document["hopeless"]) == (4, [])
         (step,) = document["next_round"]
         assert step["does"].startswith("the planned 4 trials without a result")
+        assert step["core_seconds"] == pytest.approx(expected)
     for words, told_of in (
         (["small", "model.width=3"], "model.width=3 would change nothing of the stored study small"),
         (["small", "--kernel", "polynomial"], "--kernel is the memory for a module"),

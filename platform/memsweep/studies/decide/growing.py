@@ -137,7 +137,8 @@ class GrowingTrials(GridTrials):
         That is the rest of what is planned, or the next round.
         """
         if left := self.left:
-            seconds = sum(pack.cost for pack in make_packs(tuple(left)))
+            study = load_study(self._store.location, self._known)
+            seconds = sum(pack.cost for pack in make_packs(tuple(left))) * (self._factor(study, study.records) or 1.0)
             does = f"the planned {counted(len(left), 'trial')} without a result; then rounds, by their results"
             return self.settled(), [Step("", self.plan.sweep.name, does, (), seconds)]
         look = self._look()
