@@ -230,7 +230,7 @@ def test_a_slope_over_too_short_an_axis_that_stays_above_the_limit_asks_for_no_l
 def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     chosen = choose(short(WIDTH, -0.5, 0.4), cost)
     why, hours = hopeless(chosen, "more than the limit would be needed")
-    assert "seeds 5 to 10, width 32, about" in why
+    assert "10 seeds in the place of 5, width 32, about" in why
     assert hours == chosen.cost / 3600.0
 
     def beyond_rounds(asked: Question, option: Option) -> float:
@@ -239,7 +239,7 @@ def test_what_a_longer_axis_costs_beyond_the_limit_is_named() -> None:
     far = choose(short(WIDTH, -0.3), beyond_rounds)
     assert far.option is None
     why, hours = hopeless(far)
-    assert "seeds 5 to 250, width 32, about" in why
+    assert "250 seeds in the place of 5, width 32, about" in why
     assert math.isfinite(hours)
 
 
@@ -250,7 +250,7 @@ def test_a_repair_and_what_the_rule_lacks_are_told_as_attempts_and_not_as_foreca
     assert math.isfinite(hours)
     few = replace(question(0.05, 4, 3), complete=4, valid_horizons=3, valid_widths=5)
     why, _ = hopeless(choose(few, cost), limit)
-    assert "what would be added next, because the rule lacks it: seeds 4 to 5, horizon" in why
+    assert "what would be added next, because the rule lacks it: 5 seeds in the place of 4, horizon" in why
 
 
 def test_all_cells_are_trained_longer_a_few_times_where_seeds_learn_the_target() -> None:

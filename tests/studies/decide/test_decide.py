@@ -150,7 +150,7 @@ def test_the_next_round_can_be_looked_at_and_a_limit_is_no_answer(folder: Path) 
     shown = told(memsweep(*WORDS, "--plan", cwd=folder))
     assert shown["decisions"][0]["state"] == "open"
     does = shown["next_round"][0]["does"]
-    assert re.match(r"seeds 3 to \d+, horizons 11 and 64, widths 3 and 8", does)
+    assert re.match(r"\d+ seeds in the place of 3, horizons 11 and 64, widths 3 and 8", does)
     assert shown["run"] is None
     assert not (folder / "results/small/decide").exists()
     found = told(memsweep(*WORDS, "--max-trials", "2", cwd=folder), code=3)
@@ -238,7 +238,7 @@ def test_what_does_not_fit_into_the_rest_of_the_limit_is_named_with_its_price(
     assert decision["state"] == "limit"
     assert decision["needed_core_hours"] > 0.0
     assert re.search(
-        r"seeds 3 to \d+, horizons 11 and 64.* core hours, does not fit into what is left of the limit", decision["why"]
+        r"\d+ seeds in the place of 3, horizons 11 and 64.* core hours, does not fit into what is left of the limit", decision["why"]
     )
     assert main([*WORDS[:-1], "--max-core-hours", "1"]) == Exit.LIMIT
     assert "the same command goes on: a limit is that of one run" in capsys.readouterr().out

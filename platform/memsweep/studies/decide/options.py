@@ -39,10 +39,10 @@ class Option:
     repairs: tuple[str, ...] = ()
 
     def words(self, before: Design) -> str:
-        """The additions in words: ``seeds 5 to 8, horizons 48 and 96``."""
+        """The additions in words: ``8 seeds in the place of 5, horizons 48 and 96``."""
         parts = [_REPAIRS[repair] for repair in self.repairs]
         if self.design.seeds != before.seeds:
-            parts.append(f"seeds {before.seeds} to {self.design.seeds}")
+            parts.append(f"{self.design.seeds} seeds in the place of {before.seeds}")
         for name in ("horizons", "widths"):
             new = sorted({*getattr(self.design, name)} - {*getattr(before, name)})
             if new:
