@@ -100,6 +100,8 @@ def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
         typed_in = replace(stored, command=line, source=source, overrides=())
         assert typed_in.extended_by("model.width=3 training.seeds=2") == more
         assert typed_in.until_decided == until
+        replaced = replace(typed_in, replaced={"0": {}})  # by a round, in trials with other settings
+        assert replaced.extended_by("model.width=3 training.seeds=2") == until
     found = eval(advice, {"ms": ms, "study": study})
     assert (len(found.contents.study.records), found.missing.empty) == (2, True)
 

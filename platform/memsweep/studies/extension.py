@@ -123,17 +123,24 @@ def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig])
     return [new for row in wider if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
 
 
-def of_other_settings(new: Collection[TrialConfig], stored: Collection[TrialConfig]) -> str:
-    """Says which new trials are trained or measured as no stored one is; empty where none is. Seeds do not count."""
-    there = {_settings(row): row for row in stored}
-    other = {name: row for row in new if (name := _settings(row)) not in there}
-    if not other:
+def of_other_settings(wider: SweepConfig, new: Collection[TrialConfig], stored: Collection[TrialConfig]) -> str:
+    """Says how a study trains or measures otherwise than it is stored; empty where it has all that is stored, too.
+
+    Seeds, and those whose search is checked, do not count.
+
+    Args:
+        wider: the study that is asked for.
+        new: the trials of it that are not stored.
+        stored: the trials that are.
+    """
+    there, asked = ({_settings(row) for row in rows} for rows in (stored, wider.rows))
+    other = [row for row in new if _settings(row) not in there]
+    if there <= asked or not other:
         return ""
-    count = sum(_settings(row) in other for row in new)
-    asked, before = ([json.loads(name) for name in names] for names in (other, there))
+    own, before = ([*map(json.loads, sorted(names))] for names in ({*map(_settings, other)}, there))
     return (
-        f"{counted(count, 'trial')} that it asks for {'has' if count == 1 else 'have'} other settings"
-        f"{own_values(asked, before)} than those that are stored{own_values(before, asked)}."
+        f"{counted(len(other), 'trial')} that it asks for {'has' if len(other) == 1 else 'have'} other settings"
+        f"{own_values(own, before)} than those that are stored{own_values(before, own)}."
     )
 
 

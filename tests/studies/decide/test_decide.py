@@ -238,7 +238,8 @@ def test_what_does_not_fit_into_the_rest_of_the_limit_is_named_with_its_price(
     assert decision["state"] == "limit"
     assert decision["needed_core_hours"] > 0.0
     assert re.search(
-        r"\d+ seeds in the place of 3, horizons 11 and 64.* core hours, does not fit into what is left of the limit", decision["why"]
+        r"\d+ seeds in the place of 3, horizons 11 and 64.* core hours, does not fit into what is left of the limit",
+        decision["why"],
     )
     assert main([*WORDS[:-1], "--max-core-hours", "1"]) == Exit.LIMIT
     assert "the same command goes on: a limit is that of one run" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.studies.decide.round_log import Round, RoundLog
-from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import read_plan, write_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import folder_name
 from sweeping import memsweep
@@ -81,7 +83,8 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     assert plan is not None
     name, row = next(iter(plan.rows.items()))
     longer = trial_from_dict({**row, "training": {**row["training"], "steps": 4}})  # in the place of one trial
-    RoundLog(Location.at(folder), [longer]).write(0, Round(10, (), (longer,), (name,)))
+    rounds = RoundLog(Location.at(folder), [longer])
+    rounds.write(0, Round(10, (), (longer,), (name,)))
     assert main([*words, *SHORT, "--plan"]) == 0
     capsys.readouterr()
     assert main([*words, *other, "--plan"]) == 2
@@ -91,6 +94,17 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     typed = re.search(r"To go on with what is stored: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
     assert main([*shlex.split(typed[1]), "--plan"]) == 0
+    # an earlier version checked the search of all trials, and a round may have replaced every one
+    rows = [trial_from_dict(row) for row in plan.rows.values()]
+    checked = [replace(row, perturbation=replace(row.perturbation, stronger_every=5)) for row in rows]
+    gone = identified(replace(plan.sweep(), rows=tuple(checked)))
+    stronger = [replace(row, perturbation=replace(row.perturbation, starts=4)) for row in checked]
+    rounds.write(0, Round(10, (), tuple(stronger), tuple(trial.identity for trial in gone)))
+    trials = identified(replace(plan.sweep(), rows=tuple(stronger)))
+    write_plan(folder, make_plan(replace(plan.sweep(), rows=tuple(stronger)), trials, frozenset()), {})
+    capsys.readouterr()
+    assert main([*words, *SHORT, "--plan"]) == 0
+    assert f"the planned {len(rows)} trials without a result" in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
 def test_a_module_that_cannot_have_the_widths_is_told_how_to_name_others(

@@ -222,11 +222,13 @@ class Study:
         A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
         command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
         command with the overrides, and without the limits of its run, which would stop the next one as well. Widths to
-        which other fields are tied are left to ``decide``: an axis of widths would not move these fields.
+        which other fields are tied are left to ``decide``: an axis would not move these. So is a study whose trials a
+        round has replaced: overrides would add trials with the settings of before.
         """
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
-        if "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1:
+        tied = "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1
+        if tied or self.replaced:
             return self.until_decided  # empty where there is no such command
         if self._is_of_words:
             before = [

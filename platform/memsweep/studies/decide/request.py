@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from memsweep.config.schema.study import SweepConfig
@@ -118,17 +118,13 @@ def deciding(
     if study is not None:
         begun, note = first_round(study, limits)
         gone = {name for one in rounds for name in one.removed}
-        asked = [
-            not_covered(rows, [trial.config for trial in identified(each) if trial.identity not in gone])
-            for each in (begun, *first_rounds(study))
-        ]
+        asked = [not_covered(rows, _without(gone, each)) for each in (begun, *first_rounds(study))]
         if all(asked):  # no plan that an earlier command may have begun with is stored whole
-            other = of_other_settings(asked[0], _after(rounds, before, rows).rows)
-            if other and not rounds and not plan.extended:
+            if other := of_other_settings(study, asked[0], _after(rounds, before, rows).rows):
+                if rounds or plan.extended:
+                    raise ConfigError([f"{other} {_ways_on(own.location)}"], f"study {before.name!r}")
                 grow = Deciding(limits, note)
                 return Request(begun, identified(begun), source=source, grow=grow), grow
-            if other:
-                raise ConfigError([f"{other} {_begin_anew(own.location)}"], f"study {before.name!r}")
             rows = (*rows, *asked[0])
     rows = _after(rounds, before, rows).rows
     whole = replace(study or before, rows=rows, grid=before.grid)
@@ -143,7 +139,20 @@ def _after(rounds: Iterable[Round], study: SweepConfig, rows: tuple[TrialConfig,
     return replace(study, rows=rows)
 
 
-def _begin_anew(place: Location) -> str:
+def _without(gone: Collection[str], study: SweepConfig) -> list[TrialConfig]:
+    """The trials of a first plan whose place no round has taken; an earlier version checked the search of all of them.
+
+    Args:
+        gone: identities of the trials that rounds have replaced.
+        study: with the plan.
+    """
+    every = max((row.perturbation.stronger_every for row in study.rows), default=0)
+    checked = [replace(row, perturbation=replace(row.perturbation, stronger_every=every)) for row in study.rows]
+    pairs = zip(identified(study), identified(replace(study, rows=tuple(checked))), strict=True)
+    return [trial.config for trial, before in pairs if not {trial.identity, before.identity} & {*gone}]
+
+
+def _ways_on(place: Location) -> str:
     return (
         "More were added to the stored ones since, and these would be a question of their own. To go on with what is "
         f"stored: memsweep decide {shlex.quote(str(place))}. To begin with other settings: give the study "
