@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import memsweep as ms
+from memsweep.studies.trials import lacks_of
+from memsweep.sweep.planning.plan_file import read_plan
 
 STUDY = """
 task: {name: parity, horizon: 8}
@@ -63,6 +67,9 @@ def test_rows_are_told_the_horizons_alone_and_few_widths_are_told_what_a_slope_n
     assert [line for line in lines if line.endswith("do: rows with task.horizon=20,40,80")], lines
     assert [line for line in lines if line.startswith("note: 2 widths; a slope in the width")]
     assert not [line for line in ms.plan(file, "grid.rows=[{model: {width: 2}}]").lines() if " widths;" in line]
+    file.write_text("task: {name: linear_functional, horizon: 5}\nmodel: {name: diagonal_rnn}\ndecide: {}\n")
+    (found,) = (line for line in ms.plan(file, "task.horizon=12,24").lines() if "aim at 5" in line)
+    assert found.endswith("do: task.horizon=12,24,48,96,192")  # rows that were found take it
 
 
 def test_a_plan_names_what_was_added_to_the_stored_one(tmp_path: Path) -> None:
@@ -73,5 +80,9 @@ def test_a_plan_names_what_was_added_to_the_stored_one(tmp_path: Path) -> None:
     (line,) = (each for each in ms.plan(*words, "model.width=2", results=results).lines() if "came later" in each)
     assert line.startswith("not shown: ")
     assert "(model.width: 3)" in line
-    assert "memsweep resume quickstart" in line
+    assert f"memsweep resume quickstart --results {results}" in line
     assert not [each for each in ms.plan(*words, "model.width=2,3", results=results).lines() if "came later" in each]
+    plan = read_plan(results / "quickstart")
+    assert plan is not None
+    search = replace(plan, extended=(), search=cast(Any, object()))  # a search that nobody has extended
+    assert lacks_of(search, ms.plan(*words).study) == ""

@@ -50,8 +50,11 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
 
 def _checked_otherwise(stored: SweepConfig, wider: SweepConfig) -> str:
     """Advice where the studies differ in the seeds whose search is checked; empty where they do not."""
-    before, after = ({row.perturbation.stronger_every for row in study.rows} for study in (stored, wider))
-    if after <= before:
+    before: dict[str, set[int]] = {}
+    for row in stored.rows:
+        before.setdefault(_without_seeds(row), set()).add(row.perturbation.stronger_every)
+    asked = [row for row in wider.rows if row.perturbation.stronger_every]
+    if all(row.perturbation.stronger_every in before.get(_without_seeds(row), ()) for row in asked):
         return ""
     return (
         " Other seeds whose search is checked (perturbation.stronger_every) are no further trials: sweep the study by "
@@ -146,7 +149,7 @@ def of_other_settings(wider: SweepConfig, new: Collection[TrialConfig], stored: 
 
 def _settings(row: TrialConfig) -> str:
     """How a trial is trained and measured, as JSON, without its seeds and those whose search is checked."""
-    data = json.loads(_without_seeds(_unchecked(row)))
+    data = json.loads(_without_seeds(row))
     return json.dumps({part: data[part] for part in ("training", "perturbation")}, sort_keys=True)
 
 
@@ -163,24 +166,19 @@ def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any,
 
 
 def _without_seeds(row: TrialConfig) -> str:
-    """A text that trials share which differ in their seeds alone, or in the seeds on which a stronger search runs."""
+    """A text that trials share which differ in their seeds alone, or in those whose search is checked."""
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
-    moved = data["perturbation"] | {"stronger_every": bool(row.perturbation.stronger_every)}
+    moved = {key: value for key, value in data["perturbation"].items() if key != "stronger_every"}
     return json.dumps(data | {"training": training, "perturbation": moved}, sort_keys=True)
 
 
 def _covered(rows: Collection[TrialConfig]) -> dict[str, set[int]]:
-    """Trial without its seeds -> the seeds that it has; one whose search is checked is there without a check, too."""
+    """Trial without its seeds -> the seeds that it has."""
     covered: dict[str, set[int]] = {}
     for row in rows:
-        for each in dict.fromkeys((row, _unchecked(row))):
-            covered.setdefault(_without_seeds(each), set()).update(_seeds(row))
+        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
     return covered
-
-
-def _unchecked(row: TrialConfig) -> TrialConfig:
-    return dataclasses.replace(row, perturbation=dataclasses.replace(row.perturbation, stronger_every=0))
 
 
 def _seeds(row: TrialConfig) -> range:

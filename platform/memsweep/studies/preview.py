@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from memsweep.studies.trials import lacks_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
+from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,7 +72,10 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
     trials = with_stored_training(trials, reuse.all, results)
     plan = make_plan(study, trials, reuse.all)
     measured = [trial for pack in plan.packs for trial in pack.trials]
-    came_later = lacks_of(before, study) if before is not None else ""
+    came_later = ""
+    if before is not None and (lost := lacks_of(before, study)):
+        whole = typed("resume", study.name, results)
+        came_later = f"{lost} that came later, by memsweep extend or decide ({whole} runs the whole stored plan)"
     return Preview(study, plan, reuse, why, interpolated(measured), came_later, results=results)
 
 
@@ -86,7 +89,8 @@ class Preview:
         reuse: the results that need no work.
         reasons: identity -> why a trial is not reused.
         interpolated: how many of the trials that are only measured have stored radii that were read between two points.
-        came_later: what ``extend`` or ``decide`` added to the stored plan and this study lacks; empty where nothing.
+        came_later: what ``extend`` or ``decide`` added to the stored plan and this study lacks, with the command that
+            runs it; empty where nothing.
         stored: of a search, how many results its folder holds.
         results: the folder of all studies, where measurements are kept; None: nowhere.
     """
@@ -233,10 +237,7 @@ class Preview:
         study = self.study
         yield f"study {study.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {self.to_run} to run"
         if self.came_later:
-            yield (
-                f"not shown: {self.came_later} that came later, by memsweep extend or decide; memsweep resume "
-                f"{shlex.quote(study.name)} runs the whole stored plan"
-            )
+            yield f"not shown: {self.came_later}"
         if self.reasons:
             yield f"not reused: {by_reason(self.reasons)}"
             yield from (f"  {line}" for line in examples(self.reasons) if verbose)
@@ -372,7 +373,7 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
     horizons = sorted(asked)
     if study.search is None and 1 < len(horizons) < GOOD_GRID:
         more = [horizons[-1] * 2**power for power in range(1, GOOD_GRID - len(horizons) + 1)]
-        in_rows = ROWS in study.grid  # words would cross them with every row
+        in_rows = ROWS in study.grid and not study.smaller  # words would cross them with every row that was written
         wanted = f"task.horizon={','.join(map(str, more if in_rows else [*horizons, *more]))}"
         yield from (
             f"{len(horizons)} horizons; aim at {GOOD_GRID}, which narrow the interval of a slope more than twice the "
@@ -383,9 +384,13 @@ def _horizons(study: SweepConfig) -> Iterator[str]:
 
 def _widths(study: SweepConfig) -> Iterator[str]:
     """The widths that a slope of the radius needs, where a study varies them and has fewer."""
-    widths = {trial.model.width for trial in study.rows if trial.perturbation.balls and hasattr(trial.model, "width")}
-    if study.search is None and 1 < len(widths) < SMALLEST_GRID:
-        yield f"{len(widths)} widths; a slope in the width, without which no verdict is stable, needs {SMALLEST_GRID}"
+    widths: dict[str, set[int]] = {}
+    for trial in study.rows:
+        if trial.perturbation.balls and hasattr(trial.model, "width"):
+            widths.setdefault(trial.model.name, set()).add(trial.model.width)
+    few = min((len(each) for each in widths.values() if len(each) > 1), default=SMALLEST_GRID)
+    if study.search is None and few < SMALLEST_GRID:
+        yield f"{few} widths; a slope in the width, without which no verdict is stable, needs {SMALLEST_GRID}"
 
 
 def _idle_rules(study: SweepConfig) -> Iterator[str]:

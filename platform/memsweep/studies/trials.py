@@ -54,7 +54,7 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
     Raises:
         ConfigError: with what would be dropped, and what to do.
     """
-    if before is None or not before.extended or not (lost := lacks_of(before, sweep)):
+    if before is None or not (lost := lacks_of(before, sweep)):
         return
     raise ConfigError(
         [
@@ -68,7 +68,9 @@ def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -
 
 
 def lacks_of(before: StoredPlan, sweep: SweepConfig) -> str:
-    """Says what the study lacks of an extension; empty where nothing."""
+    """Says what the study lacks of an extension; empty where nothing, and where there was none."""
+    if not before.extended:
+        return ""
     rows = [to_dict(row) for row in sweep.rows]
     if before.search is None:
         lost = [config for name in before.extended if (config := before.rows.get(name)) and config not in rows]

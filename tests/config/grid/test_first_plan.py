@@ -100,6 +100,14 @@ def test_the_search_is_checked_at_the_ends_of_both_axes(tmp_path: Path, every: s
     assert not not_covered(before, found.rows)  # what was stored with every search checked is the whole plan
 
 
+@pytest.mark.parametrize("words", ["model.width=6,8,12", "task.horizon=12,24,48", "perturbation.stronger_every=4"])
+def test_a_size_that_becomes_an_end_of_an_axis_is_no_second_trial_of_its_seeds(tmp_path: Path, words: str) -> None:
+    stored = study(tmp_path)
+    added = not_covered(stored.rows, study(tmp_path, words).rows)
+    rows = [(*cell_of(row), seed) for row in (*stored.rows, *added) for seed in range(row.training.seeds)]
+    assert len({*rows}) == len(rows)
+
+
 @pytest.mark.parametrize("wrong", ["perturbation: 3", "perturbation: {radii: [0.1, 1]}", "training: [5]"])
 def test_what_is_wrong_is_told_and_not_replaced(tmp_path: Path, wrong: str) -> None:
     with pytest.raises(ConfigError, match="must be a mapping"):

@@ -41,7 +41,7 @@ from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Cells
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.planning import cost
-from memsweep.sweep.planning.plan import identified, make_packs
+from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from sweeping import end, environment, memsweep, start
@@ -172,8 +172,8 @@ def test_what_is_planned_comes_first_and_nothing_is_hopeless_before(
     trials = identified(load_study("small.yaml", ("training.steps=2",), folder))
     took = sum(map(effort.seconds_of, done.values()))
     modelled = sum(cost.seconds([trial.config]) for trial in trials if trial.identity in done)
-    rest = make_packs([trial for trial in trials if trial.identity not in done])
-    expected = sum(pack.cost for pack in rest) * took / modelled  # such trials took so long here
+    rest = sum(cost.seconds([trial.config]) for trial in trials if trial.identity not in done)
+    expected = rest * took / modelled  # such trials took so long here
     for study in ("small.yaml", "small"):  # by its file, and by the name of what is stored
         words = ["training.steps=2"] if study == "small.yaml" else []
         assert main(["decide", study, *words, "--plan", "--json"]) == 0

@@ -77,7 +77,8 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     assert main([*words, *SHORT, "--max-hours", "1e-6", "--max-trials", "1"]) == 3  # the plan alone is stored
     capsys.readouterr()
     assert main([*words, *other, "--plan"]) == 0
-    assert "its own plan, 7 trials" in capsys.readouterr().out
+    told = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "its own plan, 7 trials (anew, because 7 trials that it asks for have other settings (training.steps" in told
     folder = place / "results" / folder_name("leaky_nets:Leaky, exponential")
     plan = read_plan(folder)
     assert plan is not None
@@ -91,7 +92,7 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
     assert "7 trials that it asks for have other settings (training.steps: 3) than those that are stored" in said
     assert {"(training.steps: 2, 4)", "(training.steps: 4, 2)"} & {*re.findall(r"\(training.steps: [^)]*\)", said)}
-    typed = re.search(r"To go on with what is stored: memsweep (.*?)\. To begin", said)
+    typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
     assert main([*shlex.split(typed[1]), "--plan"]) == 0
     # an earlier version checked the search of all trials, and a round may have replaced every one
@@ -113,7 +114,7 @@ def test_a_module_that_cannot_have_the_widths_is_told_how_to_name_others(
     (place / "wide_nets.py").write_text(LEAKY.replace("super", "assert width % 16 == 0\n        super"))
     assert main(["decide", "wide_nets:Leaky", "--plan"]) == 2
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
-    typed = re.search(r"4, 6, 8, 12 were tried\. Where the model needs others, name them \((\S+)\)", said)
+    typed = re.search(r"4, 6, 8, 12 were tried\. The model runs at others: name them \((\S+)\)", said)
     assert typed is not None, said
     assert main(["decide", "wide_nets:Leaky", "--plan", typed[1]]) == 0
 

@@ -17,7 +17,7 @@ from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
 
 HORIZON, WIDTH, SEEDS = "task.horizon", "model.width", "training.seeds"
-_CHECKED = "perturbation.stronger_every"
+_STRONGER = "perturbation.stronger_every"
 WIDTHS = (4, 6, 8, 12)
 SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 8, 12), 3), (2, (4, 8, 12), 3))
 """Horizons, widths and seeds: the least that the rule can judge, and what a short limit pays for.
@@ -56,7 +56,7 @@ def first_plans(
     """
     left = [
         path
-        for path in (*_SETTINGS, SEEDS, HORIZON, WIDTH, _CHECKED)
+        for path in (*_SETTINGS, SEEDS, HORIZON, WIDTH, _STRONGER)
         if not is_said(path, said, axes) and _holds(path, base) and _has(path, base, said)
     ]
     horizons = _horizons(merge(TrialConfig, base), axes, problems) if HORIZON in left else []
@@ -67,7 +67,7 @@ def first_plans(
             if path in left:
                 put(plan, path.split("."), value)
         found = horizons[:count], widths if WIDTH in left else ()
-        sized = plan, _sized(plan, axes, *found, at_ends=_CHECKED in left)
+        sized = plan, _sized(plan, axes, *found, at_ends=_STRONGER in left)
         if sized not in plans:
             plans.append(sized)
     return plans

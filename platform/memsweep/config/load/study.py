@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ _RESOURCES, _KEEP, _DECIDE = "resources", "keep", "decide"
 know_sections(
     {"": TrialConfig, _RESOURCES: ResourcesConfig, SEARCH: SearchConfig, CONFIRM: ConfirmConfig, _DECIDE: DecideConfig}
 )
+_OTHER_WIDTH = 48
+"""Of a module that cannot have the widths that were found: a multiple of many numbers of heads and groups."""
 _FLAGS = {"results": "DIR", "workspace": "DIR", "address": "ADDRESS", "ray": "", "inline": "", "trust": ""}
 """Flags of the commands that are easily taken for settings -> what stands behind them."""
 TOP_LEVEL = ("name", PROTOCOL, *keys(TrialConfig), GRID, _RESOURCES, _KEEP, CLAIMS, SEARCH, CONFIRM, _DECIDE)
@@ -142,10 +145,8 @@ def _checked(
     (base, axes), *smaller = plans
     trials = expand(base, axes, problems, for_models=for_models(protocol))
     problems += (of_code := code_problems(trials))
-    widths = sorted({width for row in trials if (width := getattr(row.model, "width", 0))})
-    if of_code and widths and not named:
-        tried = f"is left out, so {', '.join(map(str, widths))} were tried"
-        problems.append(sentence(WIDTH, f"{tried}. Where the model needs others, name them ({WIDTH}=16,32,48,64)"))
+    if of_code and not named:
+        problems += _other_widths(trials)
     # what only the sections and the trials together show
     resources = section(ResourcesConfig, tree.get(_RESOURCES, {}), _RESOURCES, problems)
     decide = section(DecideConfig, tree.get(_DECIDE, {}), _DECIDE, problems)
@@ -201,6 +202,16 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
     kept = [leaf for path, value in own for leaf, _ in leaves(value, path)]
     kept = [leaf for leaf in kept if not any(lies_in(leaf, path) for path in gone)]
     return [*kept, *(leaf for path, value in typed for leaf, _ in leaves(value, path))]
+
+
+def _other_widths(trials: Sequence[TrialConfig]) -> list[str]:
+    """That widths can be named, where the code of a model fails at those that were found and runs at another one."""
+    widths = sorted({width for row in trials if (width := getattr(row.model, "width", 0))})
+    model: Any = trials[0].model if trials else None
+    if not widths or code_problems([replace(trials[0], model=replace(model, width=_OTHER_WIDTH))]):
+        return []
+    tried = f"is left out, so {', '.join(map(str, widths))} were tried"
+    return [sentence(WIDTH, f"{tried}. The model runs at others: name them ({WIDTH}=16,32,48,64)")]
 
 
 def _meant(key: str, value: Any) -> str:

@@ -55,7 +55,7 @@ class LossRow:
             several kB more than the places of its rows.
         places: of the seeds in this table, one each.
         lengths: the metric on sequences that are longer than those of training, as ``accuracy_2T``, by seed.
-        times: length of the test sequences, of which the loss is, in those of training.
+        times: how many times as long as training sequences the test sequences of the loss are.
     """
 
     condition: Mapping[str, Any]

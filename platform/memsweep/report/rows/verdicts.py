@@ -116,8 +116,8 @@ def _shortfall(finding: Finding) -> Iterator[str]:
         return
     every, checked = finding.curves, finding.curves.dropna(subset="stronger")
     ran = f"{checked['seed'].nunique()} of {every['seed'].nunique()} seeds"
-    of, sizes = (len(each.drop_duplicates(["width", "horizon"])) for each in (checked, every))
-    ran += f" at {of} of {sizes} sizes" if of < sizes else ""
+    here, sizes = (len(curves.drop_duplicates(["width", "horizon"])) for curves in (checked, every))
+    ran += f" at {here} of {sizes} sizes" if here < sizes else ""
     yield (
         f"where a search of several times the effort ran ({ran}), this one had found at least "
         f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the largest change"

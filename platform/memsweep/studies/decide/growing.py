@@ -138,7 +138,9 @@ class GrowingTrials(GridTrials):
         """
         if left := self.left:
             study = load_study(self._store.location, self._known)
-            seconds = sum(pack.cost for pack in make_packs(tuple(left))) * (self._factor(study, study.records) or 1.0)
+            factor = self._factor(study, study.records)  # of trials one by one, as they are measured
+            of_model = sum(cost.seconds([trial.config]) for trial in left)
+            seconds = factor * of_model or sum(pack.cost for pack in make_packs(tuple(left)))
             does = f"the planned {counted(len(left), 'trial')} without a result; then rounds, by their results"
             return self.settled(), [Step("", self.plan.sweep.name, does, (), seconds)]
         look = self._look()

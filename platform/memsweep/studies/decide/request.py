@@ -34,7 +34,7 @@ class Deciding:
 
     Args:
         limits: of the run.
-        note: why the study begins with less than its own plan; empty where it does not.
+        note: why the study begins with less than its own plan, or anew; empty where it does not.
     """
 
     def __init__(self, limits: Limits, note: str = "") -> None:
@@ -123,7 +123,8 @@ def deciding(
             if other := of_other_settings(study, asked[0], _after(rounds, before, rows).rows):
                 if rounds or plan.extended:
                     raise ConfigError([f"{other} {_ways_on(own.location)}"], f"study {before.name!r}")
-                grow = Deciding(limits, note)
+                anew = f"anew, because {other.rstrip('.')}; the stored results stay"
+                grow = Deciding(limits, "; ".join(filter(None, (anew, note))))
                 return Request(begun, identified(begun), source=source, grow=grow), grow
             rows = (*rows, *asked[0])
     rows = _after(rounds, before, rows).rows
@@ -147,16 +148,17 @@ def _without(gone: Collection[str], study: SweepConfig) -> list[TrialConfig]:
         study: with the plan.
     """
     every = max((row.perturbation.stronger_every for row in study.rows), default=0)
-    checked = [replace(row, perturbation=replace(row.perturbation, stronger_every=every)) for row in study.rows]
-    pairs = zip(identified(study), identified(replace(study, rows=tuple(checked))), strict=True)
-    return [trial.config for trial, before in pairs if not {trial.identity, before.identity} & {*gone}]
+    checked = {row: replace(row, perturbation=replace(row.perturbation, stronger_every=every)) for row in study.rows}
+    rows = tuple(dict.fromkeys((*checked, *checked.values())))
+    names = {trial.config: trial.identity for trial in identified(replace(study, rows=rows))}
+    return [row for row, before in checked.items() if not {names[row], names[before]} & {*gone}]
 
 
 def _ways_on(place: Location) -> str:
     return (
-        "More were added to the stored ones since, and these would be a question of their own. To go on with what is "
-        f"stored: memsweep decide {shlex.quote(str(place))}. To begin with other settings: give the study "
-        "another name, name=..."
+        "Rounds or extensions have changed the study since, and these trials would be a question of their own. It goes "
+        f"on, and adds seeds and sizes itself, by: memsweep decide {shlex.quote(str(place))}. To begin with such "
+        "trials, give the study another name: name=..."
     )
 
 
