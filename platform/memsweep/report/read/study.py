@@ -221,9 +221,8 @@ class Study:
 
         A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
         command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
-        command with the overrides, and without the limits of its run, which would stop the next one as well. Widths to
-        which other fields are tied are left to ``decide``: an axis would not move these. So is a study whose trials a
-        round has replaced: overrides would add trials with the settings of before.
+        command with the overrides, and without the limits of its run, which would stop the next one as well. ``decide``
+        moves fields that are tied to the width, and keeps the settings to which a round has brought trials.
         """
         added = words.split()
         paths = [word.partition("=")[0] for word in added]
