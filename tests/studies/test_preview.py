@@ -78,7 +78,7 @@ def test_a_plan_names_what_was_added_to_the_stored_one(tmp_path: Path) -> None:
     ms.sweep(*words, "model.width=2", results=results, inline=True, progress=False)
     ms.extend(*words, "model.width=2,3", results=results, inline=True, progress=False)
     (line,) = (each for each in ms.plan(*words, "model.width=2", results=results).lines() if "came later" in each)
-    assert line.startswith("not shown: ")
+    assert line.startswith("note: not shown: ")
     assert "(model.width: 3)" in line
     assert f"memsweep resume quickstart --results {results}" in line
     assert not [each for each in ms.plan(*words, "model.width=2,3", results=results).lines() if "came later" in each]

@@ -123,6 +123,11 @@ class Preview:
         each = (search.settings.trials if search else 0) + (confirm.top if confirm else 0)
         return len(self.study.rows) * each
 
+    @property
+    def notes(self) -> list[str]:
+        """Notes for the reader: what is stored and not shown, then those on the study, each once."""
+        return [*([f"not shown: {self.came_later}"] if self.came_later else []), *notes(self.study)]
+
     @cached_property
     def waves(self) -> tuple[Wave, ...]:
         """The packs that are left, as they run side by side."""
@@ -236,8 +241,6 @@ class Preview:
     def _of_a_grid(self, plan: Plan, *, verbose: bool) -> Iterator[str]:
         study = self.study
         yield f"study {study.name}: {len(plan.trials)} trials, {len(plan.done)} done or reused, {self.to_run} to run"
-        if self.came_later:
-            yield f"not shown: {self.came_later}"
         if self.reasons:
             yield f"not reused: {by_reason(self.reasons)}"
             yield from (f"  {line}" for line in examples(self.reasons) if verbose)
@@ -293,7 +296,7 @@ class Preview:
         if ways := Counter(way for trial in self.study.rows if (way := way_of(trial))):
             shares = ", ".join(f"{way} ({counted(count, 'trial')})" for way, count in ways.items())
             yield f"linear models' loss on a batch, in closed form by: {shares}"
-        yield from (f"note: {text}" for text in notes(self.study)[:_MOST_NOTES])
+        yield from (f"note: {text}" for text in self.notes[:_MOST_NOTES])
 
     def __repr__(self) -> str:
         from rich.console import Console

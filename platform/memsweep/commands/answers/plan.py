@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from memsweep.config.schema.search import NONE
 from memsweep.documents.keys.plans import ExpectedItem, NodesItem, PackItem, PlanDocument, PlannedTrialItem, SearchItem
 from memsweep.report.naming.objective import objectives
-from memsweep.studies.preview import notes
 from memsweep.sweep.estimate.nodes import problem_of, uses
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def plan_document(preview: Preview) -> PlanDocument:
         "not_reused": dict(Counter(str(reason.why) for reason in preview.reasons.values()).most_common()),
         "search": _search(study, preview.stored),
         "trained_on": list(objectives(preview.configs)),
-        "notes": notes(study),
+        "notes": preview.notes,
         "resources": {
             "cpus": study.resources.cpus,
             "gpus": study.resources.card,
