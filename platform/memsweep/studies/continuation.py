@@ -9,7 +9,8 @@ from functools import partial
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import MemsweepError
 from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
-from memsweep.studies.extension import extend_grid, extend_search
+from memsweep.report.read.rounds import REPAIRED_FIELDS, stored_rounds
+from memsweep.studies.extension import changed_since, extend_grid, extend_search, of_other_settings
 from memsweep.studies.locations import find_study, plan_to_run
 from memsweep.studies.trials import Request, added, more_steps
 from memsweep.sweep.planning.plan import PlannedTrial, identified
@@ -72,16 +73,22 @@ def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -
 
     Raises:
         MemsweepError: nothing is added, or it cannot be; others as of ``resumed``.
+        ConfigError: what is added has settings that a round of ``decide`` has changed.
     """
-    plan = plan_to_run(find_study(wider.name, results), trust, wider.rows)
+    store = find_study(wider.name, results)
+    plan = plan_to_run(store, trust, wider.rows)
     before = unchanged(plan, results)
     if before.search or wider.search:
         study = extend_search(before, wider, extended=bool(plan.extended))
     else:
         earlier = [row for name, row in zip(plan.rows, before.rows, strict=True) if name in plan.extended]
         study = extend_grid(before, wider, earlier)
-    trials = trials_of(study)
-    note = more_steps(before.rows, [row for row in study.rows if row not in before.rows])
+    trials, new = trials_of(study), [row for row in study.rows if row not in before.rows]
+    # the fields of repairs tell no conditions apart: seeds of two trainings would be one sample
+    repaired = any(one.removed for one in stored_rounds(store.location, plan.rows.values()))
+    if repaired and (other := of_other_settings(wider, new, before.rows, REPAIRED_FIELDS)):
+        raise changed_since(wider.name, other, store.location)
+    note = more_steps(before.rows, new)
     return Request(study, trials, plan=plan, extended=added(plan, trials), source=source), note
 
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection
+import shlex
+from collections.abc import Collection, Sequence
 from typing import Any
 
+from memsweep.config.core.problems import lies_in
+from memsweep.config.schema.canonical import flatten
 from memsweep.config.schema.chain import predecessor
 from memsweep.config.schema.search import Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.errors import MemsweepError, counted
+from memsweep.errors import ConfigError, MemsweepError, counted
 from memsweep.studies.trials import own_values
 from memsweep.sweep.planning.identity import identifying
+from memsweep.sweep.store.filesystem import Location
+
+TRAINED = ("training", "perturbation")
+"""The sections that say how a trial is trained and measured."""
 
 
 def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[TrialConfig] = ()) -> SweepConfig:
@@ -126,7 +133,9 @@ def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig])
     return [new for row in wider if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
 
 
-def of_other_settings(wider: SweepConfig, new: Collection[TrialConfig], stored: Collection[TrialConfig]) -> str:
+def of_other_settings(
+    wider: SweepConfig, new: Collection[TrialConfig], stored: Collection[TrialConfig], fields: Sequence[str] = TRAINED
+) -> str:
     """Says how a study trains or measures otherwise than it is stored; empty where it has all that is stored, too.
 
     Seeds, and those whose search is checked, do not count.
@@ -135,22 +144,39 @@ def of_other_settings(wider: SweepConfig, new: Collection[TrialConfig], stored: 
         wider: the study that is asked for.
         new: the trials of it that are not stored.
         stored: the trials that are.
+        fields: that count, with all below them.
     """
-    there, asked = ({_settings(row) for row in rows} for rows in (stored, wider.rows))
-    other = [row for row in new if _settings(row) not in there]
-    if there <= asked or not other:
+    there, asked, added = ({_settings(row, fields) for row in rows} for rows in (stored, wider.rows, new))
+    if there <= asked or not added - there:
         return ""
-    own, before = ([*map(json.loads, sorted(names))] for names in ({*map(_settings, other)}, there))
+    count = sum(_settings(row, fields) not in there for row in new)
+    own, before = ([*map(json.loads, sorted(names))] for names in (added - there, there))
     return (
-        f"{counted(len(other), 'trial')} that it asks for {'has' if len(other) == 1 else 'have'} other settings"
-        f"{own_values(own, before)} than those that are stored{own_values(before, own)}."
+        f"{counted(count, 'trial')} that it asks for {'has' if count == 1 else 'have'} other settings"
+        f"{own_values(own, before)} than those that are stored{own_values(before, own)}"
     )
 
 
-def _settings(row: TrialConfig) -> str:
-    """How a trial is trained and measured, as JSON, without its seeds and those whose search is checked."""
-    data = json.loads(_without_seeds(row))
-    return json.dumps({part: data[part] for part in ("training", "perturbation")}, sort_keys=True)
+def changed_since(study: str, other: str, place: Location) -> ConfigError:
+    """The refusal of trials that differ from what rounds or extensions have made of a study.
+
+    Args:
+        study: its name.
+        other: as of ``of_other_settings``.
+        place: its folder.
+    """
+    ways = (
+        "Rounds or extensions have changed the study since, and these trials would be none of its own. It goes on, and "
+        f"adds seeds and sizes itself, by: memsweep decide {shlex.quote(str(place))}. To begin with such trials, give "
+        "the study another name: name=..."
+    )
+    return ConfigError([f"{other}. {ways}"], f"study {study!r}")
+
+
+def _settings(row: TrialConfig, fields: Sequence[str]) -> str:
+    """The fields of a trial that say how it is trained and measured, as JSON, without its seeds."""
+    data = flatten(json.loads(_without_seeds(row)))
+    return json.dumps({path: data[path] for path in sorted(data) if any(lies_in(path, each) for each in fields)})
 
 
 def _with_trials(search: Search, trials: int) -> Search:

@@ -358,6 +358,9 @@ def test_repairs_take_the_place_of_what_was_wrong_and_every_command_counts_the_s
     assert (status.done, len(status.trials)) == (done, run["trials"])
     assert memsweep("resume", "small", "--inline", "--no-page", cwd=folder).returncode == 0
     assert ms.status("small", results=folder / "results").complete
+    refused = memsweep("extend", "small.yaml", "training.seeds=7", "--inline", cwd=folder)
+    assert refused.returncode == Exit.REFUSED
+    assert "perturbation.radii.to: 0.001) than those that are stored" in re.sub(r"\s+", " ", refused.stderr)
 
 
 @pytest.mark.long

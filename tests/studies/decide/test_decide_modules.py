@@ -90,7 +90,7 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     capsys.readouterr()
     assert main([*words, *other, "--plan"]) == 2
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
-    assert "7 trials that it asks for have other settings (training.steps: 3) than those that are stored" in said
+    assert "7 trials that it asks for have other settings (training.steps: 3) than those that are stored (" in said
     assert {"(training.steps: 2, 4)", "(training.steps: 4, 2)"} & {*re.findall(r"\(training.steps: [^)]*\)", said)}
     typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -16,7 +15,7 @@ from memsweep.studies.decide.first_round import first_round, first_rounds, secon
 from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
-from memsweep.studies.extension import not_covered, of_other_settings
+from memsweep.studies.extension import changed_since, not_covered, of_other_settings
 from memsweep.studies.locations import plan_to_run, store_of
 from memsweep.studies.trials import Request, added
 from memsweep.sweep.driver.launch import LIMITS, Limits
@@ -122,8 +121,8 @@ def deciding(
         if all(asked):  # no plan that an earlier command may have begun with is stored whole
             if other := of_other_settings(study, asked[0], _after(rounds, before, rows).rows):
                 if rounds or plan.extended:
-                    raise ConfigError([f"{other} {_ways_on(own.location)}"], f"study {before.name!r}")
-                anew = f"anew, because {other.rstrip('.')}; the stored results stay"
+                    raise changed_since(before.name, other, own.location)
+                anew = f"anew, because {other}; the stored results stay"
                 grow = Deciding(limits, "; ".join(filter(None, (anew, note))))
                 return Request(begun, identified(begun), source=source, grow=grow), grow
             rows = (*rows, *asked[0])
@@ -152,14 +151,6 @@ def _without(gone: Collection[str], study: SweepConfig) -> list[TrialConfig]:
     rows = tuple(dict.fromkeys((*checked, *checked.values())))
     names = {trial.config: trial.identity for trial in identified(replace(study, rows=rows))}
     return [row for row, before in checked.items() if not {names[row], names[before]} & {*gone}]
-
-
-def _ways_on(place: Location) -> str:
-    return (
-        "Rounds or extensions have changed the study since, and these trials would be a question of their own. It goes "
-        f"on, and adds seeds and sizes itself, by: memsweep decide {shlex.quote(str(place))}. To begin with such "
-        "trials, give the study another name: name=..."
-    )
 
 
 def limits_of_study(given: Limits, study: SweepConfig | None) -> Limits:
