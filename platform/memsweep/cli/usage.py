@@ -112,7 +112,7 @@ Begin with what is stored of a study (with its own plan, where nothing is), and 
 condition has a verdict: more seeds, a longer or a middle horizon, another width, smaller or larger radii, a stronger
 search, a longer training. A round adds to each open condition what costs least in core seconds for its chance of a
 verdict, and says that chance where it has a forecast. It is written down before it runs: stopped in the middle, the
-same command goes on. With other settings of training or search the study begins anew; after a round they are refused.
+same command goes on. Other settings of training or search begin the study anew; after a round memsweep refuses them.
 
 STUDY may be a module of yours: its study is then made of the module and --kernel alone, with horizons from two time
 scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -42,7 +43,8 @@ def study(folder: Path, *words: str, text: str = LEAST) -> SweepConfig:
 
 
 def cell_of(row: TrialConfig) -> tuple[int, int]:
-    return row.task.horizon, row.model.width  # type: ignore[attr-defined]
+    sized = cast(Any, row)
+    return sized.task.horizon, sized.model.width
 
 
 def cells(found: SweepConfig) -> list[tuple[int, int]]:

@@ -33,7 +33,7 @@ class Deciding:
 
     Args:
         limits: of the run.
-        note: why the study begins with less than its own plan, or anew; empty where it does not.
+        note: why the study begins anew, or with less than its own plan; empty where it does neither.
     """
 
     def __init__(self, limits: Limits, note: str = "") -> None:
@@ -119,24 +119,24 @@ def deciding(
         gone = {name for one in rounds for name in one.removed}
         asked = [not_covered(rows, _without(gone, each)) for each in (begun, *first_rounds(study))]
         if all(asked):  # no plan that an earlier command may have begun with is stored whole
-            if other := of_other_settings(study, asked[0], _after(rounds, before, rows).rows):
+            if other := of_other_settings(study, asked[0], _after(rounds, before, rows)):
                 if rounds or plan.extended:
                     raise changed_since(before.name, other, own.location)
                 anew = f"anew, because {other}; the stored results stay"
                 grow = Deciding(limits, "; ".join(filter(None, (anew, note))))
                 return Request(begun, identified(begun), source=source, grow=grow), grow
             rows = (*rows, *asked[0])
-    rows = _after(rounds, before, rows).rows
+    rows = _after(rounds, before, rows)
     whole = replace(study or before, rows=rows, grid=before.grid)
     trials = identified(whole)
     return Request(whole, trials, plan=plan, extended=added(plan, trials), source=source, grow=grow), grow
 
 
-def _after(rounds: Iterable[Round], study: SweepConfig, rows: tuple[TrialConfig, ...]) -> SweepConfig:
-    """The study with these rows and what its rounds made of them."""
+def _after(rounds: Iterable[Round], study: SweepConfig, rows: tuple[TrialConfig, ...]) -> tuple[TrialConfig, ...]:
+    """The trials that the rounds of a study have made of these."""
     for one in rounds:
         rows = tuple(one.applied(identified(replace(study, rows=rows))))
-    return replace(study, rows=rows)
+    return rows
 
 
 def _without(gone: Collection[str], study: SweepConfig) -> list[TrialConfig]:
