@@ -12,7 +12,8 @@ from image_files import write_mnist
 from memsweep import registry
 from memsweep.data.api import Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
-from memsweep.sweep.planning import fingerprint, moved
+from memsweep.sweep.planning import fingerprint
+from memsweep.sweep.planning.code import moved
 from memsweep.sweep.planning.identity import identifying
 from paths import ROOT
 

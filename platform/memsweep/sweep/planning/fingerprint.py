@@ -1,8 +1,8 @@
 """Hashes of the code and of the files that decide a trial's numbers. When these change, nothing is reused.
 
-The code of a trial is a closure (``memsweep.sweep.planning.source_graph``): the engine's core, the registered parts
-that its config names, and every definition that these refer to. So a new model, a docstring or a change of the report
-moves no trial, and a changed operator moves the trials whose closure holds it.
+The code of a trial is a closure (``memsweep.sweep.planning.code.source_graph``): the engine's core, the registered
+parts that its config names, and every definition that these refer to. So a new model, a docstring or a change of the
+report moves no trial, and a changed operator moves the trials whose closure holds it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
-from memsweep.sweep.planning.source_graph import SourceGraph, folders_of
-from memsweep.sweep.planning.statements import WHOLE, Definition
+from memsweep.sweep.planning.code.kept import Kept
+from memsweep.sweep.planning.code.source_graph import SourceGraph, folders_of
+from memsweep.sweep.planning.code.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -332,7 +333,7 @@ def _is_installed(folder: Path) -> bool:
     )
 
 
-GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE)
+GRAPH = SourceGraph(_find, lambda module: _top(module) != ENGINE, Kept(PACKAGE))
 
 
 def _task(config: TrialConfig) -> Any:

@@ -15,7 +15,8 @@ from engine import trial
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.sweep.planning import fingerprint, moved
+from memsweep.sweep.planning import fingerprint
+from memsweep.sweep.planning.code import moved
 from memsweep.sweep.planning.fingerprint import code_closure
 
 TRIALS: dict[str, dict[str, Any]] = {

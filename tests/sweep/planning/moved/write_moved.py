@@ -11,8 +11,9 @@ that differs or is new: for a kernel that was changed and gives the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import importlib.util
+import importlib
 import itertools
 import json
 import operator
@@ -40,7 +41,7 @@ SETTINGS: tuple[Setting, ...] = (
 """Settings of a section that reach the code of each measure, and of what is measured in training."""
 ANEW = frozenset({"min_gru", "min_lstm", "hgrn", "rg_lru"})
 """Units whose trials have other numbers than then: no line of theirs stands for a line of before."""
-LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "moved.txt"
+LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "code" / "moved.txt"
 HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/moved/write_moved.py."
 
 
@@ -197,10 +198,18 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
             found.append(None)
             continue
         own: Iterable[str] = lines_of(*ways_of(trial)[place])
-        if "--as-before" in sys.argv and importlib.util.find_spec("memsweep.sweep.planning.moved") is not None:
-            own = importlib.import_module("memsweep.sweep.planning.moved").as_before(own)
+        if "--as-before" in sys.argv and (moved := _moved()) is not None:
+            own = moved.as_before(own)
         found.append([numbers.setdefault(line, len(numbers)) for line in own])
     json.dump({"lines": [*numbers], "trials": found}, sys.stdout)
+
+
+def _moved() -> Any:
+    """The rules of the checkout that runs; None where it has none yet."""
+    for folder in ("memsweep.sweep.planning.code", "memsweep.sweep.planning"):  # where it is, and where it was
+        with contextlib.suppress(ModuleNotFoundError):
+            return importlib.import_module(f"{folder}.moved")
+    return None
 
 
 def _known(trial: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +240,7 @@ def lines_in(folder: Path, given: str, *words: str) -> list[frozenset[str] | Non
 
 def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
-    from memsweep.sweep.planning import moved
+    from memsweep.sweep.planning.code import moved
 
     given = json.dumps([*chosen(itertools.chain(grown(rows()), modules()))])
     both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
@@ -260,7 +269,7 @@ def write(before: Path, *words: str) -> None:
 
 def write_kernels(before: Path) -> None:
     """Adds what the kernels that were changed were called, in place of what was said of them."""
-    from memsweep.sweep.planning import moved
+    from memsweep.sweep.planning.code import moved
 
     known = {name: rule.before for rule in moved.listed() for name in rule.now if len(rule.now) == 1}
     then, rules = lines_of_kernels(before), moved.listed()
@@ -276,7 +285,7 @@ def write_kernels(before: Path) -> None:
 
 def lines_of_kernels(folder: Path) -> dict[str, str]:
     """The lines, by file, of the kernels in a checkout."""
-    from memsweep.sweep.planning import source_graph
+    from memsweep.sweep.planning.code import source_graph
 
     found = source_graph._other_code(folder / "platform" / "memsweep" / "recurrence" / "compiled")
     return {path.name: line for path, line in found}
@@ -286,7 +295,8 @@ def lines_of_kernels(folder: Path) -> dict[str, str]:
 def lines_of_tasks() -> frozenset[str]:
     """Hashes of the lines of every task: a rule of these alone stays, for the task's data may not be here."""
     from memsweep import registry
-    from memsweep.sweep.planning import fingerprint, moved
+    from memsweep.sweep.planning import fingerprint
+    from memsweep.sweep.planning.code import moved
 
     registry.discover(ROOT)
     tasks = (registry.get(registry.TASK, name) for name in registry.names(registry.TASK))
@@ -297,7 +307,7 @@ def lines_of_tasks() -> frozenset[str]:
 
 def _whole(lines: set[str]) -> set[str]:
     """Lines whose names stand for all that they stand for in any of those that are alike but for this."""
-    from memsweep.sweep.planning import moved
+    from memsweep.sweep.planning.code import moved
 
     found = dict[tuple[str, tuple[str, ...]], list[tuple[str, Any]]]()
     files = {line for line in lines if not moved.is_of_definition(line)}

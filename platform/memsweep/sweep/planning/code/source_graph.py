@@ -1,10 +1,10 @@
 """Reads definitions from source files, and the definitions that each of them refers to.
 
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
-that cannot change a number (``memsweep.sweep.planning.statements``). The name of its module is not part of its text, so
+that cannot change a number (``memsweep.sweep.planning.code.statements``). The name of its module is no part of it, so
 code may move from file to file. A branch for some trials alone is a text of its own beside that of its definition: it
 counts for the trials whose closure holds its condition. A method or a field that was added to a class later is a
-definition of its own (``memsweep.sweep.planning.members``): one that no trial reaches moves none.
+definition of its own (``memsweep.sweep.planning.code.members``): one that no trial reaches moves none.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -20,9 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memsweep.sweep.planning.members import Member, bases, mentioned_in, names_bound, take_later
-from memsweep.sweep.planning.moved import as_before
-from memsweep.sweep.planning.statements import (
+from memsweep.sweep.planning.code.kept import Kept
+from memsweep.sweep.planning.code.members import bases, mentioned_in, names_bound, take_later
+from memsweep.sweep.planning.code.moved import as_before
+from memsweep.sweep.planning.code.statements import (
     SENTENCES,
     WHOLE,
     Branch,
@@ -60,7 +61,7 @@ class Module:
         references: name of a definition -> the references in its text.
         branches: name of a definition -> its branches.
         mentions: name of a definition -> the words in its text.
-        members: name of a class -> its later members, which are definitions as well.
+        members: name of a class -> its later members, which are definitions as well: key, and words that reach it.
         bases: name of a class -> its bases; None for one that is not part of the graph.
         imports: name that an import at the top binds -> the definition it stands for.
         outside: top names of all modules that the file imports.
@@ -70,7 +71,7 @@ class Module:
     references: dict[str, References] = field(default_factory=dict)
     branches: dict[str, list[Branch]] = field(default_factory=dict)
     mentions: dict[str, set[str]] = field(default_factory=dict)
-    members: dict[str, list[Member]] = field(default_factory=dict)
+    members: dict[str, list[tuple[str, list[str]]]] = field(default_factory=dict)
     bases: dict[str, list[Definition | None]] = field(default_factory=dict)
     imports: dict[str, Definition] = field(default_factory=dict)
     outside: set[str] = field(default_factory=set)
@@ -82,11 +83,15 @@ class SourceGraph:
     Args:
         find: path of a module by its dotted name; None for a module that is not part of the graph.
         is_whole: whether a module counts as a whole.
+        kept: what processes before this one read of the other modules; None: all are read.
     """
 
-    def __init__(self, find: Callable[[str], Path | None], is_whole: Callable[[str], bool]) -> None:
-        self._find, self._is_whole = find, is_whole
+    def __init__(
+        self, find: Callable[[str], Path | None], is_whole: Callable[[str], bool], kept: Kept | None = None
+    ) -> None:
+        self._find, self._is_whole, self._kept = find, is_whole, kept
         self._modules: dict[str, Module] = {}
+        self._loaded = False
         self._other: dict[Path, dict[Path, str]] = {}  # of a folder: many closures ask for the same
 
     def closure(self, roots: Iterable[Definition], cut: Cut) -> frozenset[Definition]:
@@ -119,6 +124,8 @@ class SourceGraph:
 
         Of code that moved, those that it had before.
         """
+        if self._kept is not None:
+            self._kept.save({name: module for name, module in self._modules.items() if not self._is_whole(name)})
         return hashlib.sha256("\n".join(sorted(as_before(self.lines(reached, cut)))).encode()).hexdigest()[:16]
 
     def lines(self, reached: Iterable[Definition], cut: Cut) -> set[str]:
@@ -142,12 +149,17 @@ class SourceGraph:
         """Drops what was read of a module, so that its file is read again."""
         self._modules.pop(module, None)
         self._other.clear()
+        if not self._is_whole(module):  # its file changed since this process began
+            self._kept = None
 
     def foreign(self) -> list[str]:
         """The modules read so far that count as a whole."""
         return [name for name in self._modules if self._is_whole(name)]
 
     def _module(self, name: str) -> Module:
+        if self._kept is not None and not self._loaded:
+            self._loaded = True
+            self._modules = self._kept.load() | self._modules
         if name not in self._modules:
             path = self._find(name)
             self._modules[name] = Module() if path is None else self._read(name, path)
@@ -180,9 +192,9 @@ class SourceGraph:
         name, word = definition
         found = self._module(name).members
         for owner in found if word == WHOLE else [word]:
-            for member in found.get(owner, ()):
+            for key, words in found.get(owner, ()):
                 always = self._has_foreign_base((name, owner))
-                yield from ((word, (name, member.key)) for word in ([""] if always else member.words))
+                yield from ((word, (name, key)) for word in ([""] if always else words))
 
     def _has_foreign_base(self, definition: Definition) -> bool:
         """Whether a class, or one in it, has a base, at any depth, that is not part of the graph."""
@@ -257,8 +269,9 @@ class SourceGraph:
         statements = [(word, node) for word in names_bound(node) or [_EFFECTS]]
         if isinstance(node, ast.ClassDef) and not self._is_whole(name):
             module.bases[node.name] = [_base(each, known) for each in bases(node)]
-            module.members[node.name] = [each for each in take_later(node) if each.name not in SENTENCES]
-            statements += [(each.key, each.node) for each in module.members[node.name]]
+            later = [each for each in take_later(node) if each.name not in SENTENCES]
+            module.members[node.name] = [(each.key, each.words) for each in later]
+            statements += [(each.key, each.node) for each in later]
         return statements
 
 

@@ -1,0 +1,78 @@
+"""Keeps what was read of the engine's sources on this machine, for the commands and workers that come after.
+
+Reading them takes more than a second of each process, and they change with a version alone. What is kept counts for
+exactly the same files: its name holds a hash of their contents.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from memsweep.recurrence.compiled.build import cache
+from memsweep.recurrence.compiled.compiler import CannotBuildError
+
+_NAME = "sources-"
+_FILES = 4
+"""Kept at once: those of the versions that were used last."""
+
+
+class Kept:
+    """What was read of the modules of a package, in a file of this user's cache.
+
+    It is never needed: without a folder for it, or with a file that is broken, the sources are read.
+
+    Args:
+        package: folder of the sources.
+    """
+
+    def __init__(self, package: Path) -> None:
+        self._package = package
+        self._known: set[str] = set()
+
+    def load(self) -> dict[str, Any]:
+        """What was read, by the dotted names of modules."""
+        found: dict[str, Any] = {}
+        with contextlib.suppress(Exception):  # as broken as a file may be, it is only not used
+            found = pickle.loads(self._path().read_bytes())
+        self._known = {*found}
+        return found
+
+    def save(self, modules: Mapping[str, Any]) -> None:
+        """Keeps what was read, if there are modules in it that are not kept yet."""
+        if self._known >= modules.keys():
+            return
+        self._known = {*modules}
+        with contextlib.suppress(OSError, CannotBuildError):
+            path = self._path()
+            number, draft = tempfile.mkstemp(prefix=f".{_NAME}", dir=path.parent)
+            with os.fdopen(number, "wb") as file:
+                pickle.dump(dict(modules), file, protocol=pickle.HIGHEST_PROTOCOL)
+            Path(draft).replace(path)  # whole or not at all, whoever else writes or reads it
+            _forget_oldest(path.parent)
+
+    def _path(self) -> Path:
+        return cache() / f"{_NAME}{self._hash}.pickle"
+
+    @functools.cached_property
+    def _hash(self) -> str:
+        """Of all sources of the package, and of what decides which modules beside it are found."""
+        told = hashlib.sha256(repr((sys.version_info, sys.prefix, os.environ.get("PYTHONPATH"))).encode())
+        for path in sorted([*self._package.rglob("*.py"), *self._package.rglob("members.txt")]):
+            told.update(path.relative_to(self._package).as_posix().encode())
+            told.update(hashlib.sha256(path.read_bytes()).digest())
+        return told.hexdigest()[:32]
+
+
+def _forget_oldest(folder: Path) -> None:
+    files = sorted(folder.glob(f"{_NAME}*.pickle"), key=lambda path: path.stat().st_mtime_ns)
+    for path in files[:-_FILES]:
+        path.unlink(missing_ok=True)
