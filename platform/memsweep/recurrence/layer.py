@@ -8,6 +8,7 @@ Letters: N models (replicas and copies), B batch, T time, M width, I inputs, O o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -91,7 +92,8 @@ class FlatDiagonal:
         inputs, outputs: I and O.
         activation: sigma, by name.
         least: eigenvalues are 1 - max(raw, least).
-        mapped: raw weights and eigenvalues ``[N, M]``, in a graph, where these are another function of those.
+        mapped: eigenvalues ``[N, M]``, and the function from gradients by them to gradients by raw weights; None where
+            kernels know the map.
     """
 
     weights: Tensor
@@ -99,7 +101,7 @@ class FlatDiagonal:
     outputs: int
     activation: str
     least: float
-    mapped: tuple[Tensor, Tensor] | None = None
+    mapped: tuple[Tensor, Callable[[Tensor], Tensor]] | None = None
 
     @property
     def width(self) -> int:
@@ -119,10 +121,10 @@ class FlatDiagonal:
             f"{prefix}offset": start + size * (readout + width * self.outputs),
         }
 
-    def finish(self, gradient: Tensor, diagonal: Tensor, of_diagonal: Tensor) -> None:
-        """Set the gradient of mapped raw weights by that of what was computed of their eigenvalues."""
-        assert self.mapped is not None, "please report this: a diagonal that no graph leads to"
-        (of_raw,) = torch.autograd.grad(diagonal, self.mapped[0], of_diagonal)
+    def finish(self, gradient: Tensor, of_eigenvalues: Tensor) -> None:
+        """Set the gradient of mapped raw weights by that of their eigenvalues."""
+        assert self.mapped is not None, "please report this: eigenvalues of no map"
+        of_raw = self.mapped[1](of_eigenvalues)
         gradient[:, : of_raw.shape[-1]] = of_raw
 
 

@@ -79,7 +79,7 @@ class CompiledLayer(Kernel):
         loss_N, gradient_NS = weights_NS.new_zeros(len(weights_NS)), torch.zeros_like(weights_NS)
         named = {"x": inputs_BTI, "target": targets_BTO, "weight": weights_T, "loss": loss_N}
         if flat.mapped:
-            added_NM = flat.mapped[1] - 1.0
+            added_NM = flat.mapped[0] - 1.0
             matrix_NM = 1.0 + added_NM if linear else added_NM  # a linear layer has in it what its states keep
             of_matrix_NM = torch.zeros_like(matrix_NM)
             named |= {"matrix": matrix_NM, "of_matrix": of_matrix_NM}
@@ -102,7 +102,7 @@ class CompiledLayer(Kernel):
             least=flat.least,
         )
         if flat.mapped:
-            flat.finish(gradient_NS, matrix_NM, of_matrix_NM)
+            flat.finish(gradient_NS, of_matrix_NM)
         return loss_N, gradient_NS
 
     def _run(self, mode: int, layer: Layer, inputs_BTI: Tensor, live_N: Tensor, more: dict[str, Tensor]) -> None:

@@ -24,10 +24,12 @@ from memsweep.streams import TRAIN, Stream
 
 HORIZON = 21
 TRAINING = TrainingConfig(steps=7, batch_size=19, validation_size=8, validate_every=3, learning_rate=0.1)
-MAPS = ("relu", "direct", "exp", "softplus")
+MAPS = ("relu", "direct", "exp", "softplus", "lru", "inverse", "best")
 PACKS: dict[str, list[dict[str, Any]]] = {
-    **{name: [{"parameterization": name, "width": width} for width in (8, 3, 5)] for name in MAPS},
+    **{name: [{"parameterization": name, "width": width} for width in (8, 3, 5)] for name in MAPS if name != "inverse"},
     "all maps": [{"parameterization": name} for name in MAPS],
+    "euler": [{"parameterization": name, "discretization": "euler"} for name in MAPS],
+    "one by autograd": [{"parameterization": name} for name in ("direct", "exp", "sigmoid")],
     "discrete": [{"parameterization": name, "discretization": "discrete"} for name in ("direct", "direct")],
 }
 

@@ -243,3 +243,33 @@ def test_mixture_gives_each_replica_its_own_map_and_a_clean_gradient(discretizat
         assert torch.equal(mixed[row], alone)
         assert torch.equal(gradient[row], slope[row])
     assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("discretization", [EXACT, EULER])
+@pytest.mark.parametrize("name", ["best", "direct", "exp", "inverse", "lru", "relu", "softplus"])
+def test_gradients_without_a_graph_have_the_bits_of_autograd(name, discretization, dtype):
+    part = make(name)
+    generator = torch.Generator().manual_seed(3)
+    random = torch.randn(2, 200, dtype=dtype, generator=generator)
+    raw, outer = torch.cat([random, torch.tensor([[0.0, -0.25, 1e-3, 30.0, -30.0], [1.0, 0.0, -0.0, 2.0, 3.0]])], 1)
+    raw, outer = raw.to(dtype), outer.to(dtype)
+    leaf = raw.clone().requires_grad_(True)
+    expected = part.eigenvalue(leaf, 1.0, discretization)
+    (slope,) = torch.autograd.grad(expected, leaf, outer)
+    eigenvalue, backward = part.differentiated(raw, discretization)
+    integers = torch.int64 if dtype == torch.float64 else torch.int32
+
+    assert torch.equal(eigenvalue.view(integers), expected.detach().view(integers))
+    assert torch.equal(backward(outer).view(integers), slope.view(integers))
+
+
+def test_a_map_that_inherits_from_another_goes_through_autograd():
+    """It may have another rate, whose gradient the other does not know."""
+
+    class Twice(type(make("exp"))):
+        def rate(self, raw: Tensor) -> Tensor:
+            return 2.0 * super().rate(raw)
+
+    assert Twice(make("exp").config).differentiated(column([0.5]), EXACT) is None
+    assert make("exp").differentiated(column([0.5]), DISCRETE) is None

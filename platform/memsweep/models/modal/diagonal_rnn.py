@@ -16,11 +16,12 @@ Letters: see memsweep.models.base.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from memsweep.config.core.fields import setting
@@ -115,9 +116,15 @@ class DiagonalRNN(ModalModel):
         least, mapped = self.parameterizations.least(config.discretization), None
         if least is None:
             width = width_in_flat(weights, inputs, outputs)
-            raw = weights[:, :width].detach().contiguous().requires_grad_(True)
-            mapped = raw, self.modes({"recurrent_weight": raw})
+            raw = weights[:, :width].detach().contiguous()
+            mapped = self.parameterizations.differentiated(raw, config.discretization) or self._graph_of(raw)
         return FlatDiagonal(weights, inputs, outputs, config.activation, least or 0.0, mapped)
+
+    def _graph_of(self, raw_NM: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """What ``Parameterization.differentiated`` gives, by torch's autograd."""
+        raw_NM.requires_grad_(True)
+        modes_NM = self.modes({"recurrent_weight": raw_NM})
+        return modes_NM.detach(), lambda of_modes_NM: torch.autograd.grad(modes_NM, raw_NM, of_modes_NM)[0]
 
     def response(self, weights: Weights, horizon: int) -> Response:
         eigenvalues_NM = self.modes(weights)

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
@@ -51,6 +52,8 @@ class Parameterization(ABC):
     Config: ClassVar[type]
     anchor: ClassVar[float] = 0.0
     """A raw weight with a finite positive rate; stands in where a replica uses another parameterization."""
+    exponential: ClassVar[bool] = True
+    """Whether ``exact`` is exp(-rate dt); 1 - rate dt otherwise. It counts with ``of_raw`` alone."""
 
     def __init__(self, config: Any = None) -> None:
         self.config = config if config is not None else self.Config()
@@ -106,6 +109,32 @@ class Parameterization(ABC):
 
         # 1 - exp(-decay), without the cancellation of slow modes
         return self.raw(self._reachable(-torch.expm1(-decay)))
+
+    def differentiated(self, raw: Tensor, discretization: str) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """Eigenvalues of steps of length 1, and the function from gradients by them to gradients by raw weights.
+
+        Both have the roundings of torch's autograd, whose graph takes longer than a small model's step. A map has them
+        where its class itself has ``of_raw(raw, rate, of_rate)``, the gradient by raw weights of that by rates: a class
+        that inherits from it may have another rate.
+
+        Returns:
+            None where autograd alone knows them.
+        """
+        import torch
+
+        of_raw = vars(type(self)).get("of_raw")
+        if of_raw is None or discretization not in (EXACT, EULER):
+            return None
+        exponential = self.exponential and discretization == EXACT
+        rate = self.rate(raw)
+        eigenvalue = torch.exp(-rate) if exponential else 1.0 - rate
+
+        def backward(of_eigenvalue: Tensor) -> Tensor:
+            of_rate = of_eigenvalue * eigenvalue if exponential else of_eigenvalue
+            found: Tensor = of_raw(self, raw, rate, -of_rate)
+            return found
+
+        return eigenvalue, backward
 
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         """Eigenvalue of one time step of length dt.
@@ -183,3 +212,33 @@ class Mixture:
             value = part.eigenvalue(torch.where(mine, raw_NM, part.anchor), dt, discretization)
             result = torch.where(mine, value, result)
         return result
+
+    def differentiated(self, raw_NM: Tensor, discretization: str) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        """As of ``Parameterization``; None as soon as one of the maps has None."""
+        import torch
+
+        if len(self.parts) == 1:
+            return self.parts[0].differentiated(raw_NM, discretization)
+        chosen = self.chosen.view(-1, *[1] * (raw_NM.ndim - 1))
+        taken = [chosen == index for index in range(len(self.parts))]
+        found = [
+            part.differentiated(torch.where(mine, raw_NM, part.anchor), discretization)
+            for mine, part in zip(taken, self.parts, strict=True)
+        ]
+        known = [each for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        result = torch.zeros_like(raw_NM)
+        for mine, (value, _) in zip(taken, known, strict=True):
+            result = torch.where(mine, value, result)
+        return result, partial(_summed, taken, [backward for _, backward in known])
+
+
+def _summed(taken: list[Tensor], maps: list[Callable[[Tensor], Tensor]], of_eigenvalue: Tensor) -> Tensor:
+    """Gradients by raw weights, each from its own map."""
+    import torch
+
+    found = torch.zeros_like(of_eigenvalue)
+    for mine, backward in zip(taken, maps, strict=True):
+        found += torch.where(mine, backward(of_eigenvalue), 0.0)  # a sum, as of autograd: -0 becomes 0
+    return found

@@ -20,6 +20,7 @@ best        1/(a w^2 + b)     1 - f                  2 s / (sqrt(s^2 + 4 b/a) - 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,8 @@ class _Unconstrained(Parameterization):
 class _AsItStands(_Unconstrained):
     """Maps under which the recurrent matrix is trained as it stands: ``exact`` is the same as ``euler``."""
 
+    exponential = False
+
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, EULER if discretization == EXACT else discretization)
 
@@ -77,6 +80,9 @@ class Direct(_AsItStands):
 
     def rate(self, raw: Tensor) -> Tensor:
         return raw
+
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        return of_rate
 
     def raw(self, rate: Tensor) -> Tensor:
         return rate
@@ -108,6 +114,9 @@ class Relu(_AsItStands):
 
         return torch.relu(raw)
 
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        return of_rate.masked_fill(rate <= 0, 0.0)
+
     def raw(self, rate: Tensor) -> Tensor:
         return rate
 
@@ -133,6 +142,9 @@ class Inverse(_Unconstrained):
 
     def rate(self, raw: Tensor) -> Tensor:
         return raw.reciprocal()
+
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        return -of_rate * (rate * rate)
 
     def raw(self, rate: Tensor) -> Tensor:
         return rate.reciprocal()
@@ -170,6 +182,9 @@ class Exp(_Exponential):
 
         return torch.exp(raw)
 
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        return of_rate * rate
+
     def raw(self, rate: Tensor) -> Tensor:
         import torch
 
@@ -183,6 +198,11 @@ class LRU(Exp):
     @classmethod
     def closed_forms(cls) -> tuple[str, str]:
         return ("f/(4*sinh(f/2)^2)",) * 2
+
+    of_raw = Exp.of_raw
+
+    def differentiated(self, raw: Tensor, discretization: str) -> tuple[Tensor, Callable[[Tensor], Tensor]] | None:
+        return super().differentiated(raw, EXACT)
 
     def eigenvalue(self, raw: Tensor, dt: float, discretization: str) -> Tensor:
         return super().eigenvalue(raw, dt, DISCRETE)
@@ -204,6 +224,11 @@ class Softplus(_Exponential):
 
         # log(e^w + e^0), finite where e^w would overflow
         return torch.logaddexp(raw, torch.zeros_like(raw))
+
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        import torch
+
+        return of_rate / (1.0 + torch.exp(-raw))
 
     def raw(self, rate: Tensor) -> Tensor:
         import torch
@@ -334,6 +359,9 @@ class Best(Parameterization):
 
     def rate(self, raw: Tensor) -> Tensor:
         return (self.config.a * raw.square() + self.config.b).reciprocal()
+
+    def of_raw(self, raw: Tensor, rate: Tensor, of_rate: Tensor) -> Tensor:
+        return -of_rate * (rate * rate) * self.config.a * (2.0 * raw)
 
     def raw(self, rate: Tensor) -> Tensor:
         """The positive root."""

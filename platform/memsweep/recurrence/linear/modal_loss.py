@@ -80,8 +80,8 @@ class CompiledModalLoss(Kernel):
         loss_N, gradient_NS = targets_NT.new_zeros(len(live_N)), torch.zeros_like(weights_NS)
         named = {"target": targets_NT, "lags": gram.lags, "mean": gram.mean, "weight": gram.drift, "loss": loss_N}
         if flat.mapped:
-            of_eigenvalues_NM = torch.zeros_like(flat.mapped[1])
-            named |= {"eigenvalues": flat.mapped[1], "of_eigenvalues": of_eigenvalues_NM}
+            of_eigenvalues_NM = torch.zeros_like(flat.mapped[0])
+            named |= {"eigenvalues": flat.mapped[0], "of_eigenvalues": of_eigenvalues_NM}
         places = flat.places(weights_NS) | flat.places(gradient_NS, "of_")
         places |= {"input": places.pop("encoder"), "of_input": places.pop("of_encoder")}
         masks = masks_of(live_N)  # held until the kernel has read them
@@ -97,7 +97,7 @@ class CompiledModalLoss(Kernel):
             least=flat.least,
         )
         if flat.mapped:
-            flat.finish(gradient_NS, flat.mapped[1], of_eigenvalues_NM)
+            flat.finish(gradient_NS, of_eigenvalues_NM)
         return loss_N, gradient_NS
 
 
