@@ -47,7 +47,7 @@ class BuildWithKernels(build_py):
         try:
             program = compiler.compiler()
             pairs = list(product(compiler.REALS, compiler.levels()))
-            with ThreadPoolExecutor() as pool:
+            with ThreadPoolExecutor(os.cpu_count()) as pool:  # each has a limit of time
                 list(pool.map(lambda pair: self._compile(folder, *pair, program), pairs))
         except compiler.CannotBuildError as error:
             if KERNELS == "compiled":

@@ -23,7 +23,7 @@ from memsweep.cli.guard import (
 )
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
-from memsweep.errors import Exit, filled, listed, printable
+from memsweep.errors import ConfigError, Exit, filled, listed, printable
 from memsweep.gate import each_text, let_through, streams
 from memsweep.imports import importing
 from memsweep.redaction import without_secrets
@@ -156,6 +156,9 @@ def _describe(args: argparse.Namespace) -> Answer:
         from memsweep.commands.module import describe_module
 
         return describe_module(args)
+    if args.overrides:
+        rule = f"{args.overrides[0]} changes nothing of {args.name}: a field is set for a module alone (my_nets:MinGRU)"
+        raise ConfigError([f"{rule}. Leave it out."], "the command line")
     described = describe(args.name, args.workspace)
     return Answer({"name": args.name, "described": described}, text=description_text(args.name, described))
 

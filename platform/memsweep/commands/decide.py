@@ -97,6 +97,9 @@ def _names_module(word: str) -> bool:
 def _smallest(args: argparse.Namespace) -> SweepConfig:
     from memsweep.studies.decide.smallest import smallest
 
+    twice = [word for word in args.overrides if word.startswith("task.kernel=")]
+    if twice and args.kernel is not None:
+        raise ConfigError([f"--kernel {args.kernel} and {twice[0]} both name the memory. Write one"], _HERE)
     args.discover(Path(args.workspace))
     return smallest(args.study, args.kernel or _KERNEL, args.overrides, Path(args.workspace))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
 from memsweep.documents.keys.parts import DescribedItem
-from memsweep.errors import ConfigError, did_you_mean, one_of
+from memsweep.errors import ConfigError, Exit, did_you_mean, one_of
 
 if TYPE_CHECKING:
     from memsweep.models.module.roles import Described
@@ -77,7 +77,8 @@ def describe_module(args: argparse.Namespace) -> Answer:
         )
         lines.append(wrapped(guesses))
     lines += [wrapped(f"{text}.") for text in (*item["refusals"], *item["notes"])]
-    return Answer({"name": args.name, "described": [item]}, text="\n".join(lines).rstrip())
+    code = Exit.UNMET if found.refusals else Exit.DONE
+    return Answer({"name": args.name, "described": [item]}, code, "\n".join(lines).rstrip())
 
 
 def _table(tensors: Sequence[Described], growth: Mapping[str, float]) -> Iterator[str]:

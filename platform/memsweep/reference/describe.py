@@ -94,9 +94,8 @@ def describe(name: str, workspace: Path) -> list[DescribedItem]:
     groups |= {"studies": study_files.names(workspace), "sections": sorted({*MEANINGS, *classes()})}
     everything = [known for names in groups.values() for known in names]
     there = "; ".join(f"{group}: {one_of(names)}" for group, names in groups.items())
-    raise ConfigError(
-        [f"nothing is named {name!r}.{did_you_mean(name, everything)} There are {there}."], "the command line"
-    )
+    near = study_files.of_file(name, workspace) or did_you_mean(name, everything)
+    raise ConfigError([f"nothing is named {name!r}.{near or f' There are {there}.'}"], "the command line")
 
 
 def description_text(name: str, described: Sequence[DescribedItem]) -> str:

@@ -22,6 +22,8 @@ SLIPS = {
     "a name of two words": ("name=my study", "Write 'name=\"my study\"'."),
     "a space in place of =": ("model.width 8", "Write model.width=8."),
     "a list with spaces": ("grid.model.width=[2, 4]", "Write 'grid.model.width=[2, 4]'."),
+    "a field twice": ("model.width=4 model.width=8", "model.width is given 2 times (4, 8). Write it once."),
+    "a value beside values": ("model.width=4 model.width=2,4", "model.width is given 2 times (4, [2, 4])."),
     "a colon": ("model.width:8", "has a colon where = belongs. Write model.width=8."),
     "no value": ("training.steps", "it has no =. Write training.steps=VALUE"),
     "nothing behind =": ("training.seeds=", 'must be a whole number, got "" (nothing stands after the =)'),

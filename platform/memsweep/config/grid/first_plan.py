@@ -152,5 +152,9 @@ def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[s
     from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 
     scale = time_scale(made.kernel().numpy()) or 1.0
+    if scale >= _LONG:
+        rule = f"{rule}. This one has none: within {_LONG:,} steps it does not fall as fast as a power of -1/2"
+        problems.append(sentence(HORIZON, f"{rule}. Name the horizons, such as {HORIZON}=32,64,128,256"))
+        return []
     first = max(_SHORTEST, math.ceil(USABLE_SCALES * scale))
     return [first * 2**power for power in range(_DOUBLINGS)]

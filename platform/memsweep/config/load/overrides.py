@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -113,7 +113,19 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
             problem = why_not_read(word)
         if problem:
             result.problems.append(f"the override {show(word)} {problem}.")
+    result.problems += _contradictions(result.edits)
     return result
+
+
+def _contradictions(edits: Sequence[Edit]) -> Iterator[str]:
+    """A sentence for each field that gets several values, of which one would count."""
+    given: dict[tuple[bool, str], list[Any]] = {}
+    for edit in edits:
+        if not edit.removes:
+            given.setdefault((edit.meaning == SEARCHED, edit.path), []).append(edit.value)
+    for (_, path), values in given.items():
+        if any(value != values[0] for value in values):
+            yield f"{path} is given {len(values)} times ({', '.join(map(show, values))}). Write it once."
 
 
 def _add(override: Override, word: str, folders: Sequence[Path], result: Overrides) -> str:

@@ -92,9 +92,20 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
     elif (stored := OF_MODULE.fullmatch(study)) is not None:
         command = f"memsweep decide {shlex.quote(stored[1])} --kernel {shlex.quote(stored[2])} --plan"
         known, there = [], f"It is called like the study that decide makes of a module, which {command} shows."
-    return ConfigError(
-        [f"there is no {'file' if is_file else 'study'} {shown!r}.{did_you_mean(shown, known)} {there}".rstrip()], _HERE
-    )
+    if near := of_file(study, workspace) or did_you_mean(shown, known):
+        there = there if is_file else ""
+    return ConfigError([f"there is no {'file' if is_file else 'study'} {shown!r}.{near} {there}".rstrip()], _HERE)
+
+
+def of_file(name: str, workspace: Path) -> str:
+    """What was meant by the name of a Python file in the workspace: a module in it. Empty where it holds none."""
+    path = workspace / f"{name.removesuffix('.py')}.py"
+    try:
+        text = path.read_text(encoding="utf-8") if re.fullmatch(r"\w+(\.py)?", name) else ""
+    except (OSError, ValueError):
+        return ""
+    classes = [f"{path.stem}:{each}" for each in re.findall(r"^class (\w+)\(.*Module\)", text, re.MULTILINE)]
+    return f" A module is named with its class: {listed(classes, 5)}." if classes else ""
 
 
 def included_from(study: Path) -> list[Path]:

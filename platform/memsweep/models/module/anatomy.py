@@ -173,6 +173,11 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
         outputs = checked_outputs(target, module, inputs, sizes.outputs)
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         notes, refusals = [], [f"{target} {about.kept}"] if about.kept else []
+        if not outputs.isfinite().all():
+            refusals.append(
+                f"{target} gives outputs that are not finite, for random inputs of {sizes.horizon} steps, before any "
+                "training"
+            )
         if trained and not outputs.requires_grad:
             refusals.append(
                 f"no gradient reaches any parameter of {target}: it detaches its outputs, so that nothing can be "
