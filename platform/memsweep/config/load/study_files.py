@@ -98,7 +98,7 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
 
 
 def of_file(name: str, workspace: Path) -> str:
-    """What was meant by the name of a Python file in the workspace: a module in it. Empty where it holds none."""
+    """The end of a message on the name of a Python file in the workspace: the modules in it; empty without any."""
     path = workspace / f"{name.removesuffix('.py')}.py"
     try:
         text = path.read_text(encoding="utf-8") if re.fullmatch(r"\w+(\.py)?", name) else ""

@@ -121,7 +121,7 @@ class DiagonalRNN(ModalModel):
         return FlatDiagonal(weights, inputs, outputs, config.activation, least or 0.0, mapped)
 
     def _graph_of(self, raw_NM: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """What ``Parameterization.differentiated`` gives, by torch's autograd."""
+        """The same as ``Parameterization.differentiated``, by torch's autograd."""
         raw_NM.requires_grad_(True)
         modes_NM = self.modes({"recurrent_weight": raw_NM})
         return modes_NM.detach(), lambda of_modes_NM: torch.autograd.grad(modes_NM, raw_NM, of_modes_NM)[0]

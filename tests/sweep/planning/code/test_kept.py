@@ -1,4 +1,4 @@
-"""What was read of the sources is kept, counts for the same sources alone, and is never needed."""
+"""Sources that were read are kept: for the same sources alone, and never as something that is needed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_files_of_four_versions_are_kept(package: Path, tmp_path: Path) -> None:
 
 
 def test_the_engine_refers_to_no_module_beside_it() -> None:
-    """What is kept holds for any workspace: the name of its file says nothing of other people's modules."""
+    """The kept file holds for any workspace: the name of its file says nothing of other people's modules."""
     from memsweep.sweep.planning.fingerprint import GRAPH
 
     for path in PACKAGE.rglob("*.py"):

@@ -26,7 +26,7 @@ _FILES = 4
 
 
 class Kept:
-    """What was read of the modules of a package, in a file of this user's cache.
+    """The sources of a package as they were read, in a file of this user's cache.
 
     It is never needed: without a folder for it, or with a file that is broken, the sources are read.
 
@@ -39,7 +39,7 @@ class Kept:
         self._known: set[str] = set()
 
     def load(self) -> dict[str, Any]:
-        """What was read, by the dotted names of modules."""
+        """The modules that were read, by their dotted names."""
         found: dict[str, Any] = {}
         with contextlib.suppress(Exception):  # as broken as a file may be, it is only not used
             found = pickle.loads(self._path().read_bytes())

@@ -1,7 +1,7 @@
 """Writes ``moved.txt``: which lines the code of trials had before it moved, by what they are in a checkout of then.
 
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
-``python tests/sweep/planning/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
+``python tests/sweep/planning/code/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
 study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those with all
 measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
 ``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
@@ -28,7 +28,7 @@ from unittest import mock
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[5]
 Setting = tuple[str, dict[str, Any]]
 SETTINGS: tuple[Setting, ...] = (
     ("perturbation", {"roundings": ["fixed_weights"]}),
@@ -42,7 +42,7 @@ SETTINGS: tuple[Setting, ...] = (
 ANEW = frozenset({"min_gru", "min_lstm", "hgrn", "rg_lru"})
 """Units whose trials have other numbers than then: no line of theirs stands for a line of before."""
 LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "code" / "moved.txt"
-HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/moved/write_moved.py."
+HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/code/moved/write_moved.py."
 
 
 def rows() -> Iterator[TrialConfig]:
