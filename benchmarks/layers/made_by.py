@@ -9,8 +9,8 @@ from functools import cache
 
 from benchmarks.layers.known import HORIZON, WIDTH, Layer
 from memsweep.checks.part import checks
-from memsweep.sweep.planning.code.statements import Definition
 from memsweep.sweep.planning.fingerprint import EXEMPT, GRAPH
+from memsweep.sweep.planning.sources.statements import Definition
 
 
 def made_by(layer: Layer) -> dict[str, str]:

@@ -19,8 +19,8 @@ from torch import nn
 from memsweep.errors import ModuleError
 from memsweep.models.module.factory import resolve
 from memsweep.models.module.in_memory import put
-from memsweep.sweep.planning.code.statements import WHOLE
 from memsweep.sweep.planning.fingerprint import GRAPH
+from memsweep.sweep.planning.sources.statements import WHOLE
 
 _BUILT_IN = frozenset({*sys.stdlib_module_names, "torch", "numpy", "scipy"})
 """Modules that count by Python's version, or in every identity."""

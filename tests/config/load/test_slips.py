@@ -22,8 +22,11 @@ SLIPS = {
     "a name of two words": ("name=my study", "Write 'name=\"my study\"'."),
     "a space in place of =": ("model.width 8", "Write model.width=8."),
     "a list with spaces": ("grid.model.width=[2, 4]", "Write 'grid.model.width=[2, 4]'."),
-    "a field twice": ("model.width=4 model.width=8", "model.width is given 2 times (4, 8). Write it once."),
-    "a value beside values": ("model.width=4 model.width=2,4", "model.width is given 2 times (4, [2, 4])."),
+    "a value beside values": (
+        "model.width=4 model.width=2,8",
+        "is given one value (4) and several ([2, 8]).",
+    ),
+    "values beside a value": ("model.width=2,8 model.width=4", "Write one of both."),
     "a colon": ("model.width:8", "has a colon where = belongs. Write model.width=8."),
     "no value": ("training.steps", "it has no =. Write training.steps=VALUE"),
     "nothing behind =": ("training.seeds=", 'must be a whole number, got "" (nothing stands after the =)'),
@@ -82,3 +85,12 @@ def test_a_setting_with_dashes_is_told_without_them(tmp_path: Path, capsys: pyte
     with pytest.raises(SystemExit):
         main(["plan", "quickstart", "--model.width=8", "--results", str(tmp_path)])
     assert "write model.width=8" in capsys.readouterr().err
+
+
+def test_of_two_values_the_last_counts_and_a_note_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["training.steps=4", "model.width=4", "training.steps=9", "model.width=4"]
+    assert load_study("quickstart", words, tmp_path).rows[0].training.steps == 9
+    assert main(["plan", "quickstart", *words, "--no-probe", "--workspace", str(tmp_path)]) == 0
+    told = capsys.readouterr().err
+    assert "note: training.steps is given 2 times: 9 counts." in told
+    assert told.count("given 2 times") == 1, "the same value twice is no slip"

@@ -13,8 +13,8 @@ from memsweep import registry
 from memsweep.data.api import Task
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.code import moved
 from memsweep.sweep.planning.identity import identifying
+from memsweep.sweep.planning.sources import moved
 from paths import ROOT
 
 registry.discover(ROOT)

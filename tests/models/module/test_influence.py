@@ -17,8 +17,8 @@ from memsweep.models.module.anatomy import anatomy, build_module
 from memsweep.models.module.config import ModuleConfig, RolesConfig
 from memsweep.models.module.influence import CARRIED, carried_over_time
 from memsweep.models.module.model import Module
-from memsweep.sweep.planning.code.statements import _BRANCHES
 from memsweep.sweep.planning.fingerprint import CONDITIONAL, code_closure
+from memsweep.sweep.planning.sources.statements import _BRANCHES
 
 RATES = """
 import torch

@@ -21,9 +21,6 @@ from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.code.members import Member, take_later
-from memsweep.sweep.planning.code.source_graph import SourceGraph
-from memsweep.sweep.planning.code.statements import SENTENCES, WHOLE, Definition, is_branch
 from memsweep.sweep.planning.fingerprint import (
     CHAINED,
     CONDITIONAL,
@@ -34,6 +31,9 @@ from memsweep.sweep.planning.fingerprint import (
     forget,
 )
 from memsweep.sweep.planning.identity import identity
+from memsweep.sweep.planning.sources.members import Member, take_later
+from memsweep.sweep.planning.sources.source_graph import SourceGraph
+from memsweep.sweep.planning.sources.statements import SENTENCES, WHOLE, Definition, is_branch
 from memsweep.trial import run_pack
 
 PACKAGE = Path(memsweep.__file__).parent

@@ -26,9 +26,9 @@ from memsweep.measures.capacity import Capacity
 from memsweep.measures.memory_over_inputs import MemoryOverInputs
 from memsweep.measures.worst_inputs import WorstInputs
 from memsweep.sweep.planning import identity as identities
-from memsweep.sweep.planning.code.members import listed, mentioned, mentioned_in, take_later
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity, without_later
+from memsweep.sweep.planning.sources.members import listed, mentioned, mentioned_in, take_later
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
 Edit = Callable[[dict[str, str]], list[str]]

@@ -118,14 +118,12 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
 
 
 def _contradictions(edits: Sequence[Edit]) -> Iterator[str]:
-    """A sentence for each field that gets several values, of which one would count."""
-    given: dict[tuple[bool, str], list[Any]] = {}
-    for edit in edits:
-        if not edit.removes:
-            given.setdefault((edit.meaning == SEARCHED, edit.path), []).append(edit.value)
-    for (_, path), values in given.items():
-        if any(value != values[0] for value in values):
-            yield f"{path} is given {len(values)} times ({', '.join(map(show, values))}). Write it once."
+    """A sentence for each field that gets a value and is an axis: the axis would count, whichever comes last."""
+    values, axes = ({edit.path: edit.value for edit in edits if edit.meaning == each} for each in (FIELD, AXIS))
+    for path in sorted(values.keys() & axes.keys()):
+        one, several = values[path], axes[path]
+        if one is not REMOVED and several is not REMOVED:
+            yield f"{path} is given one value ({show(one)}) and several ({show(several)}). Write one of both."
 
 
 def _add(override: Override, word: str, folders: Sequence[Path], result: Overrides) -> str:

@@ -80,7 +80,7 @@ class Parameterization(ABC):
         """G(w) and G(w) under ``discrete``, for people: of w, the rate f and the fields of the Config.
 
         ``memsweep describe`` prints what a class itself defines. No number depends on it, so identities leave it out
-        (``memsweep.sweep.planning.code.source_graph``).
+        (``memsweep.sweep.planning.sources.source_graph``).
         """
         raise NotImplementedError(f"{cls.__name__} does not say its gradient over weight in closed form")
 

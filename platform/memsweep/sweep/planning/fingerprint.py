@@ -1,6 +1,6 @@
 """Hashes of the code and of the files that decide a trial's numbers. When these change, nothing is reused.
 
-The code of a trial is a closure (``memsweep.sweep.planning.code.source_graph``): the engine's core, the registered
+The code of a trial is a closure (``memsweep.sweep.planning.sources.source_graph``): the engine's core, the registered
 parts that its config names, and every definition that these refer to. So a new model, a docstring or a change of the
 report moves no trial, and a changed operator moves the trials whose closure holds it.
 """
@@ -24,9 +24,9 @@ from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
 from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
-from memsweep.sweep.planning.code.kept import Kept
-from memsweep.sweep.planning.code.source_graph import SourceGraph, folders_of
-from memsweep.sweep.planning.code.statements import WHOLE, Definition
+from memsweep.sweep.planning.sources.kept import Kept
+from memsweep.sweep.planning.sources.source_graph import SourceGraph, folders_of
+from memsweep.sweep.planning.sources.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig

@@ -31,8 +31,8 @@ from memsweep.config.core.reflect import default, key_of, keys, owner_of, value_
 from memsweep.config.schema.canonical import LEAVES
 from memsweep.config.schema.chain import predecessor
 from memsweep.errors import RegistryError
-from memsweep.sweep.planning.code.members import listed
 from memsweep.sweep.planning.fingerprint import code_fingerprint, configs_in, is_of_part, kernels_of, libraries
+from memsweep.sweep.planning.sources.members import listed
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import ResourcesConfig

@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
-from memsweep.sweep.planning.code.source_graph import OTHER_CODE
+from memsweep.sweep.planning.sources.source_graph import OTHER_CODE
 
 CODE = OTHER_CODE | {".py", ".pyi", ".typed"}
 """Suffixes of code; the files of other languages are in the identities of the trials whose modules lie beside them."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memsweep.sweep.planning.code.kept import Kept
-from memsweep.sweep.planning.code.source_graph import SourceGraph
 from memsweep.sweep.planning.fingerprint import PACKAGE
+from memsweep.sweep.planning.sources.kept import Kept
+from memsweep.sweep.planning.sources.source_graph import SourceGraph
 
 ROOT = ("engine.run", "run")
 SOURCES = {

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Collection
 from typing import Any
 
-from memsweep.sweep.planning.code.members import mentioned
+from memsweep.sweep.planning.sources.members import mentioned
 
 WHOLE = "*"
 """In place of a name: all definitions of a module."""

@@ -16,8 +16,8 @@ from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.code import moved
 from memsweep.sweep.planning.fingerprint import code_closure
+from memsweep.sweep.planning.sources import moved
 
 TRIALS: dict[str, dict[str, Any]] = {
     "plain": {},

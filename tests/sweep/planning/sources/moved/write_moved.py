@@ -1,9 +1,9 @@
 """Writes ``moved.txt``: which lines the code of trials had before it moved, by what they are in a checkout of then.
 
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
-``python tests/sweep/planning/code/moved/write_moved.py FOLDER``. It compares the closures of trials of every built-in
-study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those with all
-measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
+``python tests/sweep/planning/sources/moved/write_moved.py FOLDER``. It compares the closures of trials of every
+built-in study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those
+with all measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
 ``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
 of it stands for a line of before. ``--kernels`` compares nothing but the files of kernels, and adds a rule for each
 that differs or is new: for a kernel that was changed and gives the same bits.
@@ -41,8 +41,8 @@ SETTINGS: tuple[Setting, ...] = (
 """Settings of a section that reach the code of each measure, and of what is measured in training."""
 ANEW = frozenset({"min_gru", "min_lstm", "hgrn", "rg_lru"})
 """Units whose trials have other numbers than then: no line of theirs stands for a line of before."""
-LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "code" / "moved.txt"
-HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/code/moved/write_moved.py."
+LISTED = ROOT / "platform" / "memsweep" / "sweep" / "planning" / "sources" / "moved.txt"
+HEAD = "Lines of code that moved: see moved.py. Written by tests/sweep/planning/sources/moved/write_moved.py."
 
 
 def rows() -> Iterator[TrialConfig]:
@@ -206,7 +206,7 @@ def print_lines(trials: list[dict[str, Any]]) -> None:
 
 def _moved() -> Any:
     """The rules of the checkout that runs; None where it has none yet."""
-    for folder in ("memsweep.sweep.planning.code", "memsweep.sweep.planning"):  # where it is, and where it was
+    for folder in ("memsweep.sweep.planning.sources", "memsweep.sweep.planning"):  # where it is, and where it was
         with contextlib.suppress(ModuleNotFoundError):
             return importlib.import_module(f"{folder}.moved")
     return None
@@ -240,7 +240,7 @@ def lines_in(folder: Path, given: str, *words: str) -> list[frozenset[str] | Non
 
 def write(before: Path, *words: str) -> None:
     """Compares this checkout with that of then, and writes what moved."""
-    from memsweep.sweep.planning.code import moved
+    from memsweep.sweep.planning.sources import moved
 
     given = json.dumps([*chosen(itertools.chain(grown(rows()), modules()))])
     both = zip(lines_in(ROOT, given, *words), lines_in(before, given, "--as-before", *words), strict=True)
@@ -269,7 +269,7 @@ def write(before: Path, *words: str) -> None:
 
 def write_kernels(before: Path) -> None:
     """Adds what the kernels that were changed were called, in place of what was said of them."""
-    from memsweep.sweep.planning.code import moved
+    from memsweep.sweep.planning.sources import moved
 
     known = {name: rule.before for rule in moved.listed() for name in rule.now if len(rule.now) == 1}
     then, rules = lines_of_kernels(before), moved.listed()
@@ -285,7 +285,7 @@ def write_kernels(before: Path) -> None:
 
 def lines_of_kernels(folder: Path) -> dict[str, str]:
     """The lines, by file, of the kernels in a checkout."""
-    from memsweep.sweep.planning.code import source_graph
+    from memsweep.sweep.planning.sources import source_graph
 
     found = source_graph._other_code(folder / "platform" / "memsweep" / "recurrence" / "compiled")
     return {path.name: line for path, line in found}
@@ -296,7 +296,7 @@ def lines_of_tasks() -> frozenset[str]:
     """Hashes of the lines of every task: a rule of these alone stays, for the task's data may not be here."""
     from memsweep import registry
     from memsweep.sweep.planning import fingerprint
-    from memsweep.sweep.planning.code import moved
+    from memsweep.sweep.planning.sources import moved
 
     registry.discover(ROOT)
     tasks = (registry.get(registry.TASK, name) for name in registry.names(registry.TASK))
@@ -307,7 +307,7 @@ def lines_of_tasks() -> frozenset[str]:
 
 def _whole(lines: set[str]) -> set[str]:
     """Lines whose names stand for all that they stand for in any of those that are alike but for this."""
-    from memsweep.sweep.planning.code import moved
+    from memsweep.sweep.planning.sources import moved
 
     found = dict[tuple[str, tuple[str, ...]], list[tuple[str, Any]]]()
     files = {line for line in lines if not moved.is_of_definition(line)}

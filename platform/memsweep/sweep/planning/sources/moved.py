@@ -1,11 +1,11 @@
 """Code that moved: the lines that it had in identities before, in the place of those that it has now.
 
-A digest is made from the lines of a closure (``memsweep.sweep.planning.code.source_graph``). Where code is taken apart
-or put elsewhere, and computes what it computed, its lines change, and with them the identity of its trials.
+A digest is made from the lines of a closure (``memsweep.sweep.planning.sources.source_graph``). Where code is taken
+apart or put elsewhere, and computes what it computed, its lines change, and with them the identity of its trials.
 ``moved.txt`` says, for each set of lines that trials have now, which ones they had: so stored results are found under
 the identities that they have. A rule counts where all of its lines are there: as soon as one of them is changed, the
 trials have identities of their own. What a name stands for counts in a line where the trial runs it, so the rules write
-all that a name may stand for. ``tests/sweep/planning/code/moved/write_moved.py`` writes the file.
+all that a name may stand for. ``tests/sweep/planning/sources/moved/write_moved.py`` writes the file.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Reads definitions from source files, and the definitions that each of them refers to.
 
 A definition is a function, a class or a variable at the top of a module. Its text is its syntax tree without the parts
-that cannot change a number (``memsweep.sweep.planning.code.statements``). The name of its module is no part of it, so
+that cannot change a number (``memsweep.sweep.planning.sources.statements``). The name of its module is no part of it:
 code may move from file to file. A branch for some trials alone is a text of its own beside that of its definition: it
 counts for the trials whose closure holds its condition. A method or a field that was added to a class later is a
-definition of its own (``memsweep.sweep.planning.code.members``): one that no trial reaches moves none.
+definition of its own (``memsweep.sweep.planning.sources.members``): one that no trial reaches moves none.
 
 Modules outside of memsweep count as a whole, because foreign code may find its own parts in any way.
 """
@@ -20,10 +20,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memsweep.sweep.planning.code.kept import Kept
-from memsweep.sweep.planning.code.members import bases, mentioned_in, names_bound, take_later
-from memsweep.sweep.planning.code.moved import as_before
-from memsweep.sweep.planning.code.statements import (
+from memsweep.sweep.planning.sources.kept import Kept
+from memsweep.sweep.planning.sources.members import bases, mentioned_in, names_bound, take_later
+from memsweep.sweep.planning.sources.moved import as_before
+from memsweep.sweep.planning.sources.statements import (
     SENTENCES,
     WHOLE,
     Branch,
