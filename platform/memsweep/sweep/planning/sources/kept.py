@@ -13,6 +13,7 @@ import os
 import pickle
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from memsweep.recurrence.compiled.compiler import CannotBuildError
 
 _NAME = "sources-"
 _FILES = 4
-"""Kept at once: those of the versions that were used last."""
+"""Kept at once: those that were written last."""
+_STALE_SECONDS = 3600.0
+"""Age of a draft whose process was killed."""
 
 
 class Kept:
@@ -74,5 +77,6 @@ class Kept:
 
 def _forget_oldest(folder: Path) -> None:
     files = sorted(folder.glob(f"{_NAME}*.pickle"), key=lambda path: path.stat().st_mtime_ns)
-    for path in files[:-_FILES]:
+    drafts = [path for path in folder.glob(f".{_NAME}*") if time.time() - path.stat().st_mtime > _STALE_SECONDS]
+    for path in [*files[:-_FILES], *drafts]:
         path.unlink(missing_ok=True)

@@ -3,7 +3,8 @@
 Run it where code has moved and computes what it computed, with the folder of a checkout of the commit before:
 ``python tests/sweep/planning/sources/moved/write_moved.py FOLDER``. It compares the closures of trials of every
 built-in study, one of each closure, in both; and, of one trial of each closure that measures add to a study's, those
-with all measures in every company. That the code computes the same, golden losses and stored tables show: this file does not.
+with all measures in every company. That the code computes the same, golden losses and stored tables show: this file
+does not.
 ``--trainings`` after the folder compares the closures of trainings alone: where every measurement is a new one, no line
 of it stands for a line of before. ``--kernels`` compares nothing but the files of kernels, and adds a rule for each
 that differs or is new: for a kernel that was changed and gives the same bits.
