@@ -112,7 +112,9 @@ def test_a_wheel_runs_from_an_empty_folder_without_a_compiler(quick: Path, tmp_p
     if not kernels:
         return
     made_there = {path.suffix for path in cache.rglob("*") if path.is_file()}
-    assert made_there <= {".db"}, "something was compiled"  # MLflow's empty database is kept there, too
+    assert made_there <= {".db", ".pickle"}, (
+        "something was compiled"
+    )  # beside MLflow's empty database, and read sources
     record: dict[str, Any] = json.loads(next(records.iterdir()).read_text())
     assert record["provenance"]["kernel_build"] in {path.stem.rpartition("-")[2] for path in kernels}
     # at first use, the same compiler makes the same file

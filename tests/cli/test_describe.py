@@ -74,7 +74,7 @@ def test_a_file_without_its_class_is_told_the_classes(
 ) -> None:
     assert main([verb, name]) == 2
     told = " ".join(capsys.readouterr().err.split())
-    assert told.endswith("A module is named with its class: own_nets:Net.")
+    assert told.endswith("A module is named with its class, such as own_nets:Net.")
     assert main([verb, "broken"]) == 2, "a file without a class of torch's is none"
     assert "is named with its class" not in " ".join(capsys.readouterr().err.split())
 

@@ -159,10 +159,10 @@ def _describe(args: argparse.Namespace) -> Answer:
         from memsweep.commands.module import describe_module
 
         return describe_module(args)
+    described = describe(args.name, args.workspace)
     if args.overrides:
         rule = f"{args.overrides[0]} changes nothing of {args.name}: a field is set for a module alone (my_nets:MinGRU)"
         raise ConfigError([f"{rule}. Leave it out."], "the command line")
-    described = describe(args.name, args.workspace)
     return Answer({"name": args.name, "described": described}, text=description_text(args.name, described))
 
 

@@ -22,11 +22,7 @@ SLIPS = {
     "a name of two words": ("name=my study", "Write 'name=\"my study\"'."),
     "a space in place of =": ("model.width 8", "Write model.width=8."),
     "a list with spaces": ("grid.model.width=[2, 4]", "Write 'grid.model.width=[2, 4]'."),
-    "a value beside values": (
-        "model.width=4 model.width=2,8",
-        "is given one value (4) and several ([2, 8]).",
-    ),
-    "values beside a value": ("model.width=2,8 model.width=4", "Write one of both."),
+    "a value behind values": ("model.width=2,8 model.width=4", "is given several values ([2, 8]), and then one (4)."),
     "a colon": ("model.width:8", "has a colon where = belongs. Write model.width=8."),
     "no value": ("training.steps", "it has no =. Write training.steps=VALUE"),
     "nothing behind =": ("training.seeds=", 'must be a whole number, got "" (nothing stands after the =)'),

@@ -152,7 +152,7 @@ def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[s
     from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 
     scale = time_scale(made.kernel().numpy()) or 1.0
-    if scale >= _LONG:
+    if scale == _LONG:  # which the time scale of a memory is that never falls so fast
         rule = f"{rule}. This one has none: within {_LONG:,} steps it does not fall as fast as a power of -1/2"
         problems.append(sentence(HORIZON, f"{rule}. Name the horizons, such as {HORIZON}=32,64,128,256"))
         return []

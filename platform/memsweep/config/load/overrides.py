@@ -118,12 +118,16 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
 
 
 def _contradictions(edits: Sequence[Edit]) -> Iterator[str]:
-    """A sentence for each field that gets a value and is an axis: the axis would count, whichever comes last."""
-    values, axes = ({edit.path: edit.value for edit in edits if edit.meaning == each} for each in (FIELD, AXIS))
-    for path in sorted(values.keys() & axes.keys()):
-        one, several = values[path], axes[path]
-        if one is not REMOVED and several is not REMOVED:
-            yield f"{path} is given one value ({show(one)}) and several ({show(several)}). Write one of both."
+    """A sentence for each axis that gets a value later: the axis would count. One behind a value takes its place."""
+    axes: dict[str, Any] = {}
+    for edit in edits:
+        if edit.meaning == AXIS and not edit.removes:
+            axes[edit.path] = edit.value
+        elif edit.meaning == AXIS:
+            axes.pop(edit.path, None)
+        elif edit.meaning == FIELD and edit.path in axes and not edit.removes:
+            several, one = show(axes[edit.path]), show(edit.value)
+            yield f"{edit.path} is given several values ({several}), and then one ({one}). Write one of both."
 
 
 def _add(override: Override, word: str, folders: Sequence[Path], result: Overrides) -> str:

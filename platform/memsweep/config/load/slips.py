@@ -25,7 +25,7 @@ def given_twice(words: Sequence[str]) -> list[str]:
         path, equals, value = word.partition("=")
         if equals and _KEY.fullmatch(path):
             values.setdefault(path, []).append(value)
-    several = {path: given for path, given in values.items() if len({*given}) > 1}
+    several = {path: given for path, given in values.items() if len({*given}) > 1 and "," not in "".join(given[:-1])}
     return [f"{path} is given {len(given)} times: {given[-1]} counts" for path, given in several.items()]
 
 

@@ -105,7 +105,7 @@ def of_file(name: str, workspace: Path) -> str:
     except (OSError, ValueError):
         return ""
     classes = [f"{path.stem}:{each}" for each in re.findall(r"^class (\w+)\(.*Module\)", text, re.MULTILINE)]
-    return f" A module is named with its class: {listed(classes, 5)}." if classes else ""
+    return f" A module is named with its class, such as {listed(classes, 5)}." if classes else ""
 
 
 def included_from(study: Path) -> list[Path]:

@@ -172,9 +172,11 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
         inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
         outputs = checked_outputs(target, module, inputs, sizes.outputs)
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-        notes, refusals = [], [f"{target} {about.kept}"] if about.kept else []
+        notes, refusals = list[str](), [f"{target} {about.kept}"] if about.kept else []
         if not outputs.isfinite().all():
-            refusals.append(
+            # a root or a logarithm is for inputs above 0, as pixels are
+            within = inputs if config.tokens else inputs.abs().clamp(max=1.0)
+            (notes if outputs_of(module(within)).isfinite().all() else refusals).append(
                 f"{target} gives outputs that are not finite, for random inputs of {sizes.horizon} steps, before any "
                 "training"
             )

@@ -88,7 +88,7 @@ def test_what_changes_while_a_process_runs_is_read(package: Path) -> None:
     assert of_new_process(package).hash() == before, "nothing of the changed file was kept under the old name"
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80\x05no pickle", b"cos\nabsent\n."])
+@pytest.mark.parametrize("content", [b"", b"\x80\x05no pickle", b"cos\nabsent\n.", b"N."])
 def test_a_broken_file_is_not_used(package: Path, tmp_path: Path, content: bytes) -> None:
     whole = of_new_process(package).hash()
     (file,) = (tmp_path / "kept").glob("sources-*.pickle")
@@ -134,3 +134,26 @@ def test_the_engine_refers_to_no_module_beside_it() -> None:
             *(target for each in module.references.values() for target in each.values()),
         ]
         assert all(place.partition(".")[0] == "memsweep" for place, _ in places), name
+
+
+def test_a_source_that_changes_before_it_is_read_is_not_kept_as_it_was(package: Path) -> None:
+    """A worker reads modules over hours, and nobody tells it that a file is another one."""
+    running, whole = of_new_process(package), of_new_process(package, kept=False).hash()
+    running._module("engine.run")
+    (package / "model.py").write_text(SOURCES["model.py"].replace("1", "3"))
+    running.hash()
+    (package / "model.py").write_text(SOURCES["model.py"])
+
+    assert of_new_process(package).hash() == whole
+
+
+def test_no_home_is_no_error(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    whole = of_new_process(package, kept=False).hash()
+    monkeypatch.delenv("MEMSWEEP_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+
+    assert of_new_process(package).hash() == whole

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.recurrence.compiled.build import cache
-from memsweep.recurrence.compiled.compiler import CannotBuildError
 
 _NAME = "sources-"
 _FILES = 4
@@ -45,34 +44,51 @@ class Kept:
         """The modules that were read, by their dotted names."""
         found: dict[str, Any] = {}
         with contextlib.suppress(Exception):  # as broken as a file may be, it is only not used
-            found = pickle.loads(self._path().read_bytes())
+            found = dict(pickle.loads(self._path().read_bytes()))
         self._known = {*found}
         return found
 
     def save(self, modules: Mapping[str, Any]) -> None:
-        """Keeps what was read, if there are modules in it that are not kept yet."""
+        """Keeps what was read, if there are modules in it that are not kept yet.
+
+        Nothing is kept where a source has changed since ``load``: it may have been read before or after.
+        """
         if self._known >= modules.keys():
             return
         self._known = {*modules}
-        with contextlib.suppress(OSError, CannotBuildError):
+        with contextlib.suppress(Exception):  # no folder, no space, no home: then the next process reads them
             path = self._path()
-            number, draft = tempfile.mkstemp(prefix=f".{_NAME}", dir=path.parent)
-            with os.fdopen(number, "wb") as file:
-                pickle.dump(dict(modules), file, protocol=pickle.HIGHEST_PROTOCOL)
-            Path(draft).replace(path)  # whole or not at all, whoever else writes or reads it
-            _forget_oldest(path.parent)
+            if _hash_of(self._package) == self._hash:
+                _write(path, dict(modules))
+                _forget_oldest(path.parent)
 
     def _path(self) -> Path:
         return cache() / f"{_NAME}{self._hash}.pickle"
 
     @functools.cached_property
     def _hash(self) -> str:
-        """Of all sources of the package, and of what decides which modules beside it are found."""
-        told = hashlib.sha256(repr((sys.version_info, sys.prefix, os.environ.get("PYTHONPATH"))).encode())
-        for path in sorted([*self._package.rglob("*.py"), *self._package.rglob("members.txt")]):
-            told.update(path.relative_to(self._package).as_posix().encode())
-            told.update(hashlib.sha256(path.read_bytes()).digest())
-        return told.hexdigest()[:32]
+        """Of the sources as they were at first."""
+        return _hash_of(self._package)
+
+
+def _hash_of(package: Path) -> str:
+    """Of all sources of a package as they are now."""
+    told = hashlib.sha256(repr(sys.version_info).encode())
+    for path in sorted([*package.rglob("*.py"), *package.rglob("members.txt")]):
+        told.update(path.relative_to(package).as_posix().encode())
+        told.update(hashlib.sha256(path.read_bytes()).digest())
+    return told.hexdigest()[:32]
+
+
+def _write(path: Path, modules: dict[str, Any]) -> None:
+    """Writes the file whole or not at all, whoever else writes or reads it."""
+    number, draft = tempfile.mkstemp(prefix=f".{_NAME}", dir=path.parent)
+    try:
+        with os.fdopen(number, "wb") as file:
+            pickle.dump(modules, file, protocol=pickle.HIGHEST_PROTOCOL)
+        Path(draft).replace(path)
+    finally:
+        Path(draft).unlink(missing_ok=True)
 
 
 def _forget_oldest(folder: Path) -> None:
