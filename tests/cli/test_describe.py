@@ -32,6 +32,11 @@ class Overflows(Net):
         return torch.exp(1e4 * super().forward(inputs).abs())
 
 
+class Root(Net):
+    def forward(self, inputs):
+        return super().forward(inputs.sqrt())
+
+
 class Anticipates(Net):
     def forward(self, inputs):
         return super().forward(inputs.flip(1)).flip(1)
@@ -52,6 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("Net", 0, ""),
         ("Nothing", 1, "gives outputs that are not finite, for random inputs of 32 steps, before any training."),
         ("Overflows", 1, "gives outputs that are not finite"),
+        ("Root", 0, "not finite, for random inputs of 32 steps, before any training; for inputs from 0 to 1 they are"),
         ("Anticipates", 1, "is not causal"),
     ],
 )

@@ -205,7 +205,7 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
 
 
 def _other_widths(trials: Sequence[TrialConfig]) -> list[str]:
-    """Advice to name widths, where the model's code fails at those that were found and runs at another one."""
+    """The advice to name widths: the model's code fails at those that were found, and runs at another one."""
     widths = sorted({width for row in trials if (width := getattr(row.model, "width", 0))})
     model: Any = trials[0].model if trials else None
     if not widths or code_problems([replace(trials[0], model=replace(model, width=_OTHER_WIDTH))]):

@@ -174,12 +174,13 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
         notes, refusals = list[str](), [f"{target} {about.kept}"] if about.kept else []
         if not outputs.isfinite().all():
+            when = f"for random inputs of {sizes.horizon} steps, before any training"
+            told = f"{target} gives outputs that are not finite, {when}"
             # a root or a logarithm is for inputs above 0, as pixels are
-            within = inputs if config.tokens else inputs.abs().clamp(max=1.0)
-            (notes if outputs_of(module(within)).isfinite().all() else refusals).append(
-                f"{target} gives outputs that are not finite, for random inputs of {sizes.horizon} steps, before any "
-                "training"
-            )
+            if not config.tokens and outputs_of(module(inputs.abs().clamp(max=1.0))).isfinite().all():
+                notes.append(f"{told}; for inputs from 0 to 1 they are finite")
+            else:
+                refusals.append(told)
         if trained and not outputs.requires_grad:
             refusals.append(
                 f"no gradient reaches any parameter of {target}: it detaches its outputs, so that nothing can be "

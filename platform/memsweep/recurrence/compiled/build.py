@@ -23,7 +23,7 @@ from memsweep.recurrence.compiled.compiler import (
 )
 
 CACHE = "MEMSWEEP_CACHE"
-"""Environment variable: folder of compiled libraries (default: memsweep in the user's cache folder)."""
+"""Environment variable: folder of compiled libraries and of read sources (default: memsweep in the user's cache)."""
 BUILT = Path(__file__).parent / "built"
 """Libraries of a wheel."""
 _log = logging.getLogger("memsweep")

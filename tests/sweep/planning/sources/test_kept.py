@@ -9,7 +9,7 @@ import pytest
 
 from memsweep.sweep.planning.fingerprint import PACKAGE
 from memsweep.sweep.planning.sources.kept import Kept
-from memsweep.sweep.planning.sources.source_graph import SourceGraph
+from memsweep.sweep.planning.sources.source_graph import Module, SourceGraph
 
 ROOT = ("engine.run", "run")
 SOURCES = {
@@ -43,7 +43,7 @@ class Graph(SourceGraph):
         super().__init__(find, lambda module: not module.startswith("engine"), kept)
         self.read: list[str] = []
 
-    def _read(self, name: str, path: Path) -> object:  # type: ignore[override]
+    def _read(self, name: str, path: Path) -> Module:
         self.read.append(name)
         return super()._read(name, path)
 
