@@ -125,7 +125,7 @@ def test_a_check_that_its_time_cut_off_is_not_enough(subject: Callable[..., Subj
     assert found.status is Status.NOT_ENOUGH
     causality = found["causality"]
     assert causality.status is Status.NOT_ENOUGH
-    assert "Not looked at within" in causality.sentence
+    assert "Not looked at, for no time was left:" in causality.sentence
     assert "cuts, from step" in causality.left_out[0]
     known = {*causality.numbers["cuts"]}
     assert found["memory"].left_out[0].endswith("300 steps")

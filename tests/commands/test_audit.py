@@ -247,7 +247,7 @@ def test_time_that_is_too_short_is_exit_code_3_and_says_what_was_left_out(
     assert {"causality", "memory"} <= {each["check"] for each in short}
     for each in short:
         assert each["left_out"]
-        assert "Not looked at within" in each["sentence"]
+        assert "Not looked at, for no time was left:" in each["sentence"]
 
 
 _LOADED = """

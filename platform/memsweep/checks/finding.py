@@ -14,6 +14,8 @@ from memsweep.errors import listed
 
 _NAMED = 3
 """Numbers without a value that a sentence names."""
+_SOME = 0.1
+"""Seconds; with less a check has no time of its own."""
 POINTS = 64
 """Of a curve: enough for a picture over a logarithmic axis."""
 
@@ -72,7 +74,8 @@ class Finding:
         """The finding as it stands where the time did not allow all: not enough, unless it is a fault."""
         if not left_out:
             return self
-        said = f"{self.sentence} Not looked at within {show(seconds)} s: {'; '.join(left_out)}."
+        why = f" within {show(seconds)} s" if seconds >= _SOME else ", for no time was left"
+        said = f"{self.sentence} Not looked at{why}: {'; '.join(left_out)}."
         status = Status.FAULT if self.status is Status.FAULT else Status.NOT_ENOUGH
         return replace(self, status=status, sentence=said, left_out=tuple(left_out))
 

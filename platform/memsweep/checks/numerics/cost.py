@@ -16,6 +16,7 @@ from memsweep.checks.subject import NAMES, SINGLE, Subject, first
 from memsweep.models.contracts import default_dtype
 
 _REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins
+_FEWEST, _LAST = 3, 4  # lengths that an exponent needs, and those that it is of: the longest
 
 
 def cost(subject: Subject, seconds: float) -> Finding:
@@ -49,7 +50,8 @@ def cost(subject: Subject, seconds: float) -> Finding:
         f"{_bytes(kept[-1])}"
     )
     if time_growth is not None and memory_growth is not None:
-        well += f"; time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}"
+        over = f"from {lengths[-_LAST:][0]} to {lengths[-1]} steps"
+        well += f"; {over} time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}"
     well += "."
     notes = []
     if lengths[-1] < subject.horizon:
@@ -112,11 +114,11 @@ def _timed(call: Callable[[], object], device: str) -> float:
 
 
 def _growth(lengths: list[int], values: list[float]) -> float | None:
-    """The exponent of the length over the last four lengths, by least squares; None where there is one length."""
+    """The exponent of the length over the last four lengths, by least squares; None of fewer than three."""
     known = [(math.log(length), math.log(value)) for length, value in zip(lengths, values, strict=True) if value > 0]
-    if len(known) < 2:
+    if len(known) < _FEWEST:
         return None
-    across, up = np.array(known[-4:]).T
+    across, up = np.array(known[-_LAST:]).T
     return float(np.polyfit(across, up, 1)[0])
 
 
