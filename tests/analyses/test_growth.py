@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 
 from memsweep import report
+from memsweep.analyses.growth.section import _sentence
+from memsweep.analyses.growth.slopes import GrowthRow
 from memsweep.report.headline.answer import answer_of
+from memsweep.report.naming.conditions import Labels
 from memsweep.report.tracked import verdicts_of
 from report_study import Condition, exported, write_study
 
@@ -87,7 +90,27 @@ def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: 
     assert 'id="growth"' in paths.page.read_text()
     ranking, grown, *_ = (answer := answer_of(paths.contents)).headline, *answer.more
     assert ranking.startswith("The accuracy is")  # the task's own number comes first
-    assert grown.startswith("From width 2 to 8 the accuracy goes as m^(+0.50 ")
+    assert grown.startswith("From width 2 to 8 at T = 200 the accuracy goes as m^(+0.50 ")
+    assert grown.count("m^(") == 1  # at each horizon it has a slope
+
+
+def test_the_sentence_names_the_sizes_of_each_slope() -> None:
+    def under(name: str) -> dict[str, Any]:
+        return {"task": "digits", "model": "diagonal_rnn", "model.parameterization": name}
+
+    def row(name: str, horizon: float, *widths: float) -> GrowthRow:
+        values = pd.DataFrame([[seed * width**0.5 for width in widths] for seed in (1.0, 1.1, 1.3)], columns=widths)
+        return GrowthRow(under(name), "accuracy", None, "width", horizon, values, ())
+
+    labels = Labels([under("exp"), under("direct")])
+    alike = [row("exp", 50, 2, 4, 8), row("exp", 100, 2, 4, 8), row("direct", 100, 2, 4, 8)]
+    told = _sentence(alike, labels)
+    assert told.startswith("From width 2 to 8 at T = 100 the accuracy goes as m^(")
+    assert told.count("m^(") == 2
+    told = _sentence([*alike[:2], row("direct", 50, 4, 8, 32)], labels)
+    assert told.startswith("The accuracy goes as m^(")
+    assert "under `exp` (from width 2 to 8 at T = 100)" in told
+    assert "under `direct` (from width 4 to 32 at T = 50)" in told
 
 
 def test_slopes_after_the_last_step_go_to_the_runs_of_their_trials(paths: report.ReportPaths) -> None:

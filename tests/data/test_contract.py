@@ -103,6 +103,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no outputs": ({"outputs": 0}, "outputs of the task 'sum' is 0; it must be a whole number of at least 1"),
     "a chance of nothing": ({"chance": lambda self: 0.0}, "chance of the task 'sum' gave 0.0; it must give a finite"),
+    "a memory of another length": (
+        {"kernel": lambda self: torch.ones(8)},
+        "kernel of the task 'sum' gave [8] of float32; it must give numbers [7], one for each lag",
+    ),
+    "a memory that is not finite": (
+        {"kernel": lambda self: torch.ones(7) / 0},
+        "kernel of the task 'sum' gave 7 numbers that are not finite; all must be",
+    ),
     "a metric that is not reported": (
         {"metrics": lambda self, outputs, batch: {"accuracy": outputs.mean((-1, -2, -3))}},
         "metrics of the task 'sum' gave ['accuracy']; they must have the names in reports, []",

@@ -19,6 +19,7 @@ import memsweep as ms
 from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.errors import ConfigError
 from memsweep.models.base import Signature
 from memsweep.models.module.in_memory import PLACE, held
 from memsweep.streams import TEST, Stream
@@ -124,6 +125,21 @@ def test_an_audit_is_that_of_the_command(kind: str, place: Path, capsys: pytest.
     assert "<svg" in found.page().text or "<img" in found.page().text
     for key, value in module.state_dict().items():
         assert torch.equal(value, before[key])
+
+
+def test_an_audit_of_a_module_claims_nothing_of_its_training(place: Path) -> None:
+    """Its class makes one that nobody trained."""
+    assert "Untrained, " not in repr(ms.audit(net(), horizon=6, seconds=1))
+    assert "Untrained, " in repr(ms.audit(type(net()), horizon=6, seconds=1))
+
+
+def test_what_an_audit_is_given_is_checked_at_once(place: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ms.audit(net(), horizon="64", outputs=0, seconds=0)  # type: ignore[arg-type]
+    told = str(caught.value)
+    assert "horizon is a whole number of at least 1, got '64'" in told
+    assert "outputs is a whole number of at least 1, got 0" in told
+    assert "seconds is a number above 0, got 0" in told
 
 
 # The measurement.

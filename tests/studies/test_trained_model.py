@@ -185,7 +185,13 @@ def test_ids_are_measured_up_to_the_largest_that_a_module_knows() -> None:
     net = nn.Sequential(nn.Embedding(5, 3), nn.Linear(3, 3))
     found = ms.measure(net, *QUICK, "perturbation.balls=[all]", sequences=[[0, 1, 2, 3], [4, 3, 2, 1], [0, 0, 4, 4]])
     assert "radius when" in repr(found)
+    assert "63 % of its weight within 1 of 4 steps" in repr(found), "the present one"
     assert found.replicas["error"][0] < 1e-20, "the module reads the ids that were given"
+
+
+def test_outputs_that_do_not_differ_are_no_reference() -> None:
+    with pytest.raises(ModuleError, match="GRU gives the same outputs on all 3 sequences: they have no variance"):
+        ms.measure(gru(), *QUICK, sequences=np.ones((3, 8, 2)))
 
 
 def test_sequences_have_no_target() -> None:
@@ -229,9 +235,40 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     assert not (place / "results").exists(), "nothing is stored"
 
 
+def test_an_audit_finds_the_weights_that_a_measurement_finds(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = (
+        "inputs_argument=input_size",
+        "width_argument=hidden_size",
+        "arguments={batch_first: true}",
+        "--width",
+        "3",
+    )
+    words = ("torch.nn:GRU", *sizes, "--inputs", "2", "--horizon", "4", "--seconds", "1")
+    main(["audit", *words, "--weights", "ckpt.pt"])
+    assert "Untrained, " not in capsys.readouterr().out
+    torch.save({"model": {"other": torch.ones(1)}}, "other.pt")
+    assert main(["audit", *words, "--weights", "other.pt"]) == 2
+    assert "other" in capsys.readouterr().err
+
+
+def test_a_module_without_weights_is_not_said_to_be_trained(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = (
+        "--factory",
+        "torch.nn:GRU",
+        "--sequences",
+        "x.npy",
+        *FIELDS,
+        "model.arguments={batch_first: true}",
+        *QUICK,
+    )
+    assert main(["measure", *words]) == 0
+    assert "no --weights: those that torch.nn:GRU gives, trained or not" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (("--factory", "sized:Net", "--sequences", "x.npy"), "needs the argument width: give it as model.width=16"),
         (("--factory", "torch.nn:GRU", "--sequences", "x.npy", "--task", "copying_memory"), "two questions"),
         (("--sequences", "x.npy"), "give --factory"),
         ((*COMMAND[1:-1], "metric", *FIELDS, "model.arguments={batch_first: true}"), "no target: use self"),
@@ -245,6 +282,7 @@ def test_what_is_wrong_is_one_sentence(
     place: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str
 ) -> None:
     (place / "broken.py").write_text("import no_such_package\n")
+    (place / "sized.py").write_text("import torch\nclass Net(torch.nn.Linear):\n    def __init__(self, width): pass\n")
     assert main(["measure", *words]) == 2
     said = capsys.readouterr().err
     assert told in " ".join(said.split())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.commands.module import SOURCE, model_fields, module_fields
+from memsweep.commands.module import SOURCE, is_required, model_fields, module_fields
 from memsweep.commands.outputs import check_file, write_file
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, StorageError, did_you_mean, one_of
@@ -117,20 +116,11 @@ def _of_user(args: argparse.Namespace, given: dict[str, Any], signature: Any) ->
     config = config_from(ModuleConfig, {"factory": args.module, **given}, SOURCE)
     factory, arguments = resolve(args.module), config.arguments.plain()
     name = config.names.width
-    if args.width is None and name not in arguments and _is_required(factory.make, name):
+    if args.width is None and name not in arguments and is_required(factory.make, name):
         raise ConfigError(
             [f"{args.module} needs the argument {name}: give it as --width N, such as --width 16"], SOURCE
         )
     return lambda: factory.build(signature, args.width, arguments, config.names, args.seed)
-
-
-def _is_required(make: Callable[..., object], name: str | None) -> bool:
-    """Whether a callable has an argument of this name and no default for it; no where it has no signature."""
-    try:
-        found = inspect.signature(make).parameters.get(name or "")
-    except (TypeError, ValueError):
-        return False
-    return found is not None and found.default is inspect.Parameter.empty
 
 
 def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any) -> Callable[[], nn.Module]:
@@ -155,11 +145,15 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
 
 
 def _load(module: nn.Module, file: Path) -> None:
+    from memsweep.learning.state.found_weights import find_weights
     from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
     from memsweep.models.module.model import under_names
 
     own = module.state_dict()
-    state = under_names(own, read_weights(file))
+    try:
+        state = under_names(own, read_weights(file))
+    except WeightsFileError:  # they may lie deeper in a checkpoint
+        state = own | find_weights(file, own).tensors  # all that are needed are there; counts may be absent
     try:
         problems = other_kinds(own, state)[:3]
         if not problems:

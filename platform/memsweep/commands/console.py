@@ -94,7 +94,7 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
         say_sentence(f"expected: {alone}; this machine cannot hold a pack, so its hours follow from the cluster's")
     else:
         at_once = f"{counted(made.at_once, 'pack')} at once"
-        starting = f"some {10 + made.starting:.0f} s for Ray and its workers to start"
+        starting = f"some {made.starting_on_ray:.0f} s for Ray and its workers to start"
         if inline:
             say_sentence(f"expected in this process: {alone}")
             parts = [at_once, *([duration(made.seconds)] if made.at_once > 1 else []), starting]

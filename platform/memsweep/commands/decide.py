@@ -106,7 +106,7 @@ def _smallest(args: argparse.Namespace) -> SweepConfig:
 
 def _print(decisions: Sequence[Decision], steps: Sequence[Step] = ()) -> None:
     if not decisions and not steps:
-        console.say_sentence("nothing to decide: no condition has results over several widths or horizons")
+        console.say_sentence("nothing to decide: no weights were moved over several widths or horizons")
     if decisions:
         states = ", ".join(f"{count} {state}" for state, count in Counter(one.state for one in decisions).items())
         console.say_sentence(f"{counted(len(decisions), 'question')}: {states}")

@@ -143,7 +143,8 @@ def _lag(memory: pd.DataFrame, column: str) -> LagItem | None:
     if not len(values):
         return None
     share = values.cumsum() / values.sum() if values.sum() else values
-    return {"steps": int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0, "of": len(values)}
+    # lag 0 is a step, too
+    return {"steps": 1 + int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0, "of": len(values)}
 
 
 def _print_measured(item: MeasuredItem) -> None:

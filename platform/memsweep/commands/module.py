@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,3 +143,12 @@ def model_fields(words: Sequence[str], workspace: Path) -> dict[str, Any]:
     if problems:
         raise ConfigError(problems, SOURCE)
     return nested((path.removeprefix("model."), value) for path, value in changes.values)
+
+
+def is_required(make: Callable[..., object], name: str | None) -> bool:
+    """Whether a callable has an argument of this name and no default for it; no where it has no signature."""
+    try:
+        found = inspect.signature(make).parameters.get(name or "")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.default is inspect.Parameter.empty

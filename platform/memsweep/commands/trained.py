@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.commands import console
-from memsweep.commands.module import SOURCE, module_fields
+from memsweep.commands.module import SOURCE, is_required, module_fields
 from memsweep.commands.outputs import check_file, write_file
 from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
@@ -77,7 +77,7 @@ def _module(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -
         return load(args.factory, args.weights, trust=args.trust)
     module = _built(args, words, sequences)
     if not args.weights:
-        return module, ""
+        return module, f"no --weights: those that {args.factory} gives, trained or not"
     found = find_weights(Path(args.weights), module.state_dict())
     module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
     return module, f"weights: {found.said}"
@@ -97,8 +97,10 @@ def _built(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) ->
     ids = not sequences.is_floating_point()
     inputs = int(sequences.max()) + 1 if ids else sequences.shape[-1]
     signature = Signature(inputs, args.outputs, sequences.shape[1])
-    width = config.width if "width" in given else None
-    return resolve(args.factory).build(signature, width, config.arguments.plain(), config.names)
+    width, factory, name = config.width if "width" in given else None, resolve(args.factory), config.names.width
+    if width is None and name not in config.arguments.plain() and is_required(factory.make, name):
+        raise ConfigError([f"{args.factory} needs the argument {name}: give it as model.width=16, say"], SOURCE)
+    return factory.build(signature, width, config.arguments.plain(), config.names)
 
 
 def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredItem]) -> RunDocument:

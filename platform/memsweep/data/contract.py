@@ -98,6 +98,7 @@ def looked_at(part: Any, config: Any) -> Contract:
     with contextlib.suppress(ModuleError):
         task = _called(f"the task {name!r}", lambda: part(config))
         problems += [text for size in ("inputs", "outputs", "horizon") for text in _of_size(task, name, size)]
+        problems += _of_kernel(task, name)
         problems += _of_chance(name, _called(f"chance of the task {name!r}", task.chance))
         for stream in () if problems else (VALIDATION, TEST):
             draw = functools.partial(task.draw, Stream(0, stream), 0, SEQUENCES)
@@ -126,6 +127,19 @@ def _of_size(task: Any, name: str, size: str) -> Iterator[str]:
         fits = False
     if not fits:
         yield f"{size} of the task {name!r} is {value!r}; it must be a whole number of at least 1"
+
+
+def _of_kernel(task: Any, name: str) -> Iterator[str]:
+    """The faults in the memory function of a task that has one."""
+    if not callable(getattr(task, "kernel", None)):
+        return
+    value = _called(f"kernel of the task {name!r}", task.kernel)
+    if not isinstance(value, Tensor) or tuple(value.shape) != (task.horizon,):
+        shown = _kind(value) if isinstance(value, Tensor) else repr(value)
+        yield f"kernel of the task {name!r} gave {shown}; it must give numbers [{task.horizon}], one for each lag"
+    elif not torch.isfinite(value).all():
+        count = int((~torch.isfinite(value)).sum())
+        yield f"kernel of the task {name!r} gave {count} numbers that are not finite; all must be"
 
 
 def _of_chance(name: str, value: Any) -> Iterator[str]:

@@ -14,13 +14,17 @@ import pandas as pd
 
 from memsweep.gate import gated
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.losses import Spread
+from memsweep.report.analysis.losses import Ratio, Spread
 from memsweep.report.naming.numbers import clean
 from memsweep.report.rows.verdicts import SHORT
 from memsweep.report.values.table import PAGE, Table
 from memsweep.stability.verdict.trend import Slope
 
-_ENDS = {Slope: "Slopes with 95 % intervals over seeds.", Spread: "Medians over seeds [smallest, largest]."}
+_ENDS = {
+    Slope: "Slopes with 95 % intervals over seeds.",
+    Spread: "Medians over seeds [smallest, largest].",
+    Ratio: "Ratios of geometric means over seeds [95 % interval].",
+}
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 _MARKDOWN = re.compile(r"([\\`*_<>|~\[\]])")
 _LATEX = {

@@ -142,9 +142,10 @@ def _answer(answer: StudyAnswer, *, advice: bool) -> Iterator[_Part]:
     yield Text(clean(headline), style="bold")
     yield from more
     if answer.decide and advice:
-        yield Text(f"To decide{f' {answer.decides}' if answer.decides else ''}: {clean(answer.decide)}", no_wrap=True)
+        yield Text(f"{answer.prompt}: {clean(answer.decide)}", no_wrap=True)
     if answer.until and advice:
-        yield Text(f"Or round by round, by itself: {clean(answer.until)}", no_wrap=True)
+        how = "Or round by round" if answer.decide else "Round by round"
+        yield Text(f"{how}, by itself: {clean(answer.until)}", no_wrap=True)
     yield ""
 
 

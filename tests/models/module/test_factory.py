@@ -113,6 +113,9 @@ def test_a_file_that_cannot_be_imported_says_where(tmp_path: Path) -> None:
     (tmp_path / "faulty_nets.py").write_text("import torch\n\nx = torch.zeros(1) + undefined\n")
     with pytest.raises(ModuleError, match=r"import of faulty_nets failed: NameError \(faulty_nets.py, line 3\)"):
         resolve("faulty_nets:Net", [tmp_path])
+    (tmp_path / "unread_nets.py").write_text("import torch\nclass Net\n    pass\n")
+    with pytest.raises(ModuleError, match=r"failed: SyntaxError: expected ':' \(unread_nets.py, line 2\)\.$"):
+        resolve("unread_nets:Net", [tmp_path])
     (tmp_path / "json.py").write_text("")
     with pytest.raises(ModuleError, match=r"has the name of the module json .*Give the file another name"):
         resolve("json:Net", [tmp_path])

@@ -326,6 +326,31 @@ def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow
     assert answer_of(few).decide.startswith("memsweep extend synthetic training.seeds=4")
 
 
+def test_the_command_for_what_is_missing_promises_no_decision(tmp_path: Path) -> None:
+    answer = answer_of(stability(tmp_path / "few", [DIRECT], seeds=2, skip=range(4)))
+    assert answer.prompt == "What is missing first"
+    assert answer_of(stability(tmp_path / "all", [DIRECT], seeds=2)).prompt == "To decide"
+
+
+def test_where_nothing_is_known_to_decide_rounds_are_offered(tmp_path: Path) -> None:
+    contents = stability(tmp_path / "study", [DIRECT])
+    lacking = {"verdict": Verdict.INCONCLUSIVE, "extend": (), "lacks": (Lack(Missing.STEP, 5, 8),)}
+    open_ = [replace(f, judgement=replace(f.judgement, **lacking)) for f in contents.findings]
+    contents = replace(contents, findings=open_, study=replace(contents.study, source="study.yaml"))
+    answer = answer_of(contents)
+    assert (answer.decide, answer.until) == ("", contents.study.until_decided)
+    text = report_text(contents, tables_of(contents), width=200, colour=False)
+    assert f"Round by round, by itself: {answer.until}" in text
+
+
+def test_the_best_of_several_sizes_says_which_size(tmp_path: Path) -> None:
+    bare: dict[str, Any] = {"kernel": None, "task": "copying_bits", "model": "lru", "metric": "accuracy"}
+    condition = Condition(parameterization="exp", **bare)
+    write_study(tmp_path, [condition], widths=[4, 8], horizons=[50], balls=(), memory=False, seeds=2)
+    assert answer_of(judge(tmp_path)).headline.startswith("The accuracy at width 8 and horizon 50 is ")
+    assert answer_of(losses(tmp_path / "one", {"exp": (0.9, 0.92)})).headline.startswith("The accuracy is ")
+
+
 def test_an_undecided_memory_says_what_is_lost_when_more_weights_move(tmp_path: Path) -> None:
     contents = stability(tmp_path / "study", [DIRECT], balls=["recurrent", "all"])
     verdicts = {"recurrent": Verdict.INCONCLUSIVE, "all": Verdict.UNSTABLE}

@@ -409,7 +409,7 @@ def test_a_users_file_that_has_the_word_of_a_kernel_does_not_call_it(tmp_path: P
 
 
 def reworded(path: Path) -> bytes:
-    """A file with other docstrings, comments, annotations, and messages of errors."""
+    """A file with other docstrings, comments, annotations, and messages of errors, of foreign code, too."""
     tree = ast.parse(path.read_bytes())
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module) and ast.get_docstring(node, clean=False):
@@ -418,6 +418,10 @@ def reworded(path: Path) -> bytes:
             node.returns = None
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
             node.exc.args = [ast.Constant("another message")]
+        if isinstance(node, ast.FunctionDef) and node.name == "sentence":
+            node.body = [ast.Return(ast.Constant("another message"))]
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "foreign_code":
+            node.args = [ast.Constant("another message")]
     return ast.unparse(ast.fix_missing_locations(tree)).encode() + b"\n# another comment\n"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memsweep.analyses.comparison.compare import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
 from memsweep.report.analysis.bounds import MARK
-from memsweep.report.analysis.losses import Spread
+from memsweep.report.analysis.losses import Ratio, Spread
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, interval, joined, number, percent, show, slope_text
 from memsweep.report.rows.verdicts import SHORT, SIGNS, moving
@@ -51,6 +51,9 @@ def _changed(comparison: StudyComparison) -> list[str]:
     if not verdicts:
         return []
     changed = [rows for rows in verdicts.values() if len({row.finding.judgement.verdict for row in rows}) > 1]
+    found = {row.finding.judgement.verdict for rows in verdicts.values() for row in rows}
+    if found == {Verdict.INCONCLUSIVE}:
+        return ["What the studies share is inconclusive in all of them."]
     if not changed:
         return ["The shared verdict agrees." if len(verdicts) == 1 else f"All {len(verdicts)} shared verdicts agree."]
     named = [_heading(comparison.labels, rows[0].condition, rows[0].finding.ball) for rows in changed[:_MOST_NAMED]]
@@ -164,7 +167,7 @@ def loss_table(comparison: StudyComparison, letters: Mapping[str, str]) -> Table
         Column("width", lambda row: row.row.width if row.row else None, varies=True),
         Column("horizon", lambda row: row.row.horizon if row.row else None, varies=True),
         Column("loss", _loss, cell=_loss_cell, ends=True),
-        Column("ratio", lambda row: Spread(*row.ratio), cell=_ratio_cell, key="loss_ratio", ends=True),
+        Column("ratio", lambda row: Ratio(*row.ratio), cell=_ratio_cell, key="loss_ratio", ends=True),
         Column("paired", lambda row: row.log_difference.paired if row.log_difference else None, views=EXPORTED),
         Column("seeds", lambda row: row.row.seeds if row.row else None, views=EXPORTED),
         Column("diverged", lambda row: row.row.diverged if row.row else None, _some, unit="seeds", optional=True),

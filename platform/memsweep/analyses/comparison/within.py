@@ -14,7 +14,7 @@ import numpy as np
 
 from memsweep.analyses.comparison.compare import slopes_alike
 from memsweep.report.analysis.contents import Contents, Finding
-from memsweep.report.analysis.losses import Spread
+from memsweep.report.analysis.losses import Ratio
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.verdicts import moving
@@ -60,9 +60,9 @@ class WithinRow:
         return self.slopes if self.slopes.available else self.radii
 
     @property
-    def ratio(self) -> Spread:
+    def ratio(self) -> Ratio:
         """Of the geometric means of the radii, with the ends of its interval."""
-        return Spread(*(math.exp(end) for end in (self.radii.estimate, self.radii.low, self.radii.high)))
+        return Ratio(*(math.exp(end) for end in (self.radii.estimate, self.radii.low, self.radii.high)))
 
 
 def section(contents: Contents) -> Section:

@@ -81,26 +81,36 @@ def _from_to(ends: tuple[float, float]) -> str:
 
 
 def _sentence(rows: Sequence[GrowthRow], labels: Labels) -> str:
-    """``From width 4 to 64 the trained capacity goes as m^(+0.31 [+0.22, +0.40]) under `exp`.``
+    """``From width 4 to 64 at T = 100 the trained capacity goes as m^(+0.31 [+0.22, +0.40]) under `exp`.``
 
-    Of the first number that the table has, at the last step at which it was measured; empty where no slope is known,
-    or where there are more conditions than a sentence can compare.
+    Of the first number that the table has, at the last step at which it was measured, and at the greatest of the other
+    sizes. Empty where no slope is known, or where there are more conditions than a sentence can compare.
     """
     alike = [row for row in rows if (row.quantity, row.axis) == (rows[0].quantity, rows[0].axis)]
     last = [row for row in alike if row.step == max(one.step or 0 for one in alike) or row.step is None]
-    known = [row for row in last if row.slope.available]
-    if not known or len(last) > _MOST_LINES:
+    of_condition = {frozenset(row.condition.items()): row for row in sorted(last, key=lambda row: row.other or 0)}
+    known = [row for row in of_condition.values() if row.slope.available]
+    if not known or len(of_condition) > _MOST_LINES:
         return ""
     letter = {"width": "m", "horizon": "T"}[rows[0].axis]
     memories = {labels.memory(row.condition) for row in known}
+    places = {_place(row) for row in known}
     parts = [
         f"{letter}^({slope_text(row.slope)})"
         + (f" on {labels.memory(row.condition)}" if len(memories) > 1 else "")
         + f" under `{labels.machine(row.condition)}`"
+        + (f" (from {_place(row)})" if len(places) > 1 else "")
         for row in known
     ]
-    ends = f"{show(rows[0].sizes[0])} to {show(rows[0].sizes[-1])}"
-    return f"From {rows[0].axis} {ends} the {_name(known[0], growing())} goes as {joined(parts)}."
+    begins = "The" if len(places) > 1 else f"From {_place(known[0])} the"
+    return f"{begins} {_name(known[0], growing())} goes as {joined(parts)}."
+
+
+def _place(row: GrowthRow) -> str:
+    """``width 4 to 64 at T = 100``: the sizes of a slope."""
+    other = {"width": "T =", "horizon": "width"}[row.axis]
+    at = "" if row.other is None else f" at {other} {show(row.other)}"
+    return f"{row.axis} {show(row.sizes[0])} to {show(row.sizes[-1])}{at}"
 
 
 def _metrics(rows: Sequence[GrowthRow]) -> dict[str, dict[str, float]]:

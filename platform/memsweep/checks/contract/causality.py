@@ -54,8 +54,11 @@ def causality(subject: Subject, seconds: float) -> Finding:
         "prefixes": lengths,
     }
     well = f"Inputs of later steps change outputs by at most {show(max(leak, apart))} of their size, {_named(looked)}"
-    well += f"; {len(lengths)} beginnings alone give what they give in {subject.horizon} steps." if lengths else "."
-    return finding("causality", well, numbers, faults=faults)
+    if lengths:
+        one = "a beginning alone gives what it gives"
+        several = f"{len(lengths)} beginnings alone give what they give"
+        well += f"; {one if len(lengths) == 1 else several} in {subject.horizon} steps"
+    return finding("causality", f"{well}.", numbers, faults=faults)
 
 
 def _leaks(subject: Subject, end: float) -> tuple[float, int, list[int]]:

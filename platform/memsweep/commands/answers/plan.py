@@ -127,7 +127,7 @@ def expected_item(
     disk, weights = stored if stored[0] else (made.disk, made.weights)
     return {
         "seconds": made.seconds,
-        "starting_seconds": made.starting,
+        "starting_seconds": made.starting_on_ray,
         "work_seconds": made.work,
         "soonest_seconds": made.soonest,
         "slots": made.slots,

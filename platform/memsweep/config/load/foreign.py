@@ -67,12 +67,14 @@ def described(error: BaseException, file: Path | None = None) -> str:
         error: with its traceback.
         file: the place in this file is given, where the traceback has one; else the innermost outside of packages.
     """
+    text = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line that cannot be read
+        return f"{type(error).__name__}: {text}"
     frames = traceback.extract_tb(error.__traceback__)
     engine = str(Path(__file__).resolve().parents[2])
     own = [frame for frame in frames if file is not None and Path(frame.filename).resolve() == file]
     near = own or [frame for frame in frames if not _is_installed(frame.filename) and engine not in frame.filename]
     place = f" ({Path(near[-1].filename).name}, line {near[-1].lineno})" if near else ""
-    text = " ".join(str(error).split()).rstrip(".")
     return f"{type(error).__name__}{place}: {text}" if text else f"{type(error).__name__}{place}"
 
 

@@ -99,12 +99,15 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
 
 def of_file(name: str, workspace: Path) -> str:
     """The end of a message on the name of a Python file in the workspace: the modules in it; empty without any."""
-    path = workspace / f"{name.removesuffix('.py')}.py"
+    file, _, own = name.removesuffix(".py").partition(".")
+    path = workspace / f"{file}.py"
     try:
-        text = path.read_text(encoding="utf-8") if re.fullmatch(r"\w+(\.py)?", name) else ""
+        text = path.read_text(encoding="utf-8") if re.fullmatch(r"\w+(\.\w+)?", name) else ""
     except (OSError, ValueError):
         return ""
     classes = [f"{path.stem}:{each}" for each in re.findall(r"^class (\w+)\(.*Module\)", text, re.MULTILINE)]
+    if f"{path.stem}:{own}" in classes:
+        return f" Did you mean {path.stem}:{own}?"
     return f" A module is named with its class, such as {listed(classes, 5)}." if classes else ""
 
 

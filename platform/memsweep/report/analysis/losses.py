@@ -44,6 +44,11 @@ class Spread:
         return Spread(float(np.median(known)), float(known.min()), float(known.max()))
 
 
+@dataclass(frozen=True)
+class Ratio(Spread):
+    """A ratio of geometric means over seeds, and the ends of its 95 % interval."""
+
+
 @dataclass(frozen=True, eq=False)
 class LossRow:
     """The seeds of one condition, width and horizon.

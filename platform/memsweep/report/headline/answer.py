@@ -37,7 +37,9 @@ class StudyAnswer:
         failures: how many trials failed and why; empty where none did, and where that is the headline.
         missing: how many planned trials have no result; empty where all have, or the failures tell of them all.
         decides: how much of what is open the command decides: empty for all of it, else ``most`` or ``a part``.
-        until: the command that goes on by itself until nothing is open; empty where ``decide`` is.
+        until: the command that goes on by itself until nothing is open; empty where that is ``decide``, and where the
+            rounds of that command have ended.
+        first: ``decide`` computes what is planned and missing, which may decide nothing.
     """
 
     kind: Kind | str
@@ -49,6 +51,14 @@ class StudyAnswer:
     missing: str = ""
     decides: str = ""
     until: str = ""
+    first: bool = False
+
+    @property
+    def prompt(self) -> str:
+        """The words before ``decide``."""
+        if self.first:
+            return "What is missing first"
+        return f"To decide {self.decides} of what is open" if self.decides else "To decide"
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -69,9 +79,11 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return replace(answer, headline=failures or answer.headline, missing=_missing(contents) if known else "")
     missing = _missing(contents)
     if missing and contents.searched is None:  # what is planned may decide what would be advised
-        return replace(answer, failures=failures, missing=missing, decide=contents.study.resume)
+        return replace(answer, failures=failures, missing=missing, decide=contents.study.resume, first=True)
     answer = replace(answer, failures=failures, missing=missing)
-    if not answer.decide or contents.searched is not None:
+    is_open = any(finding.judgement.verdict is Verdict.INCONCLUSIVE for finding in contents.verdicts)
+    nothing_advised = not answer.decide and (not is_open or contents.study.rounds)
+    if nothing_advised or contents.searched is not None:
         return answer
     until = contents.study.until_decided
     return replace(answer, decides=_decides(contents), until="" if until == answer.decide else until)

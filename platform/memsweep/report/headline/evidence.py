@@ -98,7 +98,8 @@ _WORDS = {
     Missing.LONG_HORIZONS: f"{{horizons}} of {USABLE_SCALES} time scales or more: a limit slope needs {{need:g}}",
     Missing.HORIZON_SPAN: "the horizons span a factor of {have}: stable needs {need:g}",
     Missing.SPREAD: "the seeds do not differ: no interval",
-    Missing.RADIUS: "every radius lies beyond the search",
+    Missing.BOUND: "radii beyond those that were tried leave a slope without a bound",
+    Missing.WIDTH_SPAN: "the radius shrinks too fast over widths that span a factor of {have}: unstable needs {need:g}",
     Missing.STEP: "one more width may change the radius",
     Missing.GROWTH: "the change at a small radius may grow too fast with the width",
 }
@@ -107,7 +108,7 @@ _WORDS = {
 _NO_FIT = {
     TARGET: "no model fits: error {have} of the zero predictor's, at most {need} counts",
     METRIC: "no model solves the task: error rate {have} of that at chance, at most {need} counts",
-    SELF: "no model answers: the outputs do not depend on the inputs",
+    SELF: "no model answers: its outputs do not depend on the inputs, or are not finite",
 }
 
 
@@ -115,12 +116,29 @@ def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
         text, have, need = _NO_FIT[finding.reference], percent(lack.have), percent(lack.need)
+        if have == need:  # by a hair
+            have = f"above {need}"
         return Gap(text.format(have=have, need=need), text.format(have=f"{have} or more", need=need))
+    if lack.what is Missing.RADIUS:
+        return _alike(_beyond(finding))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
     longest = show(float(finding.radii["horizon"].max()))
     return _alike(
         _WORDS[lack.what].format(have=figure(lack.have), need=lack.need, of=lack.of, longest=longest, **counts)
     )
+
+
+def _beyond(finding: Finding) -> str:
+    """Where the radii lie beyond the search, at every threshold along one axis at least."""
+    trends, longest = finding.judgement.by_threshold.values(), show(float(finding.radii["horizon"].max()))
+    along = all(each.horizon.outside for each in trends), all(each.width.outside for each in trends)
+    where = {
+        (True, False): f"at width {finding.judgement.width} every radius lies",
+        (False, True): f"at T = {longest} every radius lies",
+        (True, True): "every radius that counts lies",
+        (False, False): "along one of the axes every radius lies",
+    }
+    return f"{where[along]} beyond the search"
 
 
 def _slope_gap(finding: Finding) -> Gap:
@@ -136,7 +154,10 @@ def _slope_gap(finding: Finding) -> Gap:
         wide = f"has a deciding interval ({100 * DECISION:g} %) that holds the limit"
         said = "is too near to the limit" if near else wide
         return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
-    return Gap(f"{power(axis, slope)} decides nothing alone", several)
+    if axis == "width" and finding.judgement.horizon_limited:
+        short = "the longest horizon is too short to tell what is slow from what is unstable"
+        return Gap(f"{power(axis, slope)}: {short}", short)
+    return Gap(f"{power(axis, slope)} decides nothing alone", "slopes that decide nothing alone")
 
 
 def _alike(text: str) -> Gap:

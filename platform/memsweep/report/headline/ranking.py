@@ -12,6 +12,7 @@ from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, is_ra
 from memsweep.report.headline.paired import paired_sentence
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
+from memsweep.report.rows.losses import at_size
 
 RANKING_SEEDS = 4
 """Seeds of each model without which no ranking is resolved: of two models that are alike, all seeds of one lie above
@@ -35,6 +36,7 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
     if not compared and len(by_memory) > 1:
         return _single(by_memory, labels, by)
+    at = at_size([row for rows in by_memory.values() for row in rows], contents.losses)
     if len(tasks) >= MANY_TASKS:
         return f"{_counts(by_memory, labels, by)} {few}".strip()
     if len(by_memory) > 1:
@@ -46,7 +48,7 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
         best_by = f"By {measures.pop()}, best" if len(measures) == 1 else "Best"
         return f"{best_by} are {'; '.join(parts)}. {few}".strip()
     (rows,) = by_memory.values()
-    return _of_one_task(rows, labels, few, by)
+    return _of_one_task(rows, labels, few, by, at)
 
 
 def is_resolvable(contents: Contents) -> bool:
@@ -57,20 +59,23 @@ def is_resolvable(contents: Contents) -> bool:
     return all(len(seeds) < 2 or min(seeds) >= RANKING_SEEDS for seeds in by_memory.values())
 
 
-def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity) -> str:
-    """The best, those level with it, and how far the others are behind; ``few``: why nothing is resolved, or empty."""
+def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity, at: str) -> str:
+    """The best, those level with it, and how far the others are behind.
+
+    ``few``: why nothing is resolved, or empty; ``at``: the size, where others were trained.
+    """
     best, *others = ranked(rows, by)
     measure, said = _measured(best, by)
     if not is_ranked(best, by):
-        return f"No model is best by {measure}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
+        return f"No model is best by {measure}{at}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
     if not others:
-        return f"The {measure} is {said}, the median over {counted(best.seeds, 'seed')}."
+        return f"The {measure}{at} is {said}, the median over {counted(best.seeds, 'seed')}."
     if few:
         leads = f"The best median is that of {_machines([best], labels)} ({said})."
-        return f"Not resolved: which is best by {measure}. {few} {leads}"
+        return f"Not resolved: which is best by {measure}{at}. {few} {leads}"
     beside = level(rows, by)[1:]
     behind = [row for row in others if row not in beside][:4]
-    text = f"By {measure}, {_named(best, labels)} {'has the best median' if beside else 'is best'} ({said})"
+    text = f"By {measure}{at}, {_named(best, labels)} {'has the best median' if beside else 'is best'} ({said})"
     if beside:
         those = "those" if len(beside) > 1 else "that"
         text += f", and the range of its seeds overlaps with {those} of {_all_named(beside, labels)}"

@@ -95,12 +95,10 @@ def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels,
         c for c in loss_table(best, names, labels).columns if (c.key or c.name) in {"under", "diverged", *measured}
     ]
     group = (lambda row: labels.memory(row.condition)) if len(by_memory) > 1 else None
-    return Table(
-        "losses", f"Ranking{_at_size(best, rows)}: median over seeds [smallest, largest]", best, columns, group
-    )
+    return Table("losses", f"Ranking{at_size(best, rows)}: median over seeds [smallest, largest]", best, columns, group)
 
 
-def _at_size(best: Sequence[LossRow], rows: Sequence[LossRow]) -> str:
+def at_size(best: Sequence[LossRow], rows: Sequence[LossRow]) -> str:
     """`` at width 32 and horizon 200``: where all are ranked, if there are other sizes."""
     sizes = {(row.width, row.horizon) for row in best}
     if len(sizes) > 1 or sizes == {(row.width, row.horizon) for row in rows}:

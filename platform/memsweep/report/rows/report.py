@@ -34,7 +34,7 @@ _MEANS = (
     "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
     "the zero predictor's loss L₀."
 )
-_RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀."
+_RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀, of the seeds that fit."
 _LEAST = 2
 """Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
 

@@ -132,7 +132,7 @@ def _how(finding: Finding) -> Iterator[str]:
     if read:
         yield f"radii: read from {', or from '.join(read)}"
     if (finding.radii["how"] == INTERPOLATED).any():
-        yield "radii: interpolated between measured points, which makes them a few percent too small"
+        yield "radii: interpolated between measured points, so that each may lie anywhere between its two"
 
 
 def short_verdict_cell(finding: Finding) -> Cell:

@@ -100,6 +100,8 @@ class Missing(enum.StrEnum):
     HORIZON_SPAN = "horizon span"
     SPREAD = "spread of seeds"
     RADIUS = "radius inside the search"
+    BOUND = "bound of a slope"
+    WIDTH_SPAN = "width span"
     SLOPE = "slope apart from the limit"
     STEP = "widths that suffice"
     GROWTH = "growth below its limit"
@@ -111,9 +113,9 @@ class Lack:
 
     Attributes:
         what: that is too little.
-        have: how much there is: a count of what the name says; of ``FIT`` the least error, of ``HORIZON_SPAN`` the
-            factor, of ``SPREAD`` the values that differ, of ``RADIUS`` the thresholds; of ``SLOPE``, ``STEP`` and
-            ``GROWTH`` the seeds.
+        have: how much there is: a count of what the name says; of ``FIT`` the least error, of ``HORIZON_SPAN`` and
+            ``WIDTH_SPAN`` the factor, of ``SPREAD`` the values that differ, of ``RADIUS`` the thresholds, of ``BOUND``
+            the bounds; of ``SLOPE``, ``STEP`` and ``GROWTH`` the seeds.
         need: how much a verdict needs, in the same unit; of ``FIT`` the largest error that counts; nan where it is not
             known.
         of: how many were trained, where ``have`` counts those of them that fit, or were trained at the longest horizon.

@@ -48,12 +48,14 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     What was not trained is asked for at once, with all values of every axis: no part of it decides.
     """
     kinds = {lack.what for lack in found}
-    if Missing.SPREAD in kinds:
-        return ()  # whatever makes all seeds alike makes more of them so
+    if {Missing.SPREAD, Missing.FIT} & kinds or evidence.time_scale == math.inf:
+        return ()  # whatever makes all seeds alike makes more of them so; no horizon is known to be long enough
     if not kinds & TRAINED:
-        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides))
-    if Missing.FIT in kinds:
-        return ()
+        if Missing.WIDTH_SPAN in kinds:  # to be unstable along one axis is enough
+            return next(lack.overrides for lack in found if lack.what is Missing.WIDTH_SPAN)
+        # where one thing cannot be added, the rest decides nothing
+        all_known = all(lack.overrides for lack in found)
+        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if all_known))
     words = [lack.overrides[0] for lack in found if lack.what in TRAINED]
     if Missing.HORIZONS not in kinds and _needs_longer(evidence):
         words.append(_values("task.horizon", _longer(evidence)))
@@ -112,7 +114,7 @@ def _short(evidence: Evidence) -> Iterator[Lack]:
     usable = evidence.usable
     if len(evidence.horizons) < SMALLEST_GRID:
         return
-    longer = _by_horizon(evidence)
+    longer = () if evidence.time_scale == math.inf else _by_horizon(evidence)
     if len(usable) < SMALLEST_GRID:
         yield Lack(Missing.LONG_HORIZONS, len(usable), SMALLEST_GRID, overrides=longer)
     elif (span := usable[-1] / usable[0]) < LONG_RANGE:
@@ -131,8 +133,13 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
         yield Lack(Missing.SPREAD, 1, 2)
     if not evidence.inside:
         yield Lack(Missing.RADIUS, 0, 1)
-    if not all(slope.least > evidence.criteria.slope_limit for slope in slopes):
-        yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
+    elif any(slope.unbounded for slope in slopes):
+        yield Lack(Missing.BOUND, 0, 1)
+    if evidence.narrow:
+        yield _width_span(evidence.widths)
+    if not all(slope.least > evidence.criteria.slope_limit for slope in slopes if slope not in evidence.narrow):
+        longer = () if evidence.time_scale == math.inf else _by_horizon(evidence)
+        yield Lack(Missing.SLOPE, have, need, overrides=(*longer, *seeds))
     # an estimate on the wrong side of these two limits decides nothing, however many seeds it has
     if short := [each.step for each in evidence.inside if each.step.available and not each.suffices]:
         known = all(step.estimate >= STEP_LIMIT for step in short)
@@ -141,6 +148,13 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
     if growth.available and not growth.most <= growth_limit:
         known = growth.estimate < growth_limit
         yield Lack(Missing.GROWTH, have, need if known else math.nan, overrides=seeds if known else ())
+
+
+def _width_span(widths: Sequence[int]) -> Lack:
+    """Of widths over which no radius can be shown to shrink too fast: the larger ones that would show it."""
+    doublings = math.ceil(math.log2(LONG_RANGE * widths[0] / widths[-1]))
+    wider = _values("model.width", _doubled(widths[-1], doublings))
+    return Lack(Missing.WIDTH_SPAN, widths[-1] / widths[0], LONG_RANGE, overrides=(wider,))
 
 
 def _by_horizon(evidence: Evidence) -> tuple[str, ...]:
@@ -187,7 +201,8 @@ def _longer(evidence: Evidence) -> list[int]:
     count = max(1, GOOD_GRID - len(usable), math.ceil(math.log2(needed / evidence.top_horizon)))
     longer = [evidence.top_horizon * 2**power for power in range(1, 64)]
     # a memory that is longer than all horizons leaves the first of them unusable, too
-    first = next(place for place, horizon in enumerate(longer) if horizon >= USABLE_SCALES * (evidence.time_scale or 0))
+    since = USABLE_SCALES * (evidence.time_scale or 0)
+    first = next((place for place, horizon in enumerate(longer) if horizon >= since), 0)
     return longer[: count + first]
 
 

@@ -24,7 +24,7 @@ from memsweep.stability.verdict.weighed import Evidence, percents
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number; a hyphen stands between letters
 VALID = {
     METRIC: f"error rate without perturbation at most {SOLVED:.0%} of the way from the right answers to chance",
-    SELF: "outputs that depend on the inputs",
+    SELF: "outputs that are finite and depend on the inputs",
 }
 """Of which models a radius counts, by readings of another reference than the target."""
 BY = "(by the interval that decides)"
@@ -59,8 +59,13 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         )
     if len(evidence.horizons) < SMALLEST_GRID:
         yield (
-            f"horizons of the largest width that is valid at all of them, with {SMALLEST_SEEDS} seeds: "
+            f"horizons of the largest width that is valid at all of them, with the same {SMALLEST_SEEDS} seeds: "
             f"{_listed(evidence.horizons)}; a horizon slope needs {SMALLEST_GRID}"
+        )
+    elif evidence.time_scale == math.inf:
+        yield (
+            f"within {evidence.top_horizon} steps the memory does not fall as fast as a power of -1/2, so that its "
+            f"time scale is not known; a limit slope needs {SMALLEST_GRID} horizons of {USABLE_SCALES} time scales"
         )
     elif len(evidence.usable) < SMALLEST_GRID:
         steps = "step" if evidence.time_scale == 1 else "steps"
@@ -76,6 +81,14 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         )
     if evidence.seeds < SMALLEST_SEEDS:
         yield f"seeds: {evidence.seeds}; a verdict needs {SMALLEST_SEEDS}"
+    elif evidence.complete_seeds < SMALLEST_SEEDS and min(evidence.fitting) >= SMALLEST_GRID:
+        yield (
+            f"seeds that are valid at every size: {evidence.complete_seeds} of {evidence.seeds}; a verdict needs the "
+            f"same {SMALLEST_SEEDS}"
+        )
+    if evidence.narrow and evidence.verdict is Verdict.INCONCLUSIVE:
+        span = evidence.widths[-1] / evidence.widths[0]
+        yield f"the widths span a factor of {span:.3g}; to show that a radius shrinks too fast takes {LONG_RANGE:g}"
     if (evidence.sequences or math.inf) < (evidence.needed_sequences or 0):
         yield (
             f"test sequences: {evidence.sequences}; a threshold of {percents([min(evidence.by_threshold)])} needs "
@@ -103,6 +116,11 @@ def _slopes(evidence: Evidence) -> Iterator[str]:
         elif lowest > limit:
             least = f"{rounded(lowest)} {BY}{_below(evidence, axis)}"
             yield f"{evidence.where} the radius shrinks no faster than {power}: slope at least {least}"
+        elif any(slope.unbounded for slope in slopes):
+            ends = "have no lower bound" if math.isinf(highest) else f"are at most {rounded(highest)} {BY}"
+            yield (
+                f"slopes of the radius with {axis} {ends}: radii lie beyond those that were tried (perturbation.radii)"
+            )
         else:
             beyond = f"; {evidence.beyond}" if evidence.beyond else ""
             between = f"{rounded(lowest)} and {rounded(highest)} {BY}"

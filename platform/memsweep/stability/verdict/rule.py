@@ -55,8 +55,8 @@ def judge(
         curves: columns width, horizon, seed, radius, error, zero_loss, and, where they were measured, change,
             threshold and reading.
         replicas: columns width, horizon, seed, slowest_rate (per step), of the same models.
-        time_scale: of the memory, in steps (see ``time_scale``); None where it is not known: then no range is too
-            short.
+        time_scale: of the memory, in steps (see ``time_scale``); infinite where no horizon is long enough to show it,
+            None where it is not known: then no range is too short.
         nonlinear: whether a model has a nonlinear activation, so that its rates come from a linearization at rest.
         criteria: thresholds and slope limit, where they are not the rule's own.
         radii: of these curves, where they are known: ``stability_radii`` at ``thresholds_of(criteria)``.
@@ -78,7 +78,7 @@ def judge(
     found_lacks = lacks(evidence)
     return Judgement(
         verdict=evidence.verdict,
-        threshold=_telling_threshold(evidence.verdict, evidence.by_threshold),
+        threshold=_telling_threshold(evidence),
         width=evidence.width,
         growth=evidence.growth,
         small_radius=evidence.small_radius,
@@ -140,7 +140,7 @@ def weigh(
         top_widths=found.top_widths,
         time_scale=time_scale,
         seeds=len(found.seeds),
-        complete_seeds=min(len(at_top.seeds), len(along.seeds)),
+        complete_seeds=min(len(at_top.seeds), len(along.seeds) or int(found.valid.all(2).sum(0).max())),
         best_fit=float(np.nan_to_num(found.fit, nan=math.inf).min()),
         fitting=(len(at_top.values), _fitting_horizons(found)),
         criteria=criteria,
@@ -178,18 +178,25 @@ def decide(by_threshold: Mapping[float, Trends], growth: Slope, limited: bool, c
     return Verdict.STABLE if stable else Verdict.INCONCLUSIVE
 
 
-def _telling_threshold(verdict: Verdict, by_threshold: Mapping[float, Trends]) -> float:
-    """The threshold that shows instability best, or that is nearest to showing it."""
+def _telling_threshold(evidence: Evidence) -> float:
+    """The threshold that shows instability best, along the axis that is told; or that is nearest to showing it.
 
-    def key(threshold: float) -> float:
-        trends = by_threshold[threshold]
-        if verdict is Verdict.UNSTABLE:
-            highs = (trends.horizon.limit.most, trends.width.limit.most)
-            return min(high for high in highs if not math.isnan(high))
-        lows = (trends.horizon.limit.least, trends.along_width.least)
+    Of those at which radii are known alone, where there is one: the others decide nothing.
+    """
+    known, limit = evidence.by_threshold, evidence.criteria.slope_limit
+    if evidence.verdict is Verdict.UNSTABLE:
+        horizon = {threshold: trends.horizon.limit.most for threshold, trends in known.items()}
+        by_horizon = {threshold: most for threshold, most in horizon.items() if most < limit}
+        width = {threshold: trends.width.limit.most for threshold, trends in known.items()}
+        by_width = {threshold: most for threshold, most in width.items() if most < limit}
+        return min(found := by_horizon or by_width, key=found.__getitem__)
+    inside = {threshold: trends for threshold, trends in known.items() if trends.inside} or known
+
+    def least(threshold: float) -> float:
+        lows = (inside[threshold].horizon.limit.least, inside[threshold].along_width.least)
         return min((low for low in lows if not math.isnan(low)), default=math.inf)
 
-    return min(by_threshold, key=key)
+    return min(inside, key=least)
 
 
 def _small_radius(found: Radii, at_top: Cells) -> float:

@@ -73,6 +73,11 @@ class Slope:
         return not math.isnan(self.low)
 
     @property
+    def unbounded(self) -> bool:
+        """Whether radii beyond those that were tried leave the slope of a seed without a lower bound."""
+        return any(math.isinf(lower) for lower, _ in self.by_seed.values())
+
+    @property
     def least(self) -> float:
         """The lower end that decides."""
         return min(each[0] for each in (self.deciding or (self.low, self.high), self.between) if each)

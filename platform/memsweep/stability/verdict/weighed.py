@@ -24,7 +24,7 @@ class Evidence:
         trained_widths, trained_horizons: all that were trained.
         top_widths: those of the widths that were trained at the longest horizon.
         seeds: how many were trained.
-        complete_seeds: valid in every cell that enters.
+        complete_seeds: valid in every cell that enters, or that would at the width where most are.
         best_fit: the least error without perturbation, as a share of the zero predictor's loss.
         fitting: how many of the widths (at the longest horizon) and of the horizons (at any width) have as many valid
             seeds as a slope needs.
@@ -82,6 +82,14 @@ class Evidence:
     def inside(self) -> list[Trends]:
         """Those of the thresholds whose radii are inside of the search."""
         return [each for each in self.by_threshold.values() if each.inside]
+
+    @property
+    def narrow(self) -> list[Slope]:
+        """The slopes by which the radius shrinks too fast over widths that span too little to show it."""
+        if self.limited:
+            return []
+        found = [each.along_width for each in self.inside if not each.width.limit.available]
+        return [slope for slope in found if slope.estimate < self.criteria.slope_limit]
 
     @property
     def beyond(self) -> str:

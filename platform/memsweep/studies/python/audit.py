@@ -11,6 +11,7 @@ from torch import nn
 from memsweep.checks.run import Audit as Checked
 from memsweep.checks.run import audit as checked
 from memsweep.checks.subject import Subject
+from memsweep.errors import ConfigError
 from memsweep.models.base import Model, Signature
 from memsweep.report.audit import About, answer, audit_page, audit_text
 from memsweep.studies.python.in_memory import built, copies_of, name_of
@@ -108,16 +109,29 @@ def audit(
         seconds: about how long at most; a check that it cut off is ``not enough``.
 
     Raises:
+        ConfigError: a size, the effort or the seconds are not allowed.
         ModuleError: it is no ``nn.Module``, and makes none; it cannot be copied, or gives no outputs.
     """
+    wrong = [
+        f"{name} is a whole number of at least 1, got {value!r}"
+        for name, value in {"inputs": inputs, "outputs": outputs, "horizon": horizon, "effort": effort}.items()
+        if value is not None and not (isinstance(value, int) and value >= 1)
+    ]
+    if not (isinstance(seconds, int | float) and seconds > 0):
+        wrong.append(f"seconds is a number above 0, got {seconds!r}")
+    if wrong:
+        raise ConfigError(wrong, "the audit")
+    settings: dict[str, Any] = {}
     if not isinstance(module, nn.Module) and callable(module):
         sizes = Signature(inputs or _INPUTS, outputs, horizon or _HORIZON)
         module = built(module, sizes, width, arguments)
+    else:
+        settings["weights"] = "its own"
     copies = copies_of(module, "audit")
     own = module.signature if isinstance(module, Model) else None
     inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS
     horizon = horizon if horizon is not None else own.horizon if own is not None else _HORIZON
     found = checked(Subject(copies, inputs, horizon, tokens=tokens, device=device, effort=effort), seconds)
-    settings = {"horizon": horizon, "inputs": inputs, **({"tokens": True} if tokens else {})}
+    settings |= {"horizon": horizon, "inputs": inputs, **({"tokens": True} if tokens else {})}
     settings |= {"effort": effort} if effort > 1 else {}
     return Audit(found, About(name_of(module), settings))

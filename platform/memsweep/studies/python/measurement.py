@@ -72,7 +72,7 @@ class Measurement(Results):
         own = table[table["identity"] == identity].sort_values("lag")
         weight = own["median"].to_numpy(float)
         if len(weight) and weight.sum() > 0:
-            within = int((weight.cumsum() / weight.sum() >= _MOST_OF_IT).argmax())
+            within = 1 + int((weight.cumsum() / weight.sum() >= _MOST_OF_IT).argmax())  # with the present step
             seen = np.flatnonzero(weight >= _SEEN * weight.max())
             yield (
                 f"memory of the last output: {percent(_MOST_OF_IT)} of its weight within {within} of {len(weight)} "

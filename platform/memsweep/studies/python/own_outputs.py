@@ -31,6 +31,8 @@ NAME = "own_outputs"
 _AT_ONCE = 32
 """Sequences of one call: a trained model of others may be large."""
 _LEAST = 2
+_SAME = 1e-12
+"""Share of the largest output below which a difference is rounding."""
 _SOURCE = "the sequences"
 
 
@@ -128,6 +130,11 @@ def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path) -> Tenso
     outputs = torch.cat(parts).to(torch.float64)
     if not outputs.isfinite().all():
         raise ModuleError(f"{name} gave outputs that are not finite on the sequences: nothing can be measured.")
+    if not (outputs - outputs[:1]).abs().max() > _SAME * outputs.abs().max():
+        raise ModuleError(
+            f"{name} gives the same outputs on all {len(sequences)} sequences: they have no variance that a drift "
+            "could be held against. Give sequences on which its outputs differ."
+        )
     file.write_bytes(to_bytes({"inputs": sequences, "outputs": outputs}))
     return outputs
 

@@ -265,7 +265,7 @@ class Results:
 
         return Page(page_text(self._contents, self._tables()))
 
-    def judge(self, *, thresholds: Sequence[float] | None = None, slope_limit: float | None = None) -> Results:
+    def judge(self, *, thresholds: Sequence[float] | float | None = None, slope_limit: float | None = None) -> Results:
         """Judge the stored results by other criteria; nothing is trained or written.
 
         Args:
@@ -281,8 +281,9 @@ class Results:
             ConfigError: a value is not allowed.
         """
         own = self._contents.criteria
+        given = (thresholds,) if isinstance(thresholds, int | float) else thresholds
         criteria = Criteria(
-            own.thresholds if thresholds is None else tuple(map(float, thresholds)),
+            own.thresholds if given is None else tuple(map(float, given)),
             own.slope_limit if slope_limit is None else float(slope_limit),
         )
         return Results(self._location, analyse(self._contents.study, criteria))

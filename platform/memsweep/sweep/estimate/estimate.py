@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 BENCHMARK_SECONDS = 8.0
 """The longest measurement, without the start of its process, see ``benchmark``. The next plan goes on with it."""
+RAY_SECONDS = 10.0
+"""Seconds until Ray has started, without its workers."""
 MEASURED_FACTOR, MODEL_FACTOR = 2.0, 3.0
 """The hours hold within these factors: if nine tenths of the work were measured well, and otherwise."""
 
@@ -155,6 +157,11 @@ class Estimate:
     at_once: int = 0
     idle: int = 0
     soonest: float | None = None
+
+    @property
+    def starting_on_ray(self) -> float:
+        """Seconds until Ray and its workers have started."""
+        return RAY_SECONDS + self.starting
 
 
 def modelled_work(waves: Iterable[Wave]) -> float:

@@ -46,6 +46,7 @@ CHAINED: tuple[Definition, ...] = (
 """Also called for a chained trial."""
 EXEMPT = {
     "memsweep.errors": "holds the wording of errors",
+    "memsweep.config.load.foreign": "makes sentences of what the code of others raises",
     "memsweep.outcome": "names the ways in which a trial ends; learning and stability decide which one it is",
     "memsweep.registry": "finds parts by name; the parts themselves are roots of the closure",
     "memsweep.config.core": "reads configs from plain data; every value of a config is in the identity",

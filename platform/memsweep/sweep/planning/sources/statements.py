@@ -1,8 +1,8 @@
 """The part of a statement that can change a number, as text, and the definitions that it refers to.
 
-Left out are comments, docstrings, annotations, messages of errors and logs, functions that yield sentences alone
-(``SENTENCES``), and fields declared by ``setting`` (their values are in a trial's identity). A branch for some trials
-alone (``_BRANCHES``) is a text of its own.
+Left out are comments, docstrings, annotations, messages of errors and logs, functions that give sentences alone
+(``SENTENCES``), what is said where code of others fails (``foreign_code``), and fields declared by ``setting`` (their
+values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ SENTENCES = frozenset(
     {
         *("problems", "problems_of_code", "problems_of_states", "problems_of_certificates", "problems_without_steps"),
         *("notes_of_code", "closed_forms", "count_parameters"),
+        "sentence",
     }
 )
-"""Names of functions that are for plans and descriptions: no trial runs them."""
+"""Names of functions that are for plans, descriptions and errors: no number of a trial follows from them."""
 _BRANCHES = frozenset(
     {
         "asks_groups",
@@ -88,6 +89,11 @@ class _Stripper(ast.NodeTransformer):
         node.exc = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
         node.cause = None
         return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if _is_named(node.func, {"foreign_code"}):  # what it says of an error
+            node.args, node.keywords = [], []
+        return self.generic_visit(node)
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         node.msg = None

@@ -83,7 +83,8 @@ def _times(given: dict[str, Any], *sizes: tuple[str, str, int]) -> dict[str, Any
 
 
 def modules() -> Iterator[TrialConfig]:
-    """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper.
+    """Trials of plain modules, of which no shipped study has one: by every reference, with and without a wrapper, and
+    as a unit of a stack.
 
     One has a layer of torch that compiled recurrences compute.
     """
@@ -91,12 +92,16 @@ def modules() -> Iterator[TrialConfig]:
 
     registry.discover(ROOT)
     nets = ("min_gru.py:MinGRU", "frozen.py:Net", "torch_rnn.py:lstm")
-    plain = [{"factory": f"{ROOT}/tests/support/nets/{net}"} for net in nets]
-    wrapped = {"factory": "torch.nn:GRU", "wrap": True}
+    plain = [{"name": "module", "factory": f"{ROOT}/tests/support/nets/{net}"} for net in nets]
+    wrapped = {"name": "module", "factory": "torch.nn:GRU", "wrap": True}
+    layer = {"factory": f"{ROOT}/tests/support/nets/mixer.py:Mixer"}
+    stack = {"name": "residual_stack"}
+    stacks = [stack | {"unit": layer}, stack | {"layers": 2, "units": [layer, "attention"]}]
     memory, copying = {"name": "linear_functional"}, {"name": "copying_memory", "encoding": "one_hot"}
     tasks = {"target": memory, "self": memory, "metric": copying}
-    for model, (reference, task), dtype in itertools.product([*plain, wrapped], tasks.items(), ("float64", "float32")):
-        given = {"task": task, "model": {"name": "module", "width": 4, **model}, "training": {"dtype": dtype}}
+    models, dtypes = [*plain, wrapped, *stacks], ("float64", "float32")
+    for model, (reference, task), dtype in itertools.product(models, tasks.items(), dtypes):
+        given = {"task": task, "model": {"width": 4, **model}, "training": {"dtype": dtype}}
         trial = _trial_of(given | {"perturbation": {"reference": reference}})
         if trial is not None:
             yield trial

@@ -1,0 +1,158 @@
+"""The sentences of a judgement where slopes cannot be made or decide nothing: along which axis, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memsweep.report.analysis.contents import Finding
+from memsweep.report.headline.evidence import gap_of, slope_words
+from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
+from memsweep.stability.verdict.radius import COLUMNS
+from memsweep.stability.verdict.rule import judge
+
+WIDTHS, HORIZONS = (2, 4, 8, 16), (10, 20, 40, 80)
+Radius = Callable[[int, int, float], float]
+
+
+def found(
+    radius: Radius = lambda width, horizon, threshold: threshold**0.5,
+    *,
+    widths: Sequence[int] = WIDTHS,
+    seeds: int = 5,
+    misses: Sequence[tuple[int, int, int]] = (),
+    least: float = 0.0,
+    most: float = math.inf,
+    rate: float = 0.5,
+    fit: float = 0.02,
+    scale: float = 2.0,
+    noise: float = 0.001,
+) -> Finding:
+    """A judgement of radii by formula, with what it is judged from.
+
+    Args:
+        radius: of a width, a horizon and a threshold.
+        widths, seeds: that were trained, at all horizons.
+        misses: width, horizon and seed of models that do not fit.
+        least, most: radii that were tried.
+        rate: the slowest of all models, per step.
+        fit: error of the models that do not fit.
+        scale: of the memory, in steps.
+        noise: of the seeds' log radii.
+    """
+    rng, radii, curves, replicas = np.random.default_rng(0), [], [], []
+    for width in widths:
+        for horizon in HORIZONS:
+            for seed in range(seeds):
+                factor = math.exp(noise * rng.standard_normal())
+                valid = (width, horizon, seed) not in misses
+                error = 0.001 if valid else fit
+                at = {threshold: radius(width, horizon, threshold) * factor for threshold in (0.01, 0.03, 0.1)}
+                curves += [(width, horizon, seed, 0.0, error, 0.0, math.nan, 1.0)]
+                for tried in np.geomspace(1e-3, 10, 20):
+                    change = 0.01 * (tried / at[0.01]) ** 2
+                    curves += [(width, horizon, seed, tried, error + change, change, math.nan, 1.0)]
+                for threshold, value in at.items():
+                    low, high = (value if least < value < most else end for end in (0.0, least))
+                    low, high = (most, math.inf) if value >= most else (low, high)
+                    ends = (min(max(value, least), most), low, high, "" if low == high else "censored")
+                    radii += [(width, horizon, seed, threshold, *ends, valid, error, 1.0, error, "found", "drift")]
+                replicas += [(width, horizon, seed, rate)]
+    columns = ["width", "horizon", "seed", "radius", "error", "change", "threshold", "zero_loss"]
+    curve = pd.DataFrame(curves, columns=columns).assign(reading="drift", method="worst_case", stronger=math.nan)
+    table = pd.DataFrame(radii, columns=list(COLUMNS))
+    trained = pd.DataFrame(replicas, columns=["width", "horizon", "seed", "slowest_rate"])
+    judged = judge(curve, trained, radii=table, time_scale=scale)
+    config = {"model": {"parameterization": "direct"}}
+    return Finding({}, "recurrent", judged, table, curve, trained, pd.DataFrame, config)
+
+
+def lacking(judged: Judgement) -> list[Missing]:
+    return [lack.what for lack in judged.lacks]
+
+
+@pytest.mark.parametrize("rate", [0.5, 1e-3])
+def test_an_unstable_verdict_shows_a_slope_that_is_unstable(rate: float) -> None:
+    """Along the horizon at 10 % alone; along the width, at 1 %, the radius shrinks faster, which may not count."""
+
+    def radius(width: int, horizon: int, threshold: float) -> float:
+        return threshold**0.5 * horizon ** (-0.3 if threshold == 0.1 else -0.1) * width ** -float(threshold == 0.01)
+
+    finding = found(radius, rate=rate)
+    assert (finding.judgement.verdict, finding.judgement.threshold) == (Verdict.UNSTABLE, 0.1)
+    axis, slope = finding.deciding
+    assert axis == "horizon"
+    assert slope.high < finding.judgement.criteria.slope_limit
+
+
+def test_a_stable_verdict_shows_a_slope_that_is_known() -> None:
+    finding = found(most=0.2)
+    assert (finding.judgement.verdict, finding.judgement.by_threshold[0.1].inside) == (Verdict.STABLE, False)
+    assert finding.judgement.threshold in (0.01, 0.03)
+    assert "∞" not in slope_words(finding)
+
+
+def test_nothing_is_advised_where_one_thing_cannot_be_added() -> None:
+    """More seeds part the slope from its limit, and one more width changes the radius however many there are."""
+    judged = found(lambda width, horizon, threshold: threshold**0.5 * width**-0.17, noise=0.01).judgement
+    assert {Missing.SLOPE, Missing.STEP} <= {*lacking(judged)}
+    assert judged.extend == ()
+
+
+def test_radii_below_those_that_were_tried_are_the_reason() -> None:
+    finding = found(least=10.0)
+    assert lacking(finding.judgement)[0] is Missing.BOUND
+    assert finding.judgement.extend == ()
+    assert "radii beyond those that were tried" in gap_of(finding).text
+    assert "have no lower bound: radii lie beyond those that were tried" in " ".join(finding.judgement.reasons)
+
+
+def test_a_memory_without_a_time_scale_within_the_horizons_gets_no_advice() -> None:
+    judged = found(scale=math.inf).judgement
+    assert lacking(judged) == [Missing.LONG_HORIZONS]
+    assert judged.extend == ()
+    assert "within 80 steps the memory does not fall" in judged.reasons[0]
+
+
+def test_widths_that_span_too_little_for_unstable_say_so_and_larger_ones_decide() -> None:
+    finding = found(lambda width, horizon, threshold: threshold**0.5 / width, widths=(4, 5, 6, 8))
+    assert finding.judgement.verdict is Verdict.INCONCLUSIVE
+    assert lacking(finding.judgement)[0] is Missing.WIDTH_SPAN
+    assert finding.judgement.extend == ("model.width=16,32",)
+    assert gap_of(finding).text.endswith("over widths that span a factor of 2: unstable needs 8")
+    wider = found(lambda width, horizon, threshold: threshold**0.5 / width, widths=(4, 5, 6, 8, 16, 32))
+    assert wider.judgement.verdict is Verdict.UNSTABLE
+
+
+def test_a_horizon_that_is_too_short_for_unstable_along_the_widths_says_so() -> None:
+    finding = found(lambda width, horizon, threshold: threshold**0.5 / width, rate=1e-3)
+    assert "the longest horizon is too short" in gap_of(finding).text
+    assert Missing.WIDTH_SPAN not in lacking(finding.judgement)
+
+
+ALONG_HORIZONS = [each for width in WIDTHS for each in ((width, 10, 0), (width, 20, 1))]
+ALONG_WIDTHS = [(2, 80, 0), (4, 80, 1)]
+
+
+@pytest.mark.parametrize("misses", [ALONG_HORIZONS, ALONG_WIDTHS], ids=["horizons", "widths"])
+def test_seeds_that_fit_at_every_size_are_counted(misses: list[tuple[int, int, int]]) -> None:
+    finding = found(seeds=6, misses=misses)
+    assert lacking(finding.judgement) == [Missing.FITTING_SEEDS]
+    assert gap_of(finding).text == "4 of 6 seeds fit at every size: a verdict needs 5"
+    assert "seeds that are valid at every size: 4 of 6; a verdict needs the same 5" in finding.judgement.reasons
+
+
+def test_radii_beyond_the_search_are_named_with_their_size() -> None:
+    wide = found(lambda width, horizon, threshold: threshold**0.5 * (50 if width == 16 else 1), most=0.5)
+    assert gap_of(wide).text == "at width 16 every radius lies beyond the search"
+    assert gap_of(found(most=0.01)).text == "every radius that counts lies beyond the search"
+
+
+def test_an_error_a_hair_above_the_limit_is_not_called_equal_to_it() -> None:
+    every = [(width, horizon, seed) for width in WIDTHS for horizon in HORIZONS for seed in range(5)]
+    told = gap_of(found(misses=every, fit=0.00504)).text
+    assert told == "no model fits: error above 0.5 % of the zero predictor's, at most 0.5 % counts"
