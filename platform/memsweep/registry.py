@@ -293,9 +293,13 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     try:
         load()
     except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
+        said = f"{what} was skipped: {type(error).__name__}: {error}"
+        if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line
+            return [said]
         frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
-        place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-        return [f"{what} was skipped: {type(error).__name__}: {error} ({place})"]
+        own = [each for each in frames if Path(each.filename).resolve().parent != Path(__file__).resolve().parent]
+        near = (own or frames)[-1]
+        return [f"{said} ({Path(near.filename).name}, line {near.lineno})"]
     return []
 
 

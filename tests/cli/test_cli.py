@@ -80,6 +80,12 @@ def test_help_teaches_with_examples_in_80_columns(
     assert all(len(line) <= 80 for line in text.splitlines())
 
 
+def test_a_paragraph_of_help_is_prose_or_lines() -> None:
+    """Lines stay lines where one is indented: a long line of prose among them would break in two."""
+    paragraphs = [part.splitlines() for text in COMMANDS.values() for part in text.long.split("\n\n")]
+    assert [each for each in paragraphs if len({line.startswith(" ") for line in each}) > 1] == []
+
+
 def test_the_examples_of_help_can_be_typed(
     asked: list[argparse.Namespace], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

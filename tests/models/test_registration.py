@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -141,6 +142,20 @@ def test_a_study_imports_no_model_unit_or_rule_that_it_does_not_use() -> None:
     assert "memsweep.models.modal.diagonal_rnn" in imported
     others = ("deep.unit_", "deep.attention.", "deep.fixed.", "matrix.", "stable_ssm.", "module.", "modal.lru")
     assert not [name for name in imported if name.startswith(tuple(f"memsweep.models.{each}" for each in others))]
+
+
+def test_a_file_that_is_skipped_is_named_with_its_own_line(tmp_path: Path) -> None:
+    """And with no line of memsweep's, which imports it."""
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "unread.py").write_text("x = 1\ny = (\n")
+    (folder / "failing.py").write_text("from memsweep import registry\n\nregistry.get('task', 'no_such_task')\n")
+    try:
+        failing, unread = registry.discover(tmp_path)
+    finally:
+        registry.discover(ROOT)
+    assert unread.endswith("unread.py was skipped: SyntaxError: '(' was never closed (unread.py, line 2)")
+    assert failing.endswith(" (failing.py, line 3)")
 
 
 def test_a_part_of_others_with_the_name_of_one_that_waits_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

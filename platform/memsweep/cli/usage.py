@@ -274,8 +274,10 @@ takes them as they are. Without a file it lists the trials.
 TRIAL is the beginning of a trial's identity, or values of its fields (model.width=8); it may be left out where the
 study has one trial. For a model with a parameterization the raw weights are stored, from which it makes its rates.
 A file that is there already is not overwritten. In Python:
+
   from safetensors.torch import load_file
   my_module.load_state_dict(load_file("out.safetensors"))
+
 complex128, which the format lacks, stands in a file as [..., 2]: docs/weights.md shows how to load it.""",
         """\
 examples:

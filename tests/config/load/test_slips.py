@@ -90,3 +90,12 @@ def test_of_two_values_the_last_counts_and_a_note_says_so(tmp_path: Path, capsys
     told = capsys.readouterr().err
     assert "note: training.steps is given 2 times: 9 counts." in told
     assert told.count("given 2 times") == 1, "the same value twice is no slip"
+
+
+@pytest.mark.parametrize("text", ["", "# to be written\n"])
+def test_a_file_that_says_nothing_is_told_so(tmp_path: Path, text: str) -> None:
+    (tmp_path / "empty.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="the file says nothing. A study names a task and a model at least"):
+        load_study("empty.yaml", workspace=tmp_path)
+    with pytest.raises(ConfigError, match="say which model"):
+        load_study("empty.yaml", ["task.name=copying_memory"], tmp_path)

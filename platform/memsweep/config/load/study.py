@@ -77,6 +77,9 @@ def load_study(
         raise _short_error([*changes.problems, *error.problems], error.source) from error
     if changes.problems:
         raise _short_error(changes.problems, source)
+    if not written and not changes.edits:
+        rule = "the file says nothing. A study names a task and a model at least. memsweep init writes one, and"
+        raise ConfigError([f"{rule} memsweep list studies shows the built-in ones"], source)
     discover(workspace)
     typed = [{edit.path: edit.value} for edit in changes.edits if not edit.removes]
     content = repr(written)

@@ -158,9 +158,10 @@ def _study(
     sections = _SECTIONS if weights != _DRAWN else (*_SECTIONS, "model.")
     refused = [path for path in paths if not path.startswith(sections) and path not in _FIELDS]
     if refused:
-        allowed = f"{', '.join(f'{section}*' for section in sections)}, {', '.join(_FIELDS)}"
+        others = [name for name in _FIELDS if not f"{name}.".startswith(sections)]
+        allowed = ", ".join([*(f"{section}*" for section in sections), *others])
         rule = f"this measures one model and trains nothing: got {', '.join(refused)}, allowed are {allowed}."
-        raise ConfigError([f"{rule} To train models like it, run memsweep.sweep."], _SOURCE)
+        raise ConfigError([f"{rule} To train models like it, sweep a study."], _SOURCE)
     training = {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": weights}
     section = plain(task) if isinstance(task, Mapping) else {"name": str(task)}
     written = {"name": name, "task": section, "model": dict(model), "training": training}
