@@ -95,7 +95,7 @@ def test_of_two_values_the_last_counts_and_a_note_says_so(tmp_path: Path, capsys
 @pytest.mark.parametrize("text", ["", "# to be written\n"])
 def test_a_file_that_says_nothing_is_told_so(tmp_path: Path, text: str) -> None:
     (tmp_path / "empty.yaml").write_text(text)
-    with pytest.raises(ConfigError, match="the file says nothing. A study names a task and a model at least"):
+    with pytest.raises(ConfigError, match=r"the file says nothing\. A study names a task and a model at least"):
         load_study("empty.yaml", workspace=tmp_path)
     with pytest.raises(ConfigError, match="say which model"):
         load_study("empty.yaml", ["task.name=copying_memory"], tmp_path)

@@ -112,9 +112,11 @@ def test_radii_below_those_that_were_tried_are_the_reason() -> None:
 
 
 def test_a_memory_without_a_time_scale_within_the_horizons_gets_no_advice() -> None:
-    judged = found(scale=math.inf).judgement
-    assert lacking(judged) == [Missing.LONG_HORIZONS]
+    finding = found(scale=math.inf)
+    judged = finding.judgement
+    assert lacking(judged) == [Missing.TIME_SCALE]
     assert judged.extend == ()
+    assert gap_of(finding).text == "within T = 80 the memory does not fall as fast as a power of −1/2"
     assert "within 80 steps the memory does not fall" in judged.reasons[0]
 
 

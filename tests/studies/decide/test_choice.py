@@ -264,6 +264,14 @@ def test_all_cells_are_trained_longer_a_few_times_where_seeds_learn_the_target()
     assert longer(asked, lambda asked, option: math.inf) is None
 
 
+def test_no_horizon_and_no_training_is_added_where_no_horizon_is_long_enough() -> None:
+    """The memory does not fall, however far anything looks."""
+    asked = replace(question(), since=math.inf)
+    assert longer(asked, cost) is None
+    assert {option.design.horizons for option in designs(asked)} == {asked.design.horizons}
+    assert HORIZON in asked.gaps
+
+
 def additions(
     costs: dict[int, float], apart: dict[int, str], chances: dict[int, float] | None = None
 ) -> dict[int, Chosen]:

@@ -55,7 +55,7 @@ def cost(subject: Subject, seconds: float) -> Finding:
     well += "."
     notes = []
     if lengths[-1] < subject.horizon:
-        notes.append(f"{well} Longer sequences would take too long here: measured up to {lengths[-1]} steps.")
+        notes.append(f"{well} Longer sequences did not fit into its time: measured up to {lengths[-1]} steps.")
     return finding("cost", well, numbers, notes=notes, curves=curves)
 
 

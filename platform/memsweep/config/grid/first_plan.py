@@ -131,6 +131,19 @@ def _has(path: str, base: Mapping[str, Any], said: Collection[str]) -> bool:
     return not by_budget and (part is None or field in keys(part))
 
 
+def longest(task: Mapping[str, Any]) -> Any:
+    """A task at a horizon beyond those of studies; None where it cannot be had."""
+    trials = expand({"task": {**task, "horizon": _LONG}, "model": _ANY}, {}, [])
+    return registry.get(registry.TASK, trials[0].task.name)(trials[0].task) if trials else None
+
+
+def scale_of(task: Any) -> float | None:
+    """The time scale of the memory of a task, see ``time_scale``; of one from ``longest`` as far as anything looks."""
+    from memsweep.config.grid.time_scale import time_scale
+
+    return time_scale(task.kernel().numpy())
+
+
 def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[str]) -> list[int]:
     """Four horizons, each twice the one before, from the least one of a limit slope."""
     rule = "is left out, and decide finds it by the time scale of one memory"
@@ -142,17 +155,16 @@ def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[s
         problems.append(sentence(HORIZON, f"{rule}. The grid has several ({', '.join(varied)}): name the horizons"))
         return []
     task = as_mapping(base.get("task"))
-    trials = expand({"task": {**task, "horizon": _LONG}, "model": _ANY}, {}, []) if isinstance(task, dict) else ()
-    if not trials:
+    made = longest(task) if isinstance(task, dict) else None
+    if made is None:
         return []  # the check of the trials tells what is wrong with the task
-    made = registry.get(registry.TASK, trials[0].task.name)(trials[0].task)
     if not hasattr(made, "kernel"):
         problems.append(sentence(HORIZON, f"{rule}. The task {made.config.name} has no memory: name the horizons"))
         return []
-    from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
+    from memsweep.config.grid.time_scale import USABLE_SCALES
 
-    scale = time_scale(made.kernel().numpy()) or 1.0
-    if scale == _LONG:  # which the time scale of a memory is that never falls so fast
+    scale = scale_of(made) or 1.0
+    if scale == math.inf:
         rule = f"{rule}. This one has none: within {_LONG:,} steps it does not fall as fast as a power of -1/2"
         problems.append(sentence(HORIZON, f"{rule}. Name the horizons, such as {HORIZON}=32,64,128,256"))
         return []

@@ -21,7 +21,7 @@ def time_scale(target: np.ndarray) -> float | None:
         target: the memory function at lags 0, 1, ...
 
     Returns:
-        The number of lags for a memory that never falls so fast; None for one that is not known (nan) or zero.
+        Infinite for a memory that does not fall so fast at these lags; None for one that is not known (nan) or zero.
     """
     sizes = np.abs(target)
     if not sizes.size or not np.isfinite(sizes).all() or not sizes.max() > 0:
@@ -33,5 +33,5 @@ def time_scale(target: np.ndarray) -> float | None:
     enough = math.log(2.0) / 2.0
     last = int(np.flatnonzero(falls < enough)[-1])
     if last == len(falls) - 1:
-        return float(len(sizes))
+        return math.inf
     return float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough

@@ -190,7 +190,6 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
         # one target, cut at each trial's horizon
         target = read_memory().drop_duplicates("lag").sort_values("lag")["target"]
         scale = time_scale(target.to_numpy(float))
-        scale = math.inf if scale == len(target) else scale  # it does not fall within the longest horizon
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")

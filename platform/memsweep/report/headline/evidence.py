@@ -95,6 +95,7 @@ _WORDS = {
     Missing.FITTING_WIDTHS: "{have} of {of} widths fit at T = {longest}: a slope needs {need:g}",
     Missing.FITTING_HORIZONS: "{have} of {of} horizons fit: a slope needs {need:g}",
     Missing.FITTING_SEEDS: "{have} of {of} seeds fit at every size: a verdict needs {need:g}",
+    Missing.TIME_SCALE: "within T = {longest} the memory does not fall as fast as a power of −1/2",
     Missing.LONG_HORIZONS: f"{{horizons}} of {USABLE_SCALES} time scales or more: a limit slope needs {{need:g}}",
     Missing.HORIZON_SPAN: "the horizons span a factor of {have}: stable needs {need:g}",
     Missing.SPREAD: "the seeds do not differ: no interval",

@@ -96,6 +96,7 @@ class Missing(enum.StrEnum):
     FITTING_WIDTHS = "fitting widths"
     FITTING_HORIZONS = "fitting horizons"
     FITTING_SEEDS = "fitting seeds"
+    TIME_SCALE = "time scale of the memory"
     LONG_HORIZONS = "long horizons"
     HORIZON_SPAN = "horizon span"
     SPREAD = "spread of seeds"
@@ -115,7 +116,7 @@ class Lack:
         what: that is too little.
         have: how much there is: a count of what the name says; of ``FIT`` the least error, of ``HORIZON_SPAN`` and
             ``WIDTH_SPAN`` the factor, of ``SPREAD`` the values that differ, of ``RADIUS`` the thresholds, of ``BOUND``
-            the bounds; of ``SLOPE``, ``STEP`` and ``GROWTH`` the seeds.
+            the bounds, of ``TIME_SCALE`` the time scales; of ``SLOPE``, ``STEP`` and ``GROWTH`` the seeds.
         need: how much a verdict needs, in the same unit; of ``FIT`` the largest error that counts; nan where it is not
             known.
         of: how many were trained, where ``have`` counts those of them that fit, or were trained at the longest horizon.

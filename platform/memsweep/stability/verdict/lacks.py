@@ -112,9 +112,12 @@ def _unfitted(evidence: Evidence) -> Iterator[Lack]:
 def _short(evidence: Evidence) -> Iterator[Lack]:
     """Horizons that give no limit slope, though there are enough."""
     usable = evidence.usable
+    if evidence.time_scale == math.inf:
+        yield Lack(Missing.TIME_SCALE, 0, 1)
+        return
     if len(evidence.horizons) < SMALLEST_GRID:
         return
-    longer = () if evidence.time_scale == math.inf else _by_horizon(evidence)
+    longer = _by_horizon(evidence)
     if len(usable) < SMALLEST_GRID:
         yield Lack(Missing.LONG_HORIZONS, len(usable), SMALLEST_GRID, overrides=longer)
     elif (span := usable[-1] / usable[0]) < LONG_RANGE:
@@ -138,8 +141,7 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
     if evidence.narrow:
         yield _width_span(evidence.widths)
     if not all(slope.least > evidence.criteria.slope_limit for slope in slopes if slope not in evidence.narrow):
-        longer = () if evidence.time_scale == math.inf else _by_horizon(evidence)
-        yield Lack(Missing.SLOPE, have, need, overrides=(*longer, *seeds))
+        yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
     # an estimate on the wrong side of these two limits decides nothing, however many seeds it has
     if short := [each.step for each in evidence.inside if each.step.available and not each.suffices]:
         known = all(step.estimate >= STEP_LIMIT for step in short)

@@ -121,6 +121,8 @@ def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen 
     they will. None where too few seeds learn it, where that was tried often enough, or where trainings have another
     end.
     """
+    if question.since == math.inf:
+        return None  # no horizon is long enough, however long the training
     option = Option(question.design, (LONGER,))
     if question.misfit or tried.count(LONGER) >= REPAIRED[LONGER] or not math.isfinite(price := cost(question, option)):
         return None

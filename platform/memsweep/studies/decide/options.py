@@ -72,7 +72,7 @@ def designs(question: Question, seeds: Sequence[int] = SEEDS) -> Iterator[Option
 def _horizons(question: Question) -> Iterator[tuple[int, ...]]:
     """With doublings of the longest, and with values between; those that are too short for the memory are passed."""
     now = question.design.horizons
-    if HORIZON not in question.grows:
+    if HORIZON not in question.grows or question.since == math.inf:  # no horizon is long enough
         yield now
         return
     axis = _Axis(now, functools.partial(question.possible, question.design.top))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from memsweep.config.grid.first_plan import longest, scale_of
 from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
@@ -91,7 +94,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         valid_widths=at_top.columns.size,
         valid_horizons=along.columns.size,
         complete=min((each.rows.size for each in (at_top, along) if each.columns.size), default=0),
-        since=USABLE_SCALES * (time_scale(target) or 0.0),
+        since=USABLE_SCALES * _scale(target, finding.config["task"]),
         regained=regained,
         kept=kept,
         kept_along=float(radii.valid[:, radii.widths.index(design.top)].all(1).mean()),
@@ -103,6 +106,14 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         possible=possible,
         reasons=judgement.reasons,
     )
+
+
+def _scale(target: np.ndarray, task: Mapping[str, Any]) -> float:
+    """The time scale of a memory; of one that outlasts the horizons so far, by the lags of longer ones."""
+    found = time_scale(target)
+    if found == math.inf and (made := longest(task)) is not None and hasattr(made, "kernel"):
+        found = scale_of(made)
+    return found or 0.0
 
 
 def _no_change(*_: object) -> np.ndarray:
