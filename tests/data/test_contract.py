@@ -103,14 +103,6 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no outputs": ({"outputs": 0}, "outputs of the task 'sum' is 0; it must be a whole number of at least 1"),
     "a chance of nothing": ({"chance": lambda self: 0.0}, "chance of the task 'sum' gave 0.0; it must give a finite"),
-    "a memory of another length": (
-        {"kernel": lambda self: torch.ones(8)},
-        "kernel of the task 'sum' gave [8] of float32; it must give numbers [7], one for each lag",
-    ),
-    "a memory that is not finite": (
-        {"kernel": lambda self: torch.ones(7) / 0},
-        "kernel of the task 'sum' gave 7 numbers that are not finite; all must be",
-    ),
     "a metric that is not reported": (
         {"metrics": lambda self, outputs, batch: {"accuracy": outputs.mean((-1, -2, -3))}},
         "metrics of the task 'sum' gave ['accuracy']; they must have the names in reports, []",
@@ -131,6 +123,20 @@ def test_what_is_wrong_is_said_in_numbers(what: str) -> None:
     members, words = WRONG[what]
     (told,) = found(**members)
     assert words in told
+
+
+@pytest.mark.parametrize(
+    ("memory", "words"),
+    [
+        (torch.ones(8), "gave [8] of float32; it must give numbers [7], one for each lag"),
+        (torch.ones(7) / 0, "gave 7 numbers that are not finite; all must be"),
+    ],
+)
+def test_a_memory_has_a_number_for_each_lag(memory: Tensor, words: str) -> None:
+    part = type("Remembering", (LinearFunctionalTask,), {"kernel": lambda self: memory, "variance": 1.0})
+    (told,) = contract(part, Sum.Config()).problems
+    assert words in told
+    assert found(kernel=lambda self, x, y: x) == ()  # of a task that has no memory function
 
 
 def test_a_task_in_order_has_no_problems() -> None:

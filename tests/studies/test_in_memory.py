@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -140,6 +141,7 @@ def test_what_an_audit_is_given_is_checked_at_once(place: Path) -> None:
     assert "horizon is a whole number of at least 1, got '64'" in told
     assert "outputs is a whole number of at least 1, got 0" in told
     assert "seconds is a number above 0, got 0" in told
+    assert "Untrained" not in repr(ms.audit(net(), horizon=np.int64(6), seconds=1))  # type: ignore[arg-type]
 
 
 # The measurement.

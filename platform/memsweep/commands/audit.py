@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
+from memsweep.commands import console
 from memsweep.commands.module import SOURCE, is_required, model_fields, module_fields
 from memsweep.commands.outputs import check_file, write_file
 from memsweep.documents import Answer
@@ -100,9 +101,13 @@ def _builder(args: argparse.Namespace, given: dict[str, Any]) -> Callable[[], nn
     if args.weights is None:
         return make
 
+    told = set[str]()
+
     def loaded() -> nn.Module:
         module = make()
-        _load(module, Path(args.weights))
+        if (said := _load(module, Path(args.weights))) and said not in told:
+            told.add(said)  # once, of all copies
+            console.say_sentence(said, file=sys.stderr)
         return module
 
     return loaded
@@ -144,16 +149,29 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
     return lambda: model(config, signature, Stream(args.seed, "initial weights").generator())
 
 
-def _load(module: nn.Module, file: Path) -> None:
+def _load(module: nn.Module, file: Path) -> str:
+    """Loads the weights under the module's names, or those deeper in a checkpoint; in words where those lay."""
     from memsweep.learning.state.found_weights import find_weights
+    from memsweep.learning.state.weights_file import WeightsFileError
+
+    try:
+        _load_named(module, file)
+        return ""
+    except WeightsFileError as error:
+        try:
+            found = find_weights(file, module.state_dict())
+        except WeightsFileError:
+            raise error from None
+        module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
+        return f"weights: {found.said}"
+
+
+def _load_named(module: nn.Module, file: Path) -> None:
     from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
     from memsweep.models.module.model import under_names
 
     own = module.state_dict()
-    try:
-        state = under_names(own, read_weights(file))
-    except WeightsFileError:  # they may lie deeper in a checkpoint
-        state = own | find_weights(file, own).tensors  # all that are needed are there; counts may be absent
+    state = under_names(own, read_weights(file))
     try:
         problems = other_kinds(own, state)[:3]
         if not problems:

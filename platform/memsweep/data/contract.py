@@ -131,7 +131,9 @@ def _of_size(task: Any, name: str, size: str) -> Iterator[str]:
 
 def _of_kernel(task: Any, name: str) -> Iterator[str]:
     """The faults in the memory function of a task that has one."""
-    if not callable(getattr(task, "kernel", None)):
+    from memsweep.data.functionals import KernelTask
+
+    if not isinstance(task, KernelTask):
         return
     value = _called(f"kernel of the task {name!r}", task.kernel)
     if not isinstance(value, Tensor) or tuple(value.shape) != (task.horizon,):

@@ -1,6 +1,7 @@
 """The guard through which code of others is called: factories, modules, tasks, models and plugins.
 
-Such code may raise anything, anywhere. The person who runs memsweep gets one sentence with the file and the line.
+Such code may raise anything, anywhere. The person who runs memsweep gets one sentence with the file and the line. No
+trial's identity holds this file: which errors pass the guard may move no number.
 """
 
 from __future__ import annotations

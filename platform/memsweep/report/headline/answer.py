@@ -37,8 +37,8 @@ class StudyAnswer:
         failures: how many trials failed and why; empty where none did, and where that is the headline.
         missing: how many planned trials have no result; empty where all have, or the failures tell of them all.
         decides: how much of what is open the command decides: empty for all of it, else ``most`` or ``a part``.
-        until: the command that goes on by itself until nothing is open; empty where that is ``decide``, and where the
-            rounds of that command have ended.
+        until: the command that goes on by itself until nothing is open; empty where that is ``decide``, and where
+            nothing is known to decide and rounds were made.
         first: ``decide`` computes what is planned and missing, which may decide nothing.
     """
 
@@ -86,7 +86,9 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if nothing_advised or contents.searched is not None:
         return answer
     until = contents.study.until_decided
-    return replace(answer, decides=_decides(contents), until="" if until == answer.decide else until)
+    return replace(
+        answer, decides=_decides(contents) if answer.decide else "", until="" if until == answer.decide else until
+    )
 
 
 def _missing(contents: Contents) -> str:

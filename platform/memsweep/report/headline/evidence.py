@@ -95,7 +95,7 @@ _WORDS = {
     Missing.FITTING_WIDTHS: "{have} of {of} widths fit at T = {longest}: a slope needs {need:g}",
     Missing.FITTING_HORIZONS: "{have} of {of} horizons fit: a slope needs {need:g}",
     Missing.FITTING_SEEDS: "{have} of {of} seeds fit at every size: a verdict needs {need:g}",
-    Missing.TIME_SCALE: "within T = {longest} the memory does not fall as fast as a power of −1/2",
+    Missing.TIME_SCALE: "at T = {longest} the memory does not yet fall as fast as a power of −1/2",
     Missing.LONG_HORIZONS: f"{{horizons}} of {USABLE_SCALES} time scales or more: a limit slope needs {{need:g}}",
     Missing.HORIZON_SPAN: "the horizons span a factor of {have}: stable needs {need:g}",
     Missing.SPREAD: "the seeds do not differ: no interval",
@@ -117,9 +117,8 @@ def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
         text, have, need = _NO_FIT[finding.reference], percent(lack.have), percent(lack.need)
-        if have == need:  # by a hair
-            have = f"above {need}"
-        return Gap(text.format(have=have, need=need), text.format(have=f"{have} or more", need=need))
+        above = f"above {need}" if have == need else have  # by a hair
+        return Gap(text.format(have=above, need=need), text.format(have=f"{have} or more", need=need))
     if lack.what is Missing.RADIUS:
         return _alike(_beyond(finding))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}

@@ -40,7 +40,7 @@ def live_state(contents: Contents, cells: Sequence[LiveCell], progress: dict[str
 
 def _answer(contents: Contents, cells: Sequence[LiveCell], ended: Set[str]) -> StudyAnswer:
     """The answer of the cells whose trials have all ended; what would decide the others is not known yet."""
-    answer = replace(answer_of(contents), decide="")
+    answer = replace(answer_of(contents), decide="", until="")
     pending = [section.pending for section in sections_of(contents) if section.pending]
     if answer.rank is Rank.TESTED and pending:
         return replace(answer, headline=pending[0])

@@ -48,22 +48,22 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     What was not trained is asked for at once, with all values of every axis: no part of it decides.
     """
     kinds = {lack.what for lack in found}
-    if {Missing.SPREAD, Missing.FIT} & kinds or evidence.time_scale == math.inf:
-        return ()  # whatever makes all seeds alike makes more of them so; no horizon is known to be long enough
+    if {Missing.SPREAD, Missing.FIT} & kinds:
+        return ()  # whatever makes all seeds alike makes more of them so
     if not kinds & TRAINED:
         if Missing.WIDTH_SPAN in kinds:  # to be unstable along one axis is enough
             return next(lack.overrides for lack in found if lack.what is Missing.WIDTH_SPAN)
-        # where one thing cannot be added, the rest decides nothing
-        all_known = all(lack.overrides for lack in found)
-        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if all_known))
-    words = [lack.overrides[0] for lack in found if lack.what in TRAINED]
+        # stable needs all of it: where one thing cannot be added, the rest shows no more than unstable
+        worth = all(lack.overrides for lack in found) or evidence.may_be_unstable
+        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if worth))
+    words = [lack.overrides[0] for lack in found if lack.what in TRAINED and lack.overrides]
     if Missing.HORIZONS not in kinds and _needs_longer(evidence):
-        words.append(_values("task.horizon", _longer(evidence)))
+        words += _longer_words(evidence)
     if len(words) > 1:
         added = {word.partition("=")[0]: word for word in words}
         every = {"model.width": evidence.trained_widths, "task.horizon": evidence.trained_horizons}
         words = [_all_values(word, every.get(path, ())) for path, word in added.items()]
-    return (" ".join(words),)
+    return (" ".join(words),) if words else ()
 
 
 def _all_values(word: str, trained: Iterable[int]) -> str:
@@ -83,8 +83,7 @@ def _untrained(evidence: Evidence) -> Iterator[Lack]:
             Missing.SEEDS, evidence.seeds, SMALLEST_SEEDS, overrides=(_values("training.seeds", [SMALLEST_SEEDS]),)
         )
     if len(horizons) < SMALLEST_GRID:
-        longer = _values("task.horizon", _longer(evidence))
-        yield Lack(Missing.HORIZONS, len(horizons), SMALLEST_GRID, overrides=(longer,))
+        yield Lack(Missing.HORIZONS, len(horizons), SMALLEST_GRID, overrides=_longer_words(evidence))
     if len(widths) < SMALLEST_GRID:
         wider = _values("model.width", _doubled(widths[-1], SMALLEST_GRID - len(widths)))
         yield Lack(Missing.WIDTHS, len(widths), SMALLEST_GRID, overrides=(wider,))
@@ -162,7 +161,12 @@ def _width_span(widths: Sequence[int]) -> Lack:
 def _by_horizon(evidence: Evidence) -> tuple[str, ...]:
     """The longer horizons, where they may decide."""
     decides = evidence.complete_seeds >= SMALLEST_SEEDS and _horizon_undecided(evidence)
-    return (_values("task.horizon", _longer(evidence)),) if decides else ()
+    return _longer_words(evidence) if decides else ()
+
+
+def _longer_words(evidence: Evidence) -> tuple[str, ...]:
+    """``task.horizon=128,256``; empty where no horizon is known to be long enough for the memory."""
+    return () if evidence.time_scale == math.inf else (_values("task.horizon", _longer(evidence)),)
 
 
 def _needs_longer(evidence: Evidence) -> bool:
@@ -203,8 +207,7 @@ def _longer(evidence: Evidence) -> list[int]:
     count = max(1, GOOD_GRID - len(usable), math.ceil(math.log2(needed / evidence.top_horizon)))
     longer = [evidence.top_horizon * 2**power for power in range(1, 64)]
     # a memory that is longer than all horizons leaves the first of them unusable, too
-    since = USABLE_SCALES * (evidence.time_scale or 0)
-    first = next((place for place, horizon in enumerate(longer) if horizon >= since), 0)
+    first = next(place for place, horizon in enumerate(longer) if horizon >= USABLE_SCALES * (evidence.time_scale or 0))
     return longer[: count + first]
 
 

@@ -64,8 +64,8 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
         )
     elif evidence.time_scale == math.inf:
         yield (
-            f"within {evidence.top_horizon} steps the memory does not fall as fast as a power of -1/2, so that its "
-            f"time scale is not known; a limit slope needs {SMALLEST_GRID} horizons of {USABLE_SCALES} time scales"
+            f"at the end of its {evidence.top_horizon} steps the memory does not fall as fast as a power of -1/2, so "
+            f"its time scale is not known; a limit slope needs {SMALLEST_GRID} horizons of {USABLE_SCALES} time scales"
         )
     elif len(evidence.usable) < SMALLEST_GRID:
         steps = "step" if evidence.time_scale == 1 else "steps"

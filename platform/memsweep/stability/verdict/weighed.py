@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -85,11 +86,19 @@ class Evidence:
 
     @property
     def narrow(self) -> list[Slope]:
-        """The slopes by which the radius shrinks too fast over widths that span too little to show it."""
+        """The slopes by which the radius shrinks too fast, over widths that span too little to show it."""
         if self.limited:
             return []
         found = [each.along_width for each in self.inside if not each.width.limit.available]
-        return [slope for slope in found if slope.estimate < self.criteria.slope_limit]
+        return [slope for slope in found if slope.most < self.criteria.slope_limit]
+
+    @property
+    def may_be_unstable(self) -> bool:
+        """Whether a slope that counts is below its limit by estimate, or more horizons or widths would make one."""
+        lasting = self.time_scale == math.inf
+        counted = [each.horizon.limit for each in self.inside if not (lasting and not each.horizon.limit.available)]
+        counted += [] if self.limited else [each.width.limit for each in self.inside]
+        return any(not slope.available or slope.estimate < self.criteria.slope_limit for slope in counted)
 
     @property
     def beyond(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -115,9 +116,9 @@ def audit(
     wrong = [
         f"{name} is a whole number of at least 1, got {value!r}"
         for name, value in {"inputs": inputs, "outputs": outputs, "horizon": horizon, "effort": effort}.items()
-        if value is not None and not (isinstance(value, int) and value >= 1)
+        if value is not None and not (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1)
     ]
-    if not (isinstance(seconds, int | float) and seconds > 0):
+    if not (isinstance(seconds, Real) and seconds > 0):
         wrong.append(f"seconds is a number above 0, got {seconds!r}")
     if wrong:
         raise ConfigError(wrong, "the audit")

@@ -251,7 +251,7 @@ class SourceGraph:
                 continue
             known = defined | module.imports | imports.bound_by(found)
             for word, statement in self._statements(name, node, known, module):
-                text, references, branches, words = read_statement(statement, known)
+                text, references, branches, words = read_statement(statement, known, own=not self._is_whole(name))
                 texts.setdefault(word, []).append(text)
                 module.references.setdefault(word, {}).update(references)
                 module.branches.setdefault(word, []).extend(branches)

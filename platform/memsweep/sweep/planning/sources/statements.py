@@ -1,7 +1,7 @@
 """The part of a statement that can change a number, as text, and the definitions that it refers to.
 
 Left out are comments, docstrings, annotations, messages of errors and logs, functions that give sentences alone
-(``SENTENCES``), what is said where code of others fails (``foreign_code``), and fields declared by ``setting`` (their
+(``SENTENCES``), what memsweep says where code of others fails (``_SAID``), and fields declared by ``setting`` (their
 values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
 """
 
@@ -19,10 +19,11 @@ SENTENCES = frozenset(
     {
         *("problems", "problems_of_code", "problems_of_states", "problems_of_certificates", "problems_without_steps"),
         *("notes_of_code", "closed_forms", "count_parameters"),
-        "sentence",
     }
 )
-"""Names of functions that are for plans, descriptions and errors: no number of a trial follows from them."""
+"""Names of functions that are for plans and descriptions: no trial runs them."""
+_SAID = "sentence", "foreign_code"
+"""Names, in memsweep's own code, of functions that word an error of other code, and of the guard that is given it."""
 _BRANCHES = frozenset(
     {
         "asks_groups",
@@ -62,13 +63,14 @@ Branch = tuple[Definition, str, References]
 class _Stripper(ast.NodeTransformer):
     """Removes from a statement the parts that cannot change a number, and its branches, which it keeps."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, own: bool) -> None:
         self.branches: list[ast.If] = []
+        self._own = own
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
         if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
-            kept = [each for each in node.body if not _is_removable(each)]  # type: ignore[attr-defined]
+            kept = [each for each in node.body if not (_is_removable(each) or self._is_said(each))]  # type: ignore[attr-defined]
             self.branches += [each for each in kept if is_branch(each)]
             node.body = [each for each in kept if not is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
         return node
@@ -91,9 +93,12 @@ class _Stripper(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if _is_named(node.func, {"foreign_code"}):  # what it says of an error
+        if self._own and _is_named(node.func, {_SAID[1]}):
             node.args, node.keywords = [], []
         return self.generic_visit(node)
+
+    def _is_said(self, node: ast.AST) -> bool:
+        return self._own and isinstance(node, ast.FunctionDef) and node.name == _SAID[0]
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         node.msg = None
@@ -134,13 +139,15 @@ def _is_named(node: ast.AST, names: Collection[str]) -> bool:
     return isinstance(node, ast.Name) and node.id in names
 
 
-def read_statement(node: ast.stmt, known: References) -> tuple[str, References, list[Branch], set[str]]:
+def read_statement(
+    node: ast.stmt, known: References, *, own: bool = True
+) -> tuple[str, References, list[Branch], set[str]]:
     """The text of a statement, which is stripped, by spelling the definitions that its names stand for, the same of
     its branches, after the condition of each, and the words in all of it.
 
     A local variable with a known name counts as a reference, too: one too many moves an identity, and loses no change.
     """
-    stripper = _Stripper()
+    stripper = _Stripper(own=own)
     stripped = stripper.visit(node)
     branches = [(known[branch.test.func.id], *_read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
     words = {word for each in (stripped, *stripper.branches) for word in mentioned(each)}
