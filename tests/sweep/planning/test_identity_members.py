@@ -29,6 +29,8 @@ from memsweep.sweep.planning import identity as identities
 from memsweep.sweep.planning.fingerprint import code_fingerprint, forget
 from memsweep.sweep.planning.identity import identifying, identity, without_later
 from memsweep.sweep.planning.sources.members import listed, mentioned, mentioned_in, take_later
+from memsweep.sweep.planning.sources.source_graph import SourceGraph
+from memsweep.sweep.planning.sources.statements import WHOLE
 
 BASE, DIAGONAL, TRAINING = "models/base.py", "models/modal/diagonal_rnn.py", "config/schema/training.py"
 Edit = Callable[[dict[str, str]], list[str]]
@@ -201,3 +203,18 @@ def test_a_later_field_at_its_default_is_in_no_identity(monkeypatch: pytest.Monk
         assert identifying(Own())["size"] == 1  # of a class that memsweep does not know, every field counts
     finally:
         identities._counting.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "text", ["class Task:\n    def sentence(self):\n        return {}\n", "x = foreign_code({})\n"]
+)
+def test_code_of_a_user_counts_whatever_its_names(tmp_path: Path, text: str) -> None:
+    """The names of what words memsweep's errors are nobody else's."""
+
+    def digest(number: int, *, whole: bool) -> str:
+        (tmp_path / "user.py").write_text(text.format(number))
+        graph = SourceGraph(lambda name: tmp_path / f"{name}.py", lambda name: whole)
+        return graph.digest(graph.closure([("user", WHOLE)], lambda _: False), lambda _: False)
+
+    assert digest(1, whole=True) != digest(2, whole=True)
+    assert digest(1, whole=False) == digest(2, whole=False)
