@@ -89,7 +89,7 @@ def test_numbers_in_training_are_those_after_the_first_and_the_last_step(paths: 
     assert "change of the outputs since the start (root mean square), after 1 step, by the width" in text
     assert 'id="growth"' in paths.page.read_text()
     ranking, grown, *_ = (answer := answer_of(paths.contents)).headline, *answer.more
-    assert ranking.startswith("The accuracy is")  # the task's own number comes first
+    assert ranking.startswith("The accuracy at width 8 and horizon 200 is")  # the task's own number comes first
     assert grown.startswith("From width 2 to 8 at T = 200 the accuracy goes as m^(+0.50 ")
     assert grown.count("m^(") == 1  # at each horizon it has a slope
 

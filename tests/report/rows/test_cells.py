@@ -65,7 +65,7 @@ def test_a_line_holds_what_the_tables_of_a_condition_say(tmp_path: Path) -> None
     assert not [column for column in cells if "time" in column]  # a table is the same in every run
     text = re.sub(r"\s+", " ", paths.text(width=200))
     assert "Cells at a glance" in text
-    assert "Radius: at an error of 1 % of L₀." in text
+    assert "Radius: at an error of 1 % of L₀, of the seeds that fit." in text
     assert "Bits: at" not in text  # no bits were measured, so no word says what they are
     assert "▲" in text
 

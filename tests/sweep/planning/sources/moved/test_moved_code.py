@@ -119,7 +119,9 @@ def test_larger_trials_that_run_other_code_are_compared() -> None:
 def test_a_branch_for_compiled_code_alone_is_compared() -> None:
     """Of modules with and without a layer of torch, which run the same plain code."""
     given = [trial_from_dict(each) for each in chosen(modules())]
-    (layers, *_), (plain, *_) = ([each for each in given if each.model.factory.endswith(n)] for n in (":lstm", ":Net"))
+    (layers, *_), (plain, *_) = (
+        [each for each in given if getattr(each.model, "factory", "").endswith(n)] for n in (":lstm", ":Net")
+    )
     assert ways_of(layers)[0] != ways_of(layers)[2]
     assert codes_of([layers]) != codes_of([plain])
 
