@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import html
+import operator
 from collections.abc import Callable, Mapping
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -116,9 +116,9 @@ def audit(
     wrong = [
         f"{name} is a whole number of at least 1, got {value!r}"
         for name, value in {"inputs": inputs, "outputs": outputs, "horizon": horizon, "effort": effort}.items()
-        if value is not None and not (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1)
+        if value is not None and not _is_count(value)
     ]
-    if not (isinstance(seconds, Real) and seconds > 0):
+    if not (isinstance(seconds, int | float) and seconds > 0):
         wrong.append(f"seconds is a number above 0, got {seconds!r}")
     if wrong:
         raise ConfigError(wrong, "the audit")
@@ -136,3 +136,11 @@ def audit(
     settings |= {"horizon": horizon, "inputs": inputs, **({"tokens": True} if tokens else {})}
     settings |= {"effort": effort} if effort > 1 else {}
     return Audit(found, About(name_of(module), settings))
+
+
+def _is_count(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1, NumPy's among them."""
+    try:
+        return not isinstance(value, bool) and operator.index(value) >= 1
+    except TypeError:
+        return False
