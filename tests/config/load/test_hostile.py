@@ -31,7 +31,7 @@ FILES = {
     "a dotted path of thousands of parts": ("grid:\n  ? model" + ".a" * 4_000 + "\n  : [1]\n" + BASE, "grid.model.a.a"),
     "bytes that are no UTF-8": (b"name: \xff\n", "byte 7 is no UTF-8"),
     "a NUL": (b"\0" + BASE.encode(), "not valid YAML"),
-    "nothing": ("", "is required"),
+    "nothing": ("", "the file says nothing"),
     "just text": ("just text", "a study has no section"),
 }
 
