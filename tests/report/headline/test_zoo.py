@@ -348,6 +348,9 @@ def test_the_best_of_several_sizes_says_which_size(tmp_path: Path) -> None:
     condition = Condition(parameterization="exp", **bare)
     write_study(tmp_path, [condition], widths=[4, 8], horizons=[50], balls=(), memory=False, seeds=2)
     assert answer_of(judge(tmp_path)).headline.startswith("The accuracy at width 8 and horizon 50 is ")
+    parity = replace(condition, task="parity")
+    write_study(tmp_path / "two", [condition, parity], widths=[4, 8], horizons=[50], balls=(), memory=False, seeds=2)
+    assert answer_of(judge(tmp_path / "two")).headline.startswith("Medians over 2 seeds at width 8 and horizon 50: ")
     assert answer_of(losses(tmp_path / "one", {"exp": (0.9, 0.92)})).headline.startswith("The accuracy is ")
 
 

@@ -16,7 +16,7 @@ from memsweep.checks.subject import NAMES, SINGLE, Subject, first
 from memsweep.models.contracts import default_dtype
 
 _REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins
-_FEWEST, _LAST = 3, 4  # lengths that an exponent needs, and those that it is of: the longest
+_FEWEST, _LAST = 3, 4  # an exponent needs three lengths, and is fitted over the four longest
 
 
 def cost(subject: Subject, seconds: float) -> Finding:

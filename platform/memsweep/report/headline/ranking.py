@@ -34,18 +34,18 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
     few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
-    if not compared and len(by_memory) > 1:
-        return _single(by_memory, labels, by)
     at = at_size([row for rows in by_memory.values() for row in rows], contents.losses)
+    if not compared and len(by_memory) > 1:
+        return _single(by_memory, labels, by, at)
     if len(tasks) >= MANY_TASKS:
-        return f"{_counts(by_memory, labels, by)} {few}".strip()
+        return f"{_counts(by_memory, labels, by, at)} {few}".strip()
     if len(by_memory) > 1:
         measures = {_measured(row, by)[0] for rows in by_memory.values() for row in rows}
         parts = [
             f"on {memory}{f' by {_measured(rows[0], by)[0]}' if len(measures) > 1 else ''} {_best(rows, labels, by)}"
             for memory, rows in by_memory.items()
         ]
-        best_by = f"By {measures.pop()}, best" if len(measures) == 1 else "Best"
+        best_by = f"By {measures.pop()}{at}, best" if len(measures) == 1 else f"Best{at}"
         return f"{best_by} are {'; '.join(parts)}. {few}".strip()
     (rows,) = by_memory.values()
     return _of_one_task(rows, labels, few, by, at)
@@ -86,7 +86,7 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     return f"{text}. {paired_sentence(best, whole, by, labels) if whole and not best.diverged else ''}".strip()
 
 
-def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity) -> str:
+def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity, at: str) -> str:
     """``Medians over 5 seeds: accuracy 100.0 % on flip_flop; 98.1 % on parity.``: a model alone is best of none."""
     rows = [row for (row,) in by_memory.values()]
     several = len({labels.machine(row.condition) for row in rows}) > 1
@@ -99,7 +99,7 @@ def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     more = [f"{len(rows) - MOST_NAMED} more"] if len(rows) > MOST_NAMED else []
     few, most = (end(row.seeds for row in rows) for end in (min, max))
     seeds = counted(few, "seed") if few == most else f"{few} to {most} seeds"
-    return f"Medians over {seeds}: {'; '.join([*said, *more])}."
+    return f"Medians over {seeds}{at}: {'; '.join([*said, *more])}."
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
@@ -111,7 +111,7 @@ def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
     return f"{_named(best, labels)} ({_measured(best, by)[1]}){beside}"
 
 
-def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity) -> str:
+def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity, at: str) -> str:
     """``lstm is best, or its seeds overlap with the best, on 5 of 9 tasks, gla on 4 and lru on 2.``
 
     A task that no model learns has no best one; it is named.
@@ -123,7 +123,7 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
     if not first[1]:
         return unlearned[0].upper() + unlearned[1:]
-    text = f"`{first[0]}` is best, or its seeds overlap with the best, on {first[1]} of {len(by_memory)} tasks"
+    text = f"`{first[0]}` is best, or its seeds overlap with the best, on {first[1]} of {len(by_memory)} tasks{at}"
     text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
     return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"

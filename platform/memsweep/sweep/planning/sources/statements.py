@@ -1,7 +1,7 @@
 """The part of a statement that can change a number, as text, and the definitions that it refers to.
 
 Left out are comments, docstrings, annotations, messages of errors and logs, functions that give sentences alone
-(``SENTENCES``), what memsweep says where code of others fails (``_SAID``), and fields declared by ``setting`` (their
+(``SENTENCES``), what memsweep says where code of others fails (``_GUARD``), and fields declared by ``setting`` (their
 values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
 """
 
@@ -22,8 +22,8 @@ SENTENCES = frozenset(
     }
 )
 """Names of functions that are for plans and descriptions: no trial runs them."""
-_SAID = "sentence", "foreign_code"
-"""Names, in memsweep's own code, of functions that word an error of other code, and of the guard that is given it."""
+_WORDING, _GUARD = "sentence", "foreign_code"
+"""In memsweep's own code, the name of a function that words an error of other code, and of the guard that takes it."""
 _BRANCHES = frozenset(
     {
         "asks_groups",
@@ -93,12 +93,12 @@ class _Stripper(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if self._own and _is_named(node.func, {_SAID[1]}):
+        if self._own and _is_named(node.func, {_GUARD}):
             node.args, node.keywords = [], []
         return self.generic_visit(node)
 
     def _is_said(self, node: ast.AST) -> bool:
-        return self._own and isinstance(node, ast.FunctionDef) and node.name == _SAID[0]
+        return self._own and isinstance(node, ast.FunctionDef) and node.name == _WORDING
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         node.msg = None
