@@ -137,6 +137,9 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert set(found.radii["reading"]) == {"self"}
     assert "radii by the model itself" in repr(found)
     assert "memory of the last output" in repr(found)
+    table = repr(found).partition("all weights, fixed point")
+    assert "width" not in table[0].splitlines()[-2], "nobody said the width of a module in memory"
+    assert table[2].split()[0] == "module"
     assert all(torch.equal(value, net.float().state_dict()[name]) for name, value in before.items())
     assert NAME not in registry.names(registry.TASK), "no study can name its task"
 

@@ -82,8 +82,19 @@ def report_text(
 
 
 def measured_text(tables: Tables, *, width: int | None = None) -> str:
-    """The sections of what was measured beside the perturbation error, without colours; ``width`` as above."""
-    return _printed(lambda columns: _sections(tables, Place.MEASURED, columns), width, colour=False)
+    """What was measured of one model beside the perturbation error, without colours; ``width`` as above.
+
+    What all rows have in common is left out, as the module's width is: of one in memory nobody said it.
+    """
+    sections = [
+        dataclasses.replace(
+            section,
+            table=section.table and section.table.varying(),
+            folded=tuple(table.varying() for table in section.folded),
+        )
+        for section in tables.sections
+    ]
+    return _printed(lambda columns: _sections(sections, Place.MEASURED, columns), width, colour=False)
 
 
 def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:
@@ -121,19 +132,19 @@ def _parts(contents: Contents, tables: Tables, width: int, *, advice: bool) -> I
             yield from (f"{section.heading}:", *table_parts(section.table, width), *_below(section), "")
     if contents.verdicts:
         yield from _verdicts(contents, tables, width)
-    yield from _sections(tables, Place.MEASURED, width)
+    yield from _sections(tables.sections, Place.MEASURED, width)
     if tables.cells.rows:
         yield from ("", f"{tables.cells.title}:", *table_parts(tables.cells, width), "")
         yield cells_mean(tables.cells, tables.sections)
-    yield from _sections(tables, Place.COMPARED, width)
-    yield from _sections(tables, Place.CLAIMED, width)
+    yield from _sections(tables.sections, Place.COMPARED, width)
+    yield from _sections(tables.sections, Place.CLAIMED, width)
     yield from _losses(contents, tables, width)
-    yield from _sections(tables, Place.TRAINED, width)
+    yield from _sections(tables.sections, Place.TRAINED, width)
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
-    yield from _sections(tables, Place.LAST, width)
+    yield from _sections(tables.sections, Place.LAST, width)
 
 
 def _answer(answer: StudyAnswer, *, advice: bool) -> Iterator[_Part]:
@@ -170,8 +181,8 @@ def _losses(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]:
         yield from ("", f"Medians over seeds [smallest, largest]. {BASELINE}")
 
 
-def _sections(tables: Tables, place: Place, width: int) -> Iterator[_Part]:
-    for section in placed(tables.sections, TERMINAL, place):
+def _sections(sections: Sequence[Section], place: Place, width: int) -> Iterator[_Part]:
+    for section in placed(sections, TERMINAL, place):
         for table in section.folded:
             yield from ("", f"{section.title}. {table.title}", *table_parts(table, width))
         if section.folded:

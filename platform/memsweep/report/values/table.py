@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -162,6 +162,12 @@ class Table(Generic[Row]):
     def _alike(self, columns: Sequence[Column[Row]], texts: Mapping[str, Sequence[str]]) -> list[Column[Row]]:
         """The columns of what varies in a study that have one text in all of several rows."""
         return [c for c in columns if c.varies and len({*texts[c.name]}) == 1 < len(self.rows)]
+
+    def varying(self) -> Table[Row]:
+        """The same table without the columns of what varies in a study that have one text in all rows, be it one."""
+        texts = {column.name: {column.show(row).text for row in self.rows} for column in self.columns if column.varies}
+        kept = [column for column in self.columns if len(texts.get(column.name, ())) != 1]
+        return replace(self, columns=kept)
 
     def frame(self) -> pd.DataFrame:
         """The table as the CSV file holds it."""
