@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.lease import Lease
     from memsweep.sweep.tracking import Tracker
 
+_UNTIL_MLFLOW = 10.0
+"""Seconds after which MLflow shows a study that has no result yet; its import would come before the first one."""
+
 
 class Run:
     """A run of a study; the methods after ``execute`` stand in the order of time.
@@ -121,8 +124,7 @@ class Run:
                 paths = standing(self._store.folder)
                 self._page.close(paths.page)
                 return self._ending(0, RunSummary(), paths, time.monotonic() - began, self._complete, "")
-            with phase("opening MLflow", self._stream):
-                self._open_tracker()
+            self._open_tracker()
             try:
                 summary = self._compute()
                 if summary.outage:
@@ -282,7 +284,8 @@ class Run:
     def _open_tracker(self) -> None:
         from memsweep.sweep.tracking import Tracker
 
-        self._tracker = Tracker(None, self._results, self._sweep.name, self._sweep.description, **self._tracking)
+        about = (self._sweep.name, self._sweep.description)
+        self._tracker = Tracker(None, self._results, *about, **self._tracking, patience=0.0, delay=_UNTIL_MLFLOW)
 
     def _compute(self) -> RunSummary:
         """Trains and measures the trials."""

@@ -283,6 +283,29 @@ def test_the_database_is_created_without_noise(tmp_path: Path) -> None:
         assert (process.returncode, output) == (0, "")
 
 
+def test_mlflow_opens_with_the_first_result_or_after_a_while(results: Path) -> None:
+    (database := results / "mlflow.db").unlink()
+    with no_hang():
+        tracker = Tracker(None, results, "s", patience=0.0, delay=3600.0)
+        assert tracker.page == ""
+        assert not database.exists(), "nothing is to be written"
+        tracker.log_stored(store_trial(results, 2))
+        assert tracker.finish() == ""
+        assert set(runs_of(tracking_uri(None, results), tracker)) == {identity_of(2)}
+        waiting = Tracker(None, results, "another", patience=0.0, delay=0.1)
+        wait_for(lambda: waiting.page != "")
+        assert waiting.finish() == ""
+
+
+def test_a_sweep_that_is_interrupted_before_anything_does_not_wait_for_mlflow(results: Path) -> None:
+    (database := results / "mlflow.db").unlink()
+    with no_hang():
+        tracker = Tracker(None, results, "s", patience=0.0, delay=3600.0)
+        assert tracker.finish("interrupted") == ""
+        wait_for(lambda: not any(thread.is_alive() for thread in tracker._threads))
+    assert not database.exists()
+
+
 def test_a_server_that_is_not_there_costs_a_sentence(results: Path) -> None:
     uri = f"http://me:secret@127.0.0.1:{free_port()}"
     with no_hang():

@@ -95,9 +95,11 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
     """
     wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
-        filled = _filled(question, cost, every) if wrong[0][1].repairs == (STEPS,) else None  # by more seeds
-        cheaper = min((each for each in (wrong[0], filled) if each is not None), key=lambda each: each[0])
-        return Chosen(question, cheaper[1], cheaper[0])
+        price, option = wrong[0]
+        filled = _filled(question, cost, every) if option.repairs == (STEPS,) else None  # by more seeds, or widths
+        if filled is not None and filled[0] < price * question.odds(filled[1].design):
+            price, option = filled
+        return Chosen(question, option, price)
     if _unfit(question):
         return Chosen(question, None)
     found = _likely(question, cost, every, most)
@@ -153,9 +155,13 @@ def allotted(found: Mapping[int, Chosen], left: float, limit: float) -> list[int
 
 
 def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:
-    """Where the rule lacks something: the cheapest option after which it lacks nothing. Estimates of few say little."""
-    whole = (each for each in options if not any(question.lacks(each.design)))
-    return _cheapest(question, cost, [*whole]) if question.gaps else None
+    """Where the rule lacks something: the option that costs least for each time that it lacks nothing afterwards.
+
+    Estimates of few seeds or sizes say little.
+    """
+    whole = (each for each in options if not any(question.lacks(each.design))) if question.gaps else ()
+    priced = [(price, each) for each in whole if 0.0 < (price := cost(question, each)) < math.inf]
+    return min(priced, key=lambda one: one[0] / question.odds(one[1].design), default=None)
 
 
 def _likely(question: Question, cost: Cost, options: Iterable[Option], most: float = math.inf) -> Chosen | None:
@@ -173,11 +179,6 @@ def _likely(question: Question, cost: Cost, options: Iterable[Option], most: flo
             found = Chosen(question, each, price, chance=odds)
             best = min(best, (found.per_verdict, place, found), key=lambda one: one[:2])
     return best[2]
-
-
-def _cheapest(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[float, Option] | None:
-    priced = [(price, each) for each in options if 0.0 < (price := cost(question, each)) < math.inf]
-    return min(priced, key=lambda one: one[0], default=None)
 
 
 def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple[float, Option]]:

@@ -107,6 +107,7 @@ class Question:
         valid_widths, valid_horizons: how many enter a slope now.
         complete: seeds that approximate the target in every cell that enters.
         since: the least horizon of a limit slope.
+        entering: of the widths from the smallest that enters a slope on, how many enter, and how many there are.
         regained: widths that enter no slope, and would with more seeds: at least half of their seeds approximate the
             target.
         kept: the share of the seeds that approximate the target at every width that enters then, at the longest
@@ -132,6 +133,7 @@ class Question:
     valid_horizons: int
     complete: int
     since: float = 0.0
+    entering: tuple[int, int] = (0, 0)
     regained: int = 0
     kept: float = 0.0
     kept_along: float = 0.0
@@ -161,9 +163,25 @@ class Question:
         unfit = unfit and design.seeds * self.kept_along < SMALLEST_SEEDS
         if unfit or len(usable) < horizons or usable[-1] < LONG_RANGE * usable[0]:
             yield HORIZON
-        regained = self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
-        if len(design.widths) - self.lost + regained < SMALLEST_GRID:
+        if len(design.widths) - self.lost + self._regained(design) < SMALLEST_GRID:
             yield WIDTH
+
+    def _regained(self, design: Design) -> int:
+        return self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
+
+    def odds(self, design: Design) -> float:
+        """The chance that as many of its new widths fit as a slope lacks, each as often as those that there are.
+
+        Where the few that fit have others between them, the next one may well miss, too. The share has Jeffreys' prior.
+        """
+        new = len(design.widths) - len(self.design.widths)
+        least = SMALLEST_GRID - self.valid_widths - self._regained(design)
+        fit, of = self.entering
+        share = (fit + 0.5) / (of + 1.0)
+        return math.fsum(
+            math.comb(new, count) * share**count * (1.0 - share) ** (new - count)
+            for count in range(max(least, 0), new + 1)
+        )
 
     @property
     def lost(self) -> int:

@@ -47,8 +47,8 @@ _Job = Callable[["Writer"], None]
 class Tracker:
     """Writes one sweep to MLflow; used by the driver only.
 
-    The constructor creates database, experiment and parent run; it returns when they exist, or when MLflow does not
-    answer.
+    It creates database, experiment and parent run at once, or with the first result: MLflow's import costs as much
+    as a small trial.
 
     Args:
         uri: a server or a database; None: ``MLFLOW_TRACKING_URI``, else ``mlflow.db`` in the results folder
@@ -59,7 +59,9 @@ class Tracker:
         params: flat settings of the sweep.
         tags: of the parent run. A sweep with the same study, params and tags continues its parent run.
         varied: dotted paths of the fields that the study varies; runs are named by them.
-        patience: longest wait in seconds; a tracker that is not ready then catches up in the background.
+        patience: longest wait of the constructor in seconds, for these three; a tracker that is not ready then catches
+            up in the background.
+        delay: seconds after which they are created where nothing else is to be written.
 
     Attributes:
         uri: the tracking URI without secrets, for messages.
@@ -79,6 +81,7 @@ class Tracker:
         varied: Collection[str] = (),
         *,
         patience: float = 30.0,
+        delay: float = 0.0,
     ) -> None:
         self._full_uri = tracking_uri(uri, results)
         self.uri = redacted(self._full_uri)
@@ -94,6 +97,7 @@ class Tracker:
         self._written: set[str] = set()  # those of them whose trial MLflow has; a verdict may be missing
         self._lost: dict[str, str] = {}  # name of a job that MLflow refused -> why
         self._closing = self._abandoned = False
+        self._delay = delay
         self._order = _ERROR
         self._failures = 0  # in a row
         self._obstacle = ""  # why the last attempt failed; empty after a success
@@ -190,6 +194,8 @@ class Tracker:
         """
         if outcome not in STATUS:
             raise ValueError(f"a sweep cannot end as {outcome!r}; allowed: {one_of(STATUS)}")
+        if outcome == "interrupted" and self._is_unbegun():
+            return ""
         began = time.monotonic()
         self._put(_END, lambda writer: writer.close(STATUS[outcome], keep))
         with self._changed:
@@ -202,6 +208,13 @@ class Tracker:
             if self._jobs and any(thread.is_alive() for thread in self._threads) and not self._obstacle:
                 self._obstacle = f"{self.uri} was still busy after {time.monotonic() - began:.0f} s"
             return self._sentence()
+
+    def _is_unbegun(self) -> bool:
+        """Whether nothing of this sweep is in MLflow, nor was to be; nothing is written then from here on."""
+        with self._changed:
+            self._abandoned = [*self._jobs] == [_BEGIN] and not self._running and not self._attempted.is_set()
+            self._changed.notify_all()
+            return self._abandoned
 
     def _wait(self, patience: float, end: float) -> None:
         """Wait for the threads, as long as the number of jobs decreases."""
@@ -242,6 +255,8 @@ class Tracker:
             writer.write_verdicts(identity, verdicts)
 
     def _work(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._jobs) > 1 or self._closing or self._abandoned, self._delay)
         while (name := self._next()) is not None:
             job = self._jobs[name]
             why, transient = self._attempt(job)
