@@ -24,10 +24,10 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from memsweep import builtin
 from memsweep.errors import RegistryError, did_you_mean, one_of
@@ -175,6 +175,8 @@ def _problem(kind: str, part: Any) -> str | None:
             "has no Config of its own: write inside the class '@dataclass(frozen=True, kw_only=True) class Config: "
             "...', with one setting() per field."
         )
+    if taken := sorted({"name", "kind"} & {each.name for each in fields(cast(Any, config))}):
+        return f"has a field {taken[0]} in its Config, a name that the engine needs there: call it otherwise."
     further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
     return further() if further else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -215,3 +217,18 @@ def test_the_name_is_the_same_in_every_process(tmp_path: Path) -> None:
 def test_workers_of_ray_get_the_class_by_value(tmp_path: Path) -> None:
     identity = _run(tmp_path, "ray")
     assert (tmp_path / "results" / "cell" / "records" / f"{identity}.json").is_file()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e5m2, torch.complex64])
+def test_data_of_any_type_counts_by_value(dtype: torch.dtype) -> None:
+    def maker(value: float) -> Any:
+        kept, codes, objects = torch.full((2, 3), value).to(dtype), array.array("d", [value]), np.array([value, None])
+
+        class Net(nn.Module):
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                return x * kept.float() * codes[0] * objects[0]
+
+        return Net
+
+    assert digest(maker(0.5)) == digest(maker(0.5))
+    assert digest(maker(0.5)) != digest(maker(2.0))

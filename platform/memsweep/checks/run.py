@@ -21,6 +21,9 @@ _BROKEN = {
     "causality": "outputs depend on later inputs (causality)",
 }
 """Check -> the meaning of its fault to those that need it."""
+_BLIND = "no output is finite, so there is nothing to compare"
+_OF_ALL = ("shapes", "finite")
+"""Checks that say something of outputs of which none is finite."""
 _MORE = 1.5
 """A check looks again where it gets so many times the time that it had."""
 
@@ -65,12 +68,13 @@ def audit(subject: Subject, seconds: float = 60.0, told: Callable[[str], None] |
 
 
 def _audit(subject: Subject, seconds: float, told: Callable[[str], None]) -> Audit:
-    subject.run_once()
+    sees = subject.run_once()
     end = time.monotonic() + seconds
     looks: dict[str, _Look] = {}
     for number, check in enumerate(checks()):
         broken = {name for name, look in looks.items() if look.found.status is Status.FAULT}
         why = [_BROKEN.get(name, name) for name in check.needs if name in broken]
+        why += [_BLIND] if not sees and check.name not in _OF_ALL else []
         if why:
             looks[check.name] = _Look(not_measured(check.name, f"{why[0]}.", Status.SKIP))
         else:

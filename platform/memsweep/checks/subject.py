@@ -163,8 +163,11 @@ class Subject:
         if left:
             self.left_out.append(f"{', '.join(map(str, left))} steps")
 
-    def run_once(self) -> None:
+    def run_once(self) -> bool:
         """Runs the module on a few inputs, to refuse in a sentence what gives no outputs at all.
+
+        Returns:
+            Whether some output is finite.
 
         Raises:
             ModuleError: none of them gives ``[B, T, O]``.
@@ -173,13 +176,14 @@ class Subject:
         sizes = [(2, min(7, self.horizon)), (1, min(7, self.horizon)), (1, self.horizon)]
         for dtype, (batch, length) in itertools.product((SINGLE, WIDE), sizes):
             try:
-                shape = tuple(self(self.noise(batch, length), dtype).shape)
+                outputs = self(self.noise(batch, length), dtype)
+                shape = tuple(outputs.shape)
             except Exception as error:  # foreign code may raise anything
                 said = said or in_one_line(error)[:300]
                 continue
             if len(shape) == 3 and shape[:2] == (batch, length):
                 self._warm_up()
-                return
+                return bool(torch.isfinite(outputs).any())
             said = said or f"it gives {[*shape]} for {batch} sequences of {length} steps"
         ids = any(isinstance(part, nn.Embedding) for part in self.at(SINGLE).modules()) and not self.tokens
         kind = "ids [batch, time]" if self.tokens else f"numbers [batch, time, {self.inputs}]"

@@ -236,7 +236,7 @@ def _print_tracking(uri: str, page: str, results: Location) -> None:
         return
     here = results.local or Path("results").absolute()
     folder = "" if here == Path("results").absolute() else f" RESULTS={shlex.quote(shown(here))}"
-    plain = f"mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {uri}"
+    plain = f"mlflow ui --host 127.0.0.1 --workers 1 --backend-store-uri {shlex.quote(uri)}"
     if builtin.folder(builtin.TASKS).parent == Path.cwd():  # a checkout, with its Makefile
         say(f"MLflow UI: make ui{folder}\n  or:      {plain}")
     else:

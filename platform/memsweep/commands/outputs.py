@@ -44,6 +44,8 @@ def check_folder(folder: Path, flag: str) -> None:
         while not (folder := folder.absolute()).exists():
             made.append(folder)
             folder = folder.parent
+        if not folder.is_dir():
+            raise NotADirectoryError(0, "it is a file")
         for path in reversed(made):
             path.mkdir()
         check_file((made or [folder])[0] / "probe", flag)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import tempfile
@@ -309,9 +308,8 @@ def _forget_drafts(home: Path) -> None:
 
 def _copies(place: Location) -> Path:
     """Where this user keeps a copy of a report that lies elsewhere; one of its own for each study."""
-    own = f"{place.name[:60]}-{hashlib.sha256(place.uri.encode()).hexdigest()[:16]}"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "memsweep" / "reports" / own
+    folder = cache / "memsweep" / "reports" / place.own_name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

@@ -86,14 +86,7 @@ def measured_text(tables: Tables, *, width: int | None = None) -> str:
 
     What all rows have in common is left out, as the module's width is: of one in memory nobody said it.
     """
-    sections = [
-        dataclasses.replace(
-            section,
-            table=section.table and section.table.varying(),
-            folded=tuple(table.varying() for table in section.folded),
-        )
-        for section in tables.sections
-    ]
+    sections = [section.varying() for section in tables.sections]
     return _printed(lambda columns: _sections(sections, Place.MEASURED, columns), width, colour=False)
 
 
@@ -219,6 +212,8 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
         fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
         yield from ("", _throughout(fixed))
     if said:
+        if coupled := contents.grouping.coupled:
+            yield from ("", f"These change together with width or horizon: {', '.join(coupled)}.")
         yield from _undecided(contents)
 
 

@@ -14,7 +14,9 @@ from importlib.metadata import packages_distributions, version
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
 from memsweep.errors import ModuleError
 from memsweep.models.module.factory import resolve
@@ -180,14 +182,23 @@ def _parts(value: Any) -> list[Any] | None:
 
 def _pickled(value: Any) -> str:
     """A hash of an object by value, such as a tensor."""
-    if hasattr(value, "detach") and hasattr(value, "numpy"):
-        value = value.detach().cpu().numpy()
-    if hasattr(value, "tobytes"):
-        return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
     try:
+        if isinstance(value, Tensor):
+            value = _array_of(value)
+        if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:  # which holds addresses
+            return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
         return hashlib.sha256(pickle.dumps(value)).hexdigest()
     except Exception:  # what cannot be read is another one in each process: computed again, and never taken for equal
         return f"{type(value).__qualname__} {os.getpid()} {id(value)}"
+
+
+def _array_of(tensor: Tensor) -> Any:
+    """The numbers of a tensor, and of a type that numpy does not have its bytes and this type."""
+    plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return plain.numpy()
+    except TypeError:
+        return str(plain.dtype), tuple(plain.shape), plain.reshape(-1).view(torch.uint8).numpy()
 
 
 def _words_of_module(name: str) -> Iterator[str]:

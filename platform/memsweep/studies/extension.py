@@ -42,8 +42,9 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
     own = _covered(before)
     again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in asked)
     if not added and not again:
+        those = "this trial" if len(wider.rows) == 1 else f"these {len(wider.rows)} trials"
         raise MemsweepError(
-            f"nothing to add: the plan of {stored.name!r} has all {len(wider.rows)} trials already. Name more values "
+            f"nothing to add: the plan of {stored.name!r} has {those} already. Name more values "
             f"(model.width=2,4,16), or more seeds (training.seeds=10).{_checked_otherwise(stored, wider)}"
         )
     rows = {*stored.rows, *added}

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.lease import Lease
     from memsweep.sweep.tracking import Tracker
 
-_UNTIL_MLFLOW = 10.0
-"""Seconds after which MLflow shows a study that has no result yet; its import would come before the first one."""
+_UNTIL_MLFLOW = 10.0  # seconds after which MLflow, whose import takes long, shows a study without a result
 
 
 class Run:
@@ -130,6 +129,7 @@ class Run:
                 if summary.outage:
                     return self._conclude_outage(summary, time.monotonic() - began)
                 self._page.update(left="", doing="", note="writing the report")
+                self._page.rest()
                 with phase("writing the report", self._stream):
                     from memsweep.report.publish import build
 
@@ -398,6 +398,7 @@ class Run:
         from memsweep.report.publish import build
 
         complaint, paths = self._tracker.finish("interrupted", patience=5.0), None
+        self._page.rest()
         with contextlib.suppress(StoreError):
             paths = build(self._store.location, apart=True)
         return self._ending(1, summary, paths, seconds, None, complaint)

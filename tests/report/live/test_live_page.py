@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import tempfile
 import threading
 import time
 import urllib.error
@@ -18,13 +19,15 @@ from typing import Any
 
 import pytest
 
+from memsweep.report.live import reader
 from memsweep.report.live.board import Board
 from memsweep.report.live.build import LiveStudy
-from memsweep.report.live.process import LivePage
+from memsweep.report.live.process import LivePage, has_report
 from memsweep.report.live.server import PageServer
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, State
 from paths import ROOT
+from processes import wait_for
 from report_study import THEORY, write_study
 from sweeping import BASE, end, environment, start
 
@@ -151,6 +154,44 @@ def test_a_page_that_is_written_says_that_it_is_incomplete(tmp_path: Path) -> No
     assert 'Running, incomplete:</b> <span id="live-words">3 of 4 trials done' in page
     assert 'data-every="15"' in page
     assert "connect-src" not in page
+
+
+def test_the_finished_report_is_written_by_nobody_else(tmp_path: Path) -> None:
+    with LivePage(Location.at(tmp_path), "none", "", serve=False, write=False) as page:
+        lock = page._report.fileno()
+
+        def others() -> bool:
+            if (child := os.fork()) == 0:
+                os._exit(0 if has_report(lock) else 1)
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+        assert others()
+        page.rest()
+        assert not others()
+
+
+def test_a_page_that_cannot_be_made_or_written_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_study(tmp_path, THEORY[:1], widths=(2, 3), horizons=(50, 100), memory=False)
+    tried = list[str]()
+
+    def fails(what: str) -> Any:
+        def failing(*_: object) -> bytes:
+            tried.append(what)
+            raise OSError(what)
+
+        return failing
+
+    monkeypatch.setattr(LiveStudy, "write", fails("write"))
+    with tempfile.TemporaryFile() as lock:
+        about = {"place": str(tmp_path), "study": "", "description": "", "write": True, "report": lock.fileno()}
+        board = Board()
+        shows = threading.Thread(target=reader._show, args=(board, about))
+        shows.start()
+        wait_for(lambda: bool(tried))
+        assert shows.is_alive()
+        board.finish(None, "", "")
+        shows.join(60)
+        assert not shows.is_alive()
 
 
 def opened(address: str, request: bytes) -> socket.socket:

@@ -437,3 +437,12 @@ def test_no_reason_prints_a_number_that_is_not_known():
     judgement = judge(curves, replicas)
     assert any("log radius by [" in reason and "(censored)" in reason for reason in judgement.reasons)
     assert "nan" not in " ".join(judgement.reasons)
+
+
+def test_seeds_that_do_not_fit_say_nothing_of_the_slowest_mode():
+    curves, replicas = study(width_slope=-0.5, widths=LONG, seeds=12)
+    curves.loc[curves["seed"] > 4, "error"] += 1.8
+    replicas.loc[replicas["seed"] > 4, "slowest_rate"] = 1e-9
+    judgement = judge(curves, replicas)
+    assert judgement.verdict is Verdict.UNSTABLE
+    assert not judgement.horizon_limited

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from memsweep.sweep.backend import Events
 from memsweep.sweep.driver import scheduler
 from memsweep.sweep.driver.progress import Snapshot
@@ -13,6 +15,7 @@ from memsweep.sweep.store.journal import Journal
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from memsweep.sweep.worker.failure import NODE_LOST
+from memsweep.sweep.worker.job import PackReport, leave_report
 from paths import ROOT
 from runner_work import planned, tiny
 
@@ -68,3 +71,24 @@ def test_a_pack_that_takes_every_node_with_it_fails_at_last(tmp_path: Path) -> N
     ran, _, _ = run(tmp_path, losses=1000)
     assert len(ran.failures) == 3
     assert ran.results == {}
+
+
+@pytest.mark.parametrize("left", [PackReport().to_json(), '{"cut o'])
+def test_an_error_of_the_driver_is_no_report_that_was_cut_off(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, store = planned([[tiny(1)]]), Store(tmp_path / "demo")
+    journal = Journal(store.location, {})
+    ran = scheduler.PackScheduler(plan, ROOT, store, journal, lambda shown: None, lambda name: None)
+    ((job, *_), _) = next(ran.batches(lambda: 1))
+
+    def broken(*_: object) -> None:
+        raise KeyError("the driver's own")
+
+    monkeypatch.setattr(ran, "finished", broken)
+    leave_report(store, job.pack, left)
+    if left.startswith('{"cut'):
+        ran.died(job, LOST)
+        return
+    with pytest.raises(KeyError, match="the driver's own"):
+        ran.died(job, LOST)

@@ -12,9 +12,11 @@ import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from memsweep.errors import StoreError
 from memsweep.sweep.store import lease
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import HeldError, Holder, hold_lease, holder
@@ -218,3 +220,37 @@ def test_a_process_number_that_is_used_again_is_not_its_former_owner() -> None:
     assert not me.process_is_gone
     assert Holder(me.host, me.pid, me.machine, "1", me.since, "").process_is_gone
     assert not Holder(me.host, 1 << 22, "another machine", "1", me.since, "").process_is_gone
+
+
+def test_a_file_that_an_ended_sweep_of_this_process_left_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Location.at(tmp_path)
+
+    def fails(*_: object) -> None:
+        raise OSError("the storage is away")
+
+    with monkeypatch.context() as away, hold_lease(place, ignore):
+        away.setattr(Location, "delete", fails)
+        with pytest.raises(HeldError), hold_lease(place, ignore):
+            pytest.fail("two hold it")
+    assert len(list((tmp_path / "lease").iterdir())) == 1 or holder(place) is None
+    with hold_lease(place, ignore):
+        assert holder(place) is not None
+
+
+def test_a_lease_that_could_not_be_had_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, listed = Location.at(tmp_path), list[int]()
+    names = Location.names
+
+    def once(self: Location, folder: str = "") -> Any:
+        listed.append(1)
+        if len(listed) > 1:
+            raise OSError("the storage is away")
+        return names(self, folder)
+
+    with monkeypatch.context() as away:
+        away.setattr(Location, "names", once)
+        with pytest.raises((StoreError, OSError)), hold_lease(place, ignore):
+            pytest.fail("it is held")
+    assert not list((tmp_path / "lease").iterdir())

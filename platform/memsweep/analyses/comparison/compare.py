@@ -262,7 +262,8 @@ def _losses(condition: Condition, rows: Mapping[str, Sequence[LossRow]]) -> list
     for name, row in chosen.items():
         logs, same = None, False
         if name != reference and row is not None and first is not None:
-            logs = difference(_log_losses(first), _log_losses(row))
+            if not any((each.losses < 0.0).any() for each in (first, row)):  # which have no ratio
+                logs = difference(_log_losses(first), _log_losses(row))
             same = {*row.identities} == {*first.identities}
         compared.append(ComparedLoss(condition, tuple(rows), name, row, logs, same))
     return compared

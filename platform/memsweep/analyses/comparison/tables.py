@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memsweep.analyses.comparison.compare import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
+from memsweep.errors import counted
 from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.losses import Ratio, Spread
 from memsweep.report.naming.conditions import Labels
@@ -26,7 +27,7 @@ Row = ComparedVerdict | ComparedLoss
 def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[str]:
     """The findings of a comparison and their uncertainty."""
     shared = comparison.conditions()
-    counts = [f"{_counted(len(shared), 'condition')} in more than one study"]
+    counts = [f"{counted(len(shared), 'condition')} in more than one study"]
     for name in comparison.names:
         if alone := comparison.conditions(name):
             counts.append(f"{len(alone)} in {letters[name]} alone")
@@ -35,7 +36,7 @@ def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[s
     compared = [row for row in comparison.verdicts if row.difference is not None and row.difference.available]
     if compared:
         found.append(
-            f"The interval of the difference leaves 0 out in {len(apart)} of {_counted(len(compared), 'slope')} that "
+            f"The interval of the difference leaves 0 out in {len(apart)} of {counted(len(compared), 'slope')} that "
             f"{'was' if len(compared) == 1 else 'were'} compared. Intervals are 95 % each and not corrected for their "
             f"number: of {len(compared)}, {0.05 * len(compared):.2g} would leave 0 out by chance."
         )
@@ -58,7 +59,7 @@ def _changed(comparison: StudyComparison) -> list[str]:
         return ["The shared verdict agrees." if len(verdicts) == 1 else f"All {len(verdicts)} shared verdicts agree."]
     named = [_heading(comparison.labels, rows[0].condition, rows[0].finding.ball) for rows in changed[:_MOST_NAMED]]
     more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
-    text = f"Of {_counted(len(verdicts), 'shared verdict')}, {len(changed)} differ: {'; '.join(named)}{more}."
+    text = f"Of {counted(len(verdicts), 'shared verdict')}, {len(changed)} differ: {'; '.join(named)}{more}."
     if any(row.finding.judgement.verdict is Verdict.INCONCLUSIVE for rows in changed for row in rows):
         text += " Inconclusive beside a verdict is no contradiction."
     return [text]
@@ -82,10 +83,6 @@ def _uncertain(comparison: StudyComparison, letters: Mapping[str, str]) -> list[
     ]
     parts += [f"{joined(missing)}: verdicts may change"] if missing else []
     return [f"{part[:1].upper()}{part[1:]}." for part in parts]
-
-
-def _counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _heading(labels: Labels, condition: Mapping[str, Any], ball: str = "") -> str:

@@ -38,13 +38,15 @@ def sections(contents: Contents) -> list[Section]:
     rules, ceilings = rate_rules(tried(contents)), rate_ceilings(rates)
     rule, highest = rule_table(rules, names, labels), ceiling_table(ceilings, names, labels)
     said = _sentences(rules, labels.without(RATE))[:1] or [*filter(None, [best_rates(rates)])]
+    varied = {identity for one in rates for rows in one.lines.values() for row in rows for identity in row.identities}
     return [
         Section(
             "Learning rates",
             _CURVES,
             charts=[*rate_charts([*rates, *scanned])],
             answer=said if rates else (),
-            rank=Rank.INSTEAD,
+            # where some models have one rate, their ranking tells of all
+            rank=Rank.INSTEAD if varied >= contents.study.records.keys() else Rank.AFTER,
             note=_SCANNED if scanned else "",
             places={PAGE: Place.LOSSES},
             anchor="rates",
@@ -112,7 +114,9 @@ def best_rates(studies: Sequence[RateStudy]) -> str:
     for line, rows in study.lines.items():
         known = [row for row in rows if math.isfinite(row.loss.middle)]
         if known:
-            parts.append(f"{figure(rate_of(min(known, key=lambda row: row.loss.middle)), 2)} under `{line}`")
+            best, tried = rate_of(min(known, key=lambda row: row.loss.middle)), [*map(rate_of, rows)]
+            end = {min(tried): "least", max(tried): "greatest"}.get(best, "")
+            parts.append(f"{figure(best, 2)} under `{line}`{f', the {end} of {len(tried)} tried' if end else ''}")
         diverged = [rate_of(row) for row in rows if row.diverged]
         if diverged:
             lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")

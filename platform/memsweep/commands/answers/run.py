@@ -79,6 +79,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "failures": failures_item(study.failures),
         "answers": list(answer_of(contents).sentences),
         "throughout": dict(contents.grouping.fixed),
+        "coupled": [*contents.grouping.coupled],
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]
         "tables": {table.name: rows_of(table.frame()) for table in tables.exported if table.name not in _OWN},

@@ -79,6 +79,8 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
     own, built_in = (sorted(path.stem for path in _studies(each)) for each in _folders(workspace))
     where = (workspace / FOLDER).resolve()
     there = f"Studies in {where}: {listed(own, _MOST_NAMED)}. " if own else f"There are no studies in {where}. "
+    if not workspace.is_dir():
+        there = f"The workspace {workspace} is {'no folder' if workspace.exists() else 'not there'}. "
     if where != builtin.folder(FOLDER):
         there += f"Built-in studies: {listed(built_in, _MOST_NAMED)}."
     is_file = Path(study).suffix in (".yaml", ".yml")

@@ -80,6 +80,7 @@ class ReportItem(TypedDict):
     failures: FailuresItem
     answers: Annotated[list[str], "the study's answer in words, as its page says it: the answer first"]
     throughout: Annotated[dict[str, Any], "column -> value, where all conditions agree"]
+    coupled: Annotated[list[str], "fields that change together with width or horizon: slopes contain their effect"]
     verdicts: Annotated[list[VerdictItem], "every condition and ball"]
     claims: Annotated[list[ClaimItem], "tested claims of the study"]
     tables: Annotated[dict[str, list[dict[str, Any]]], "name -> rows, as the other CSV files of the folder hold them"]

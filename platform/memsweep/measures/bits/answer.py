@@ -33,6 +33,8 @@ def _needed(rows: Sequence[BitsRow], labels: Labels) -> str:
     def text(row: BitsRow) -> str:
         return f"{bits_text(middle(row), row)} under {labels.machine(row.condition)}"
 
+    longest = max(max(row.bits) for row in rows)
+    rows = [row for row in rows if max(row.bits) == longest]
     fitting = [row for row in rows if not math.isnan(middle(row))]
     if not fitting:
         return "is fitted by no seed"

@@ -51,7 +51,7 @@ class BitsRow:
         fewest, most: of the measured numbers of bits.
         older: the measured grids are not those of integers of whole bits: of 2^bits + 1 values, as bits were once
             defined. Their bits are those that store so many values.
-        width: whose bits are shown: the largest that is valid at every horizon, or else the largest.
+        width: whose bits are shown: the largest that is valid at every horizon, or else the largest at the longest one.
         slope: bits for each doubling of the horizon, at ``width``, with its interval over seeds.
     """
 
@@ -139,7 +139,7 @@ def bits_rows(study: Study, grouping: Grouping) -> list[BitsRow]:
                     radii=of_trials(stability_radii(curve, [THRESHOLD]), curve, _AT),
                     fewest=int(measured.min()),
                     most=int(measured.max()),
-                    width=judgement.width or int(curve["width"].max()),
+                    width=judgement.width or int(curve.loc[curve["horizon"] == curve["horizon"].max(), "width"].max()),
                     slope=_turned(along.limit if along.limit.available else along.over_range),
                     older=older,
                 )

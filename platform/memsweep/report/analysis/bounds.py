@@ -38,6 +38,20 @@ GOOD = 0.99
 _CELL = ["width", "horizon"]
 
 
+def of_valid(curves: pd.DataFrame, radii: pd.DataFrame) -> pd.DataFrame:
+    """The same curves; of models that enter no slope no stronger search counts.
+
+    Args:
+        curves: of one condition and ball.
+        radii: of ``stability_radii`` of them.
+    """
+    if "stronger" not in curves:
+        return curves
+    entering = pd.MultiIndex.from_frame(radii.loc[radii["valid"].astype(bool), [*_CELL, "seed"]])
+    enters = pd.MultiIndex.from_frame(curves[[*_CELL, "seed"]]).isin(entering)
+    return curves.assign(stronger=curves["stronger"].where(enters))
+
+
 def found_share(curves: pd.DataFrame) -> float:
     """The least share of the largest known change that the search found; nan where no stronger search ran."""
     return float(_shares(curves).min())

@@ -15,7 +15,7 @@ import pandas as pd
 from memsweep import registry
 from memsweep.config.grid.time_scale import time_scale
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
-from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share
+from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share, of_valid
 from memsweep.report.analysis.losses import LossRow, loss_rows, once_each
 from memsweep.report.naming.advice import in_words_of
 from memsweep.report.naming.conditions import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 BALLS = ("recurrent", "weights", "all")
 _SIZE = ("width", "horizon", "seed")
+_SAME = 1e-6
+"""Share of its largest value up to which a memory function is the same in two trials."""
 _SLOWEST, _FASTEST = -700.0, 700.0  # rates beyond which e^(-rate) is 0 or infinite anyway
 
 
@@ -187,15 +189,17 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
         curves = curves[curves["ball"].isin(BALLS)].dropna(subset=["width", "horizon"])
         configs = [study.records[identity]["config"] for identity in trained["identity"].unique()]
         nonlinear = any(config["model"].get("activation") not in (None, "linear") for config in configs)
-        # one target, cut at each trial's horizon
-        target = read_memory().drop_duplicates("lag").sort_values("lag")["target"]
-        scale = time_scale(target.to_numpy(float))
+        target = target_of(read_memory())
+        scale = None if target is None else time_scale(target)
         for ball, curve in curves.groupby("ball"):
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")
             radii = stability_radii(curve, rule.thresholds_of(criteria))
+            curve = of_valid(curve, radii)
             judgement, radii = rule.judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
-            judgement = replace(judgement, extend=in_words_of(configs[0]["task"], judgement.extend))
+            # longer trials of another memory would be other ones than the study asks for
+            extend = () if target is None else in_words_of(configs[0]["task"], judgement.extend)
+            judgement = replace(judgement, extend=extend)
             otherwise = None
             if found_share(curve) < GOOD:
                 worse = rule.judge(corrected(curve), trained, **known).verdict
@@ -203,6 +207,17 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
             about = (judgement, radii, curve, trained, read_memory, configs[0], otherwise)
             findings.append(Finding(condition, str(ball), *about))
     return sorted(findings, key=lambda finding: BALLS.index(finding.ball))
+
+
+def target_of(memory: pd.DataFrame) -> np.ndarray | None:
+    """The memory function that trials share, by lag: each has it up to its horizon. Empty where none has one.
+
+    None where they have several, as where a study lets a rate change with the horizon.
+    """
+    each = memory.drop_duplicates(["identity", "lag"])
+    by_lag = each.groupby("lag")["target"]
+    spread, size = by_lag.max() - by_lag.min(), each["target"].abs().max()
+    return None if (spread > _SAME * size).any() else by_lag.first().to_numpy(float)
 
 
 def of_trials(radii: pd.DataFrame, curve: pd.DataFrame, criteria: Criteria) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from memsweep.report.headline.ranking import RANKING_SEEDS, is_resolvable, ranki
 from memsweep.report.headline.stability import stability_sentence
 from memsweep.report.read.failures import failure_sentence
 from memsweep.report.values.section import Rank, Section, sections_of
-from memsweep.stability.verdict.judgement import Verdict
+from memsweep.stability.verdict.judgement import DEFAULT, Verdict
+from memsweep.stability.verdict.lacks import shows_unstable_alone
 
 
 class Kind(enum.StrEnum):
@@ -40,6 +41,7 @@ class StudyAnswer:
         until: the command that goes on by itself until nothing is open; empty where that is ``decide``, and where
             nothing is known to decide and rounds were made.
         first: ``decide`` computes what is planned and missing, which may decide nothing.
+        one_way: ``decide`` may show *unstable*, and not *stable*.
     """
 
     kind: Kind | str
@@ -52,12 +54,15 @@ class StudyAnswer:
     decides: str = ""
     until: str = ""
     first: bool = False
+    one_way: bool = False
 
     @property
     def prompt(self) -> str:
         """The words before ``decide``."""
         if self.first:
             return "What is missing first"
+        if self.one_way:
+            return "What may show that it is unstable"
         return f"To decide {self.decides} of what is open" if self.decides else "To decide"
 
     @property
@@ -81,13 +86,17 @@ def answer_of(contents: Contents) -> StudyAnswer:
     if missing and contents.searched is None:  # what is planned may decide what would be advised
         return replace(answer, failures=failures, missing=missing, decide=contents.study.resume, first=True)
     answer = replace(answer, failures=failures, missing=missing)
-    is_open = any(finding.judgement.verdict is Verdict.INCONCLUSIVE for finding in contents.verdicts)
+    open_ = [each.judgement for each in contents.verdicts if each.judgement.verdict is Verdict.INCONCLUSIVE]
+    is_open, advised = bool(open_), [each for each in open_ if each.extend]
     nothing_advised = not answer.decide and (not is_open or contents.study.rounds)
     if nothing_advised or contents.searched is not None:
         return answer
-    until = contents.study.until_decided
+    until = contents.study.until_decided if contents.criteria == DEFAULT else ""  # by which alone it decides
     return replace(
-        answer, decides=_decides(contents) if answer.decide else "", until="" if until == answer.decide else until
+        answer,
+        decides=_decides(contents) if answer.decide else "",
+        until="" if until == answer.decide else until,
+        one_way=bool(advised) and all(shows_unstable_alone(each.lacks) for each in advised),
     )
 
 

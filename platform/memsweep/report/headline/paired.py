@@ -32,14 +32,19 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     known = [(row, test) for row, test in zip(others, tests, strict=True) if test.test.n > 1]
     if not known:
         return ""
-    pairs, needed = min(test.test.n for _, test in known), math.ceil(math.log2(len(known) / LEVEL))
-    if pairs < needed:
+    needed = math.ceil(math.log2(len(known) / LEVEL))
+    able = [(row, test) for row, test in known if test.test.n >= needed]
+    if not able:
         return (
             f"No test parts them: paired by seed, {counted(len(known), 'difference')} from the best "
             f"{'needs' if len(known) == 1 else 'need'} {needed} seeds."
         )
-    parts = [_part(row, test, by.is_share(best), labels) for row, test in known[:_MOST]]
-    more = [f"{len(known) - _MOST} more"] if len(known) > _MOST else []
+    parts = [_part(row, test, by.is_share(best), labels) for row, test in able[:_MOST]]
+    more = [f"{len(able) - _MOST} more"] if len(able) > _MOST else []
+    few = len(known) - len(able)
+    more += (
+        [f"{counted(few, 'more difference')} {'needs' if few == 1 else 'need'} {needed} common seeds"] if few else []
+    )
     about = "signed ranks" + (f", Holm over {len(known)}" if len(known) > 1 else "")
     return f"Paired by seed, against the best of these seeds ({about}): {'; '.join([*parts, *more])}."
 
@@ -62,7 +67,7 @@ def _part(row: LossRow, corrected: CorrectedTest, share: bool, labels: Labels) -
     if share:
         said = f"{_points(-test.effect)} points{_ends(-test.high, -test.low, _points)} behind"
     else:
-        said = f"{figure(test.effect)} times the loss{_ends(test.low, test.high, figure)}"
+        said = f"{figure(test.effect)} {'times the' if test.ratio else 'more'} loss{_ends(test.low, test.high, figure)}"
     open_ = "" if corrected.support is Support.SUPPORTED else ", not resolved"
     return (
         f"{quoted([labels.machine(row.condition).removeprefix('rule ')])} {said}{open_} (p = {corrected.adjusted:.2g})"

@@ -103,7 +103,9 @@ def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
-    """``lstm (100.0 %), whose seeds overlap with those of delta_net``."""
+    """``lstm (100.0 %), whose seeds overlap with those of delta_net``; of a model alone that it is."""
+    if len(rows) == 1 and is_ranked(rows[0], by):
+        return f"{_named(rows[0], labels)} ({_measured(rows[0], by)[1]}), alone"
     if not (known := level(rows, by)):
         return f"none: {_all_named(rows, labels)}"
     best, *others = known
@@ -116,14 +118,16 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
 
     A task that no model learns has no best one; it is named.
     """
-    learned = {memory: rows for memory, rows in by_memory.items() if any(row.learned for row in rows)}
-    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows, by))
+    compared = {memory: rows for memory, rows in by_memory.items() if len(rows) > 1}
+    learned = {memory: rows for memory, rows in compared.items() if any(row.learned for row in rows)}
+    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows, by) if row.learned)
     first, *others = best.most_common(MOST_NAMED // 2) or [("", 0)]
-    none = [memory for memory in by_memory if memory not in learned]
+    none = [memory for memory in compared if memory not in learned]
     unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
     if not first[1]:
         return unlearned[0].upper() + unlearned[1:]
-    text = f"`{first[0]}` is best, or its seeds overlap with the best, on {first[1]} of {len(by_memory)} tasks{at}"
+    tasks = f"{first[1]} of {counted(len(compared), 'task')}{at}"
+    text = f"`{first[0]}` is best, or its seeds overlap with the best, on {tasks}"
     text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
     return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
@@ -161,8 +165,9 @@ def _behind(best: LossRow, row: LossRow, by: Quantity) -> str:
     first, second = by.spread(best).middle, by.spread(row).middle
     if by.is_share(best):
         return f"({100 * (first - second):.1f} points)"
-    ratio = second / first if first > 0 else math.nan
-    return f"({figure(ratio, 2)} times the loss)" if math.isfinite(ratio) else "(diverged)"
+    if first > 0 and math.isfinite(second):
+        return f"({figure(second / first, 2)} times the loss)"
+    return f"({figure(second)})" if math.isfinite(second) else "(diverged)"
 
 
 def _percent(share: float) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -46,6 +48,7 @@ class LivePage:
         self._latest: dict[str, Any] = {}
         self._sent = 0.0
         self._lock, self._closed = threading.Lock(), False
+        self._report = tempfile.TemporaryFile()  # noqa: SIM115  # who has it locked writes the report
         self._socket: socket.socket | None = None
         if serve:
             with contextlib.suppress(OSError):  # a machine without loopback: the sweep runs without a page
@@ -63,6 +66,16 @@ class LivePage:
         if self._process is not None and (noted or time.monotonic() - self._sent >= _INTERVAL):
             self._sent = time.monotonic()
             self._send(self._latest)
+
+    def rest(self) -> None:
+        """Leave the study's folder to the finished report; a page that is being written is waited for, or given up."""
+        until = time.monotonic() + _GRACE
+        while not has_report(self._report.fileno()):
+            if time.monotonic() > until:
+                if self._process is not None:
+                    self._process.kill()
+                return
+            time.sleep(0.05)
 
     def __enter__(self) -> LivePage:
         return self
@@ -93,6 +106,7 @@ class LivePage:
                 process.wait()
         if self._socket is not None:
             self._socket.close()
+        self._report.close()
 
     def _await_reader(self, listening: socket.socket) -> None:
         """Starts the process for the first reader who knows the address: until then a thread sleeps."""
@@ -105,7 +119,7 @@ class LivePage:
     def _start(self, reader: socket.socket | None = None) -> None:
         engine = str(Path(__file__).resolve().parents[3])
         paths = os.pathsep.join(filter(None, [engine, os.environ.get("PYTHONPATH")]))
-        handles = [each.fileno() if each is not None else None for each in (self._socket, reader)]
+        handles = [each.fileno() if each is not None else None for each in (self._socket, reader, self._report)]
         with self._lock, contextlib.suppress(OSError):  # no process to be had: the sweep needs none
             if self._closed or self._process is not None:
                 return
@@ -119,6 +133,7 @@ class LivePage:
                 env={**os.environ, "PYTHONPATH": paths},
             )
             first = {**self._about, "token": self._token, "socket": handles[0], "connection": handles[1]}
+            first["report"] = handles[2]
             process.stdin.write(f"{json.dumps(first)}\n".encode())  # type: ignore[union-attr]
             process.stdin.flush()  # type: ignore[union-attr]
             os.set_blocking(process.stdin.fileno(), False)  # type: ignore[union-attr]
@@ -131,3 +146,16 @@ class LivePage:
         if self._process is not None and len(line) <= _MOST:
             with contextlib.suppress(OSError, ValueError):
                 os.write(self._process.stdin.fileno(), line)  # type: ignore[union-attr]
+
+
+def has_report(lock: int) -> bool:
+    """Whether this process may write the report now; if so, nobody else may until it unlocks, or ends.
+
+    Args:
+        lock: handle of a file that both processes have open.
+    """
+    try:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -7,6 +7,7 @@ died has closed it, which ends this process, too.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.report.live.board import Board
+from memsweep.report.live.process import has_report
 
 _SHARE = 20.0
 """A look at the study is followed by a pause of so many times the processor's time that it took."""
@@ -75,11 +77,15 @@ def _show(board: Board, about: dict[str, Any]) -> None:
         with look:
             stale = study.look(board.told)
         if (stale and build.due) or (writes and build.waited > _STALE):
-            with build:
+            # nothing that befalls a page may end this process: the last one stays until the next can be made
+            with build, contextlib.suppress(Exception):
                 page = study.page()
-            board.show(page)
-            if writes:
-                study.write(page)
+                board.show(page)
+                if writes and has_report(about["report"]):
+                    try:
+                        study.write(page)
+                    finally:
+                        fcntl.lockf(about["report"], fcntl.LOCK_UN)
         board.show(progress=study.progress)
         board.await_end(look.left)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from memsweep.redaction import without_secrets
@@ -30,7 +31,7 @@ def number(value: float, digits: int = 2) -> str:
 
 def is_number(value: Any) -> bool:
     """Whether a value has a place on a numeric axis."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def limit(value: float) -> str:
@@ -83,8 +84,9 @@ def percent(value: float) -> str:
         return "–"
     if math.isinf(value):
         return "∞"
-    scaled = 100 * value
-    return f"{scaled:.0f} %" if scaled >= 99.5 else f"{scaled:.2g} %"
+    scaled = 100 * abs(value)
+    sign = "−" if value < 0 else ""
+    return f"{sign}{scaled:.0f} %" if scaled >= 99.5 else f"{sign}{scaled:.2g} %"
 
 
 def with_interval(value: float, low: float, high: float) -> str:

@@ -79,8 +79,8 @@ def weights(
     by_seed = stored_weights(store, record)
     if seed is None and len(by_seed) == 1:
         (seed,) = by_seed
-    if seed is None or seed not in by_seed:
-        asked = "say which seed" if seed is None else f"there is no seed {seed}"
+    if seed is None or isinstance(seed, bool) or seed not in by_seed:
+        asked = "say which seed" if seed is None else f"there is no seed {seed!r}"
         raise MemsweepError(
             f"{asked}: the trial {record['identity'][:12]} has {one_of(map(str, sorted(by_seed)))}. "
             "Give --seed (in Python seed=)."

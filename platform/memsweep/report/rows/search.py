@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.schema.search import NONE
+from memsweep.errors import counted
 from memsweep.report.analysis.search.searched import AtEnd, Searched
 from memsweep.report.analysis.search.winners import Winner, Worth, last_row
 from memsweep.report.naming.cells import last, settings_text
@@ -102,13 +103,13 @@ def _seeds_cell(row: tuple[Winner, Worth]) -> Cell:
 
 
 def gap_text(gap: float, search: float) -> str:
-    """``12 % worse``, ``3 % better``, by the search value; the plain difference where that is zero."""
+    """``12 % worse``, ``3 % better``, by the search value; the plain difference where that is not positive."""
     if math.isnan(gap):
         return NOTHING
     if gap == 0:
         return "none"
     word = "worse" if gap > 0 else "better"
-    if not math.isfinite(gap) or search == 0 or not math.isfinite(search):
+    if not math.isfinite(gap) or search <= 0 or not math.isfinite(search):
         return f"{figure(abs(gap))} {word}"
     return f"{percent(abs(gap / search))} {word}"
 
@@ -122,7 +123,7 @@ def _what(searched: Searched) -> str:
     early = "" if history.scheduler == NONE else f", with early stopping by {history.scheduler}"
     return (
         f"Searched {joined([last(path) for path in history.space])} for the {aims} with {history.algorithm}{early}: "
-        f"{_count(len(history.suggestions), 'suggestion')}{where}, in {_count(history.rounds, 'round')}."
+        f"{counted(len(history.suggestions), 'suggestion')}{where}, in {counted(history.rounds, 'round')}."
     )
 
 
@@ -163,14 +164,14 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
     worth = [winner.worth[objective] for winner in first if winner.worth[objective].seeds]
     waiting = len(first) - len(worth)
     label = searched.objectives[objective].replace("_", " ")
-    missing = f"{_count(waiting, 'winner')} still to be retrained with fresh seeds."
+    missing = f"{counted(waiting, 'winner')} still to be retrained with fresh seeds."
     if not worth:
         return f"{label}: {missing}"
     seeds = joined(sorted({str(one.seeds) for one in worth}, key=int))
     bias = search_bias([one.values for one in worth])
     text = (
-        f"On {seeds} fresh seeds and fresh data the {label} of {bias.worse} of {_count(len(worth), 'winner')} is worse "
-        f"than the search saw, and of {bias.better} better"
+        f"On {seeds} fresh seeds and fresh data the {label} of {bias.worse} of {counted(len(worth), 'winner')} is "
+        f"worse than the search saw, and of {bias.better} better"
     )
     if bias.worse + bias.better > 1:
         text += f" (sign test: p = {bias.p:.2g})"
@@ -180,19 +181,15 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
         if not math.isnan(bias.low):
             text += f", 95 % interval {gap_text(bias.low - 1.0, 1.0)} to {gap_text(bias.high - 1.0, 1.0)}"
         if bias.left_out:
-            text += f"; {_count(bias.left_out, 'cell')} with a value that is not positive and finite left out"
+            text += f"; {counted(bias.left_out, 'cell')} with a value that is not positive and finite left out"
     return f"{text}. {missing if waiting else ''}".strip()
 
 
 def _at_end(found: AtEnd) -> str:
-    where = f"In {found.cells} of {_count(found.of, 'cell')} the" if found.of > 1 else "The"
+    where = f"In {found.cells} of {counted(found.of, 'cell')} the" if found.of > 1 else "The"
     near = "at" if found.exact else "close to"
     end, beyond = ("greatest", "greater") if found.greatest else ("least", "smaller")
     return (
         f"{where} best {last(found.field)} lies {near} the {end} that was searched, {figure(found.end)}: "
         f"{beyond} ones may be better."
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

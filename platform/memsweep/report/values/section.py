@@ -156,6 +156,11 @@ class Section:
         anchor = self.anchor or anchor
         return replace(self, anchor=anchor, drawn=self.drawn or anchor, kind=self.kind or anchor)
 
+    def varying(self) -> Section:
+        """It without what all rows of a table have in common."""
+        table = self.table and self.table.varying()
+        return replace(self, table=table, folded=tuple(each.varying() for each in self.folded))
+
     @property
     def is_shown(self) -> bool:
         """Whether it has rows or charts."""

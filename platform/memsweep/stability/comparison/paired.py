@@ -91,7 +91,7 @@ def paired_test(metric: str, direction: str, left: Iterable[SeedValue], right: I
     a task's own metric, whose good direction is unknown, the pair is left out.
     """
     pairs = _pairs(metric, left, right)
-    ratio = metric in POSITIVE
+    ratio = metric in POSITIVE and not any(side.value < 0.0 for pair in pairs for side in pair)
     differences = np.array([_difference(a.bounds, b.bounds, ratio) for a, b in pairs])
     claimed = -differences if direction == LESS else differences
     effect, low, high = (_scaled(value, ratio) for value in hodges_lehmann(differences))

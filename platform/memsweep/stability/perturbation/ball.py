@@ -116,7 +116,10 @@ def _matrix(segment: Segment) -> tuple[int, int]:
 
 
 def _polar(matrices: Tensor) -> Tensor:
-    """The matrices with all nonzero singular values set to 1."""
+    """The matrices with all nonzero singular values set to 1.
+
+    In float32 also those that rounding makes of zeros: such a direction has full size and gains nothing.
+    """
     left, values, right = torch.linalg.svd(matrices, full_matrices=False)
     used = (values > values[..., :1] * 1e-12).to(matrices.dtype)
     return (left * used.unsqueeze(-2)) @ right

@@ -66,6 +66,12 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     return (" ".join(words),) if words else ()
 
 
+def shows_unstable_alone(found: Sequence[Lack]) -> bool:
+    """Whether what ``advice`` names of these may show *unstable* and cannot show *stable*."""
+    kinds = {lack.what for lack in found}
+    return not kinds & {*TRAINED, Missing.WIDTH_SPAN} and not all(lack.overrides for lack in found)
+
+
 def _all_values(word: str, trained: Iterable[int]) -> str:
     """``model.width=2,4,8`` of ``model.width=4,8``: added seeds or horizons are wanted at the trained widths, too."""
     path, _, added = word.partition("=")

@@ -200,7 +200,7 @@ def curves_of(curves: pd.DataFrame) -> Iterator[Curve]:
     sides = [ordered[name].to_numpy() for name in keys]
     new = np.logical_or.reduce([side[1:] != side[:-1] for side in sides])
     starts = np.flatnonzero(np.append(len(ordered) > 0, new))
-    ends = [*starts[1:], len(ordered)]
+    ends = [*starts[1:], len(ordered)][: len(starts)]
     thresholds = ordered["threshold"].to_numpy(float) if "threshold" in ordered else np.full(len(ordered), math.nan)
     values = [ordered[name].to_numpy(float) for name in ("radius", "change", "error", "zero_loss")]
     read = ordered["reading"].to_numpy()

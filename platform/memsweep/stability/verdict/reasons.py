@@ -82,10 +82,9 @@ def _gaps(evidence: Evidence) -> Iterator[str]:
     if evidence.seeds < SMALLEST_SEEDS:
         yield f"seeds: {evidence.seeds}; a verdict needs {SMALLEST_SEEDS}"
     elif evidence.complete_seeds < SMALLEST_SEEDS and min(evidence.fitting) >= SMALLEST_GRID:
-        yield (
-            f"seeds that are valid at every size: {evidence.complete_seeds} of {evidence.seeds}; a verdict needs the "
-            f"same {SMALLEST_SEEDS}"
-        )
+        same = "a verdict needs the same" if evidence.verdict is Verdict.INCONCLUSIVE else "stable needs the same"
+        count = f"{evidence.complete_seeds} of {evidence.seeds}"
+        yield f"seeds that are valid at every size: {count}; {same} {SMALLEST_SEEDS}"
     if evidence.narrow and evidence.verdict is Verdict.INCONCLUSIVE:
         span = evidence.widths[-1] / evidence.widths[0]
         yield f"the widths span a factor of {span:.3g}; to show that a radius shrinks too fast takes {LONG_RANGE:g}"

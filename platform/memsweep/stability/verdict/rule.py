@@ -282,9 +282,10 @@ def _modulus(curves: pd.DataFrame, at_top: Cells, horizon: int, radius: float) -
 
 
 def _horizon_limited(replicas: pd.DataFrame, at_top: Cells, horizon: int) -> bool:
-    """Whether the largest valid width's slowest mode is too slow for the largest horizon (median over its seeds)."""
+    """Whether the largest valid width's slowest mode is too slow for the largest horizon: the median of valid seeds."""
     if not at_top.values:
         return False
-    rows = replicas[(replicas["horizon"] == horizon) & (replicas["width"] == at_top.values[-1])]
+    here = (replicas["horizon"] == horizon) & (replicas["width"] == at_top.values[-1])
+    rows = replicas[here & replicas["seed"].isin(at_top.seeds)]
     rates = rows["slowest_rate"].dropna()
     return bool(len(rates) and rates.median() * horizon < HORIZON_LIMITED)

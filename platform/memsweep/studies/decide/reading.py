@@ -15,7 +15,7 @@ from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.data.sizes import horizon_field
-from memsweep.report.analysis.contents import Contents, Finding
+from memsweep.report.analysis.contents import Contents, Finding, target_of
 from memsweep.report.analysis.effort import key_of
 from memsweep.stability.verdict.cells import Cells, Radii
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS, Verdict
@@ -79,7 +79,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
     finding = subject.finding
     judgement, radii = finding.judgement, Radii.of(finding.radii, _no_change)
     design = design_of(subject, judgement.width)
-    target = finding.memory.drop_duplicates("lag").sort_values("lag")["target"].to_numpy(float)
+    target = target_of(finding.memory)
     at_top, along = _fitting(radii.valid[:, :, -1], design.seeds), _along(radii, design)
     lacks = at_top.columns.size < SMALLEST_GRID or not along.columns.size
     regained, kept = regainable(radii.valid[:, :, -1], at_top.columns)
@@ -94,7 +94,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         valid_widths=at_top.columns.size,
         valid_horizons=along.columns.size,
         complete=min((each.rows.size for each in (at_top, along) if each.columns.size), default=0),
-        since=USABLE_SCALES * _scale(target, finding.config["task"]),
+        since=0.0 if target is None else USABLE_SCALES * _scale(target, finding.config["task"]),
         entering=(at_top.columns.size, len(radii.widths) - int(at_top.columns.min(initial=0))),
         regained=regained,
         kept=kept,
@@ -103,7 +103,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         below=_ends(radii, below=True),
         above=_ends(radii, below=False),
         found=finding.found_share,
-        grows=_axes(subject),
+        grows=tuple(axis for axis in _axes(subject) if axis != HORIZON or target is not None),
         possible=possible,
         reasons=judgement.reasons,
     )

@@ -120,6 +120,11 @@ def audit(
     ]
     if not (isinstance(seconds, int | float) and seconds > 0):
         wrong.append(f"seconds is a number above 0, got {seconds!r}")
+    if isinstance(module, nn.Module):
+        given = {"width": width is not None, "arguments": arguments is not None}
+        wrong += [
+            f"{name} belongs to a class or a function, got a module that is made" for name, is_ in given.items() if is_
+        ]
     if wrong:
         raise ConfigError(wrong, "the audit")
     settings: dict[str, Any] = {}

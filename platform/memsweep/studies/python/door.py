@@ -16,6 +16,7 @@ from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import BlockedError, ConfigError, Exit, one_of
 from memsweep.reference.describe import describe as described
 from memsweep.report.analysis.contents import analyse
+from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies.continuation import extended, retried, trials_of
@@ -224,7 +225,7 @@ def describe(name: str, *, workspace: str | Path = ".") -> Description:
         ConfigError: nothing has this name; the message lists what can be described.
     """
     _discover(workspace)
-    return Description(name, described(name, Path(workspace)))
+    return Description(str(name), described(str(name), Path(workspace)))
 
 
 @overload
@@ -407,7 +408,7 @@ def _place(
     limits: Limits,
     *named: str | Path | None,
 ) -> Place:
-    if problems := [f"{name} must be above 0, got {value}." for name, value in _wrong(limits)]:
+    if problems := [f"{name} must be a number above 0, got {value!r}." for name, value in _wrong(limits)]:
         raise ConfigError(problems, "the limits")
     return Place(where, Path(workspace), launch, limits, names_folder(where, *(path or "" for path in named)))
 
@@ -442,4 +443,5 @@ def _discover(workspace: str | Path) -> None:
 
 
 def _wrong(limits: Limits) -> list[tuple[str, object]]:
-    return [(f"max_{name}", value) for name, value in vars(limits).items() if value is not None and not value > 0]
+    known = {f"max_{name}": value for name, value in vars(limits).items() if value is not None}
+    return [(name, value) for name, value in known.items() if not (is_number(value) and value > 0)]

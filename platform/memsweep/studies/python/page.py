@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
+from memsweep.errors import MemsweepError
+
 _HEIGHT = 800  # pixels
 
 
@@ -20,9 +22,16 @@ class Page:
         self.text, self.height = text, height
 
     def save(self, path: str | Path) -> Path:
-        """Write the page into a file, and give its path."""
+        """Write the page into a file, and give its path.
+
+        Raises:
+            MemsweepError: it cannot be written there.
+        """
         path = Path(path)
-        path.write_text(self.text, encoding="utf-8", errors="replace")
+        try:
+            path.write_text(self.text, encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise MemsweepError(f"the page cannot be written to {path}: {error.strerror or error}.") from error
         return path
 
     def __repr__(self) -> str:

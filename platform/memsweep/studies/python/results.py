@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.errors import MemsweepError, did_you_mean, one_of
+from memsweep.errors import ConfigError, MemsweepError, did_you_mean, one_of
 from memsweep.extras import need
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.formats import PAPER, width_of
 from memsweep.report.headline.answer import answer_of
+from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import typed, with_settings
 from memsweep.report.read.weights import ReplicaWeights, weights
 from memsweep.report.rows.report import Tables, tables_of
@@ -282,6 +283,10 @@ class Results:
         """
         own = self._contents.criteria
         given = (thresholds,) if isinstance(thresholds, int | float) else thresholds
+        wrong = [each for each in (*(() if given is None else given), slope_limit) if not is_number(each)]
+        if isinstance(given, str) or (wrong and wrong != [None]):
+            got = given if isinstance(given, str) else wrong[0]
+            raise ConfigError([f"thresholds and slope_limit are numbers, got {got!r}: thresholds=[0.01, 0.1]"], "judge")
         criteria = Criteria(
             own.thresholds if given is None else tuple(map(float, given)),
             own.slope_limit if slope_limit is None else float(slope_limit),

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from memsweep.sweep.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
-
 _DEATHS = 3
 """A trial whose worker died so often, for an unknown cause, is not tried again."""
 
@@ -331,10 +330,11 @@ class PackScheduler:
         self._show()
 
     def _worker_died(self, job: PackJob, failure: Failure) -> None:
-        if (report := take_report(self._store, job.pack)) is not None:  # it ended itself, and left the cause
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a report that was cut off
-                self.finished(job, PackReport.from_json(report))
-                return
+        report = None
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # a report that was cut off, or there is none
+            report = PackReport.from_json(take_report(self._store, job.pack) or "")
+        if report is not None:  # it ended itself, and left the cause
+            return self.finished(job, report)
         self._work.ended(job.pack)
         # What was written before the worker died is a result like any other.
         self._settle({name: self._stored(name) for name, _ in job.members if self._store.has(name)})

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from memsweep.errors import StorageError, StoreError
+from memsweep.errors import StorageError, StoreError, counted
 from memsweep.sweep.store.filesystem import at_once
 from memsweep.sweep.store.layout import CHECKPOINTS, STATES
 from memsweep.sweep.store.results import Store
@@ -99,7 +99,7 @@ class StorageOutage:
         if not self.cause:
             return ""
         silent = f"the storage has taken nothing for {self._clock() - self._began:.0f} s"
-        again = f"{_counted(len(self._failures), 'failure')} found no place: what failed runs again"
+        again = f"{counted(len(self._failures), 'failure')} found no place: what failed runs again"
         if not self._results:
             return f"{silent}: {self.cause}" + (f"; {again}" if self._failures else "")
         elsewhere = Store(fallback_folder(self._store.location))
@@ -120,12 +120,8 @@ class StorageOutage:
 
     @property
     def _waiting(self) -> str:
-        failures = f" and {_counted(len(self._failures), 'failure')}" if self._failures else ""
-        return f"{_counted(len(self._results), 'result')}{failures} wait in memory"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+        failures = f" and {counted(len(self._failures), 'failure')}" if self._failures else ""
+        return f"{counted(len(self._results), 'result')}{failures} wait in memory"
 
 
 def take_over(store: Store) -> None:

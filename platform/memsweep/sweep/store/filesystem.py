@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import time
 import urllib.parse
@@ -85,6 +86,11 @@ class Location:
     def name(self) -> str:
         """The last part of the path."""
         return self.uri.rpartition("/")[2]
+
+    @property
+    def own_name(self) -> str:
+        """A name for a folder on this machine that belongs to this place alone."""
+        return f"{self.name[:60]}-{hashlib.sha256(self.uri.encode()).hexdigest()[:16]}"
 
     @property
     def parent(self) -> Location:

@@ -38,13 +38,12 @@ from memsweep.sweep.store.retry import storage_retries
 HEARTBEAT = 5.0
 """Seconds between two heartbeats of a lease file."""
 EXPIRY = 30.0
-"""Seconds for which a waiting driver sees no heartbeat, after which the holder counts as dead.
-
-A process of this machine needs no heartbeat: the kernel tells whether it runs."""
+"""Seconds for which a waiting driver sees no heartbeat, after which the holder counts as dead. A process of this machine
+needs none: the kernel tells whether it runs."""
 
 _log = logging.getLogger(__name__)
-_FOLDER = "lease"
-_TRIES = 6
+_FOLDER, _TRIES = "lease", 6
+_HELD = set[str]()  # names of the lease files that this process keeps: any other of its own is of an ended sweep
 
 
 class HeldError(BlockedError):
@@ -273,21 +272,23 @@ def hold_lease(
         StoreError: the storage cannot be read or written.
     """
     name = f"{uuid.uuid4().hex}.json"
-    with storage_errors("write", location / _FOLDER):
-        lease = _acquire(location, name, expiry, beat, shared=shared)
-    ended = threading.Event()
-    heartbeat = threading.Thread(
-        target=_send_heartbeats, args=(lease, ended, on_loss, beat), name="memsweep-lease", daemon=True
-    )
-    heartbeat.start()
+    _HELD.add(name)
+    ended, heartbeats = threading.Event(), list[threading.Thread]()
     try:
+        with storage_errors("write", location / _FOLDER):
+            lease = _acquire(location, name, expiry, beat, shared=shared)
+        told = lease, ended, on_loss, beat
+        heartbeats.append(threading.Thread(target=_send_heartbeats, args=told, name="memsweep-lease", daemon=True))
+        heartbeats[0].start()
         with storage_retries():
             yield lease
     finally:
         ended.set()
-        heartbeat.join(timeout=expiry)
+        for each in heartbeats:
+            each.join(timeout=expiry)
         with suppress(OSError):
             location.delete(f"{_FOLDER}/{name}")
+        _HELD.discard(name)
 
 
 def _acquire(location: Location, name: str, expiry: float, beat: float, *, shared: bool) -> Lease:
@@ -384,7 +385,7 @@ class _Others:
     def _life(self, name: str, content: LeaseFile, now: float, here: int) -> str:
         _, since, changed = self._seen[name]
         who, copied = content.holder, content.folder not in (0, here)
-        if who.process_is_gone:
+        if who.process_is_gone or (who.is_here and who.pid == os.getpid() and name not in _HELD):
             return _DEAD
         if who.is_here and not copied:
             return _ALIVE

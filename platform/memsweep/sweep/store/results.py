@@ -135,7 +135,8 @@ class Store:
         if self.has(identity):
             return False
         self._commit(files)
-        self._forget_failure(identity)
+        with contextlib.suppress(StoreError):  # a failure beside a result counts nowhere
+            self._forget_failure(identity)
         return True
 
     def copy_from(self, other: Store, identity: str) -> bool:

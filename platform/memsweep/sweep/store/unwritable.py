@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import errno
-import hashlib
 import math
 import os
 import re
@@ -150,8 +149,13 @@ def _try_object(results: Location, attempts: int) -> None:
         files = s3_filesystem(attempts=attempts, connect_timeout=3.0, request_timeout=3.0)
         with files.open_output_stream(probe.path("probe")) as stream:
             stream.write(_PROBE)
-        with files.open_input_stream(probe.path("probe")) as stream:
-            same = stream.read() == _PROBE
+        try:
+            with files.open_input_stream(probe.path("probe")) as stream:
+                same = stream.read() == _PROBE
+        except OSError:  # a key that may write and not read leaves nothing behind, if it may delete
+            with contextlib.suppress(OSError):
+                files.delete_dir(probe.path())
+            raise
         files.delete_dir(probe.path())
     except (OSError, ValueError) as error:  # ValueError: pyarrow's, for an endpoint that is no address
         raise _bucket_fault(results, error) from error
@@ -214,8 +218,7 @@ def fallback_folder(location: Location) -> Location:
         location: the study's folder.
     """
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    own = f"{location.name[:60]}-{hashlib.sha256(location.uri.encode()).hexdigest()[:16]}"
-    return Location.at(state / "memsweep" / own)
+    return Location.at(state / "memsweep" / location.own_name)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ _BRANCHES = frozenset(
         "holds_special_tensors",
         "holds_torch_layers",
         "influence_decides",
+        "is_beyond_torch",
         "lacks_map",
         "mixes_models",
         "omits_encoder",
