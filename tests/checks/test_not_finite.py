@@ -20,6 +20,7 @@ from memsweep.checks.finding import Finding, Status, finding
 from memsweep.checks.memory.decay import decay
 from memsweep.checks.memory.gradient import gradient
 from memsweep.checks.memory.response import memory_function
+from memsweep.checks.run import audit
 from memsweep.checks.subject import Subject
 from memsweep.checks.weights.derivatives import derivatives
 from memsweep.models import contracts
@@ -219,3 +220,22 @@ def test_a_number_that_is_nan_is_noticed_however_deep(numbers: dict[str, object]
 
 def test_an_infinity_is_a_number_and_a_text_is_none() -> None:
     assert finding("a", "Well.", {"deep": {"list": [1.0, INF]}, "fine": None, "text": "nan"}).status is Status.PASS
+
+
+class Nowhere(nn.Module):
+    """Its outputs are nan."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.weight * inputs / 0 * 0
+
+
+def test_outputs_that_are_nowhere_finite_pass_no_comparison() -> None:
+    found = audit(Subject(Nowhere, inputs=1, horizon=16), seconds=2.0)
+    status = {each.check: each.status for each in found.findings}
+    assert (status.pop("shapes"), status.pop("finite")) == (Status.PASS, Status.FAULT)
+    assert set(status.values()) == {Status.SKIP}
+    assert "no output is finite" in found["batch"].sentence

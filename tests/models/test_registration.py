@@ -46,6 +46,13 @@ class Width:
     width: int = setting(8, "hidden size")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kind(Width):
+    """A field of a name that the engine has."""
+
+    kind: str = setting("good", "what kind")
+
+
 class TorchModel(torch.nn.Module):
     """A model as any user of torch writes it."""
 
@@ -95,6 +102,11 @@ def nameless_unit() -> type:
         (registry.register_model, heir("Soft", DiagonalRNN, Config=Melting), r"has no Config of its own"),
         (registry.register_model, heir("Thin", DiagonalRNN, Config=Empty), r"Config without width: write in it 'width"),
         (registry.register_model, deep(Config=Width), r"Config without unit: write in it 'unit"),
+        (
+            registry.register_model,
+            heir("Kind", DiagonalRNN, Config=Kind),
+            r"has a field kind in its Config, a name that",
+        ),
         (registry.register_unit, nameless_unit(), r"does not name its parts: write 'part_names"),
     ],
 )

@@ -326,7 +326,18 @@ def test_failures_are_warnings_and_rows(place: Path) -> None:
         (lambda: ms.sweep({"task": {"name": "two_lags"}}), "name: is missing"),
         (lambda: ms.plan("own.yaml", 3), "an override is text or a dict, got int"),
         (lambda: ms.plan("own.yaml", {"model.width": object()}), "which no study file can hold"),
-        (lambda: ms.sweep("own.yaml", max_hours=-1), "max_hours must be above 0, got -1"),
+        (lambda: ms.sweep("own.yaml", max_hours=-1), "max_hours must be a number above 0, got -1"),
+        (lambda: ms.sweep("own.yaml", max_hours="1"), "max_hours must be a number above 0, got '1'"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").judge(thresholds="0.02"), "are numbers, got '0.02'"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").judge(thresholds=[True]), "are numbers, got True"),
+        (lambda: ms.results("results/own").judge(slope_limit="0"), "are numbers, got '0'"),  # type: ignore[arg-type]
+        (
+            lambda: ms.results("results/own").page().save("nowhere/x.html"),
+            "cannot be written to nowhere/x.html: No such",
+        ),
+        (lambda: ms.describe(3), "nothing is named '3'"),  # type: ignore[arg-type]
+        (lambda: ms.plan("own", workspace="nowhere"), "The workspace nowhere is not there"),
+        (lambda: ms.plan("own", workspace="own.yaml"), "The workspace own.yaml is no folder"),
         (lambda: ms.results("nothing"), "there are no results of a study 'nothing'"),
         (lambda: ms.results("results/own").table("verdict"), "Did you mean 'verdicts'"),
         (lambda: ms.results("results/own").figure("memory-recurrent"), "It has: error-recurrent"),

@@ -141,6 +141,8 @@ def test_what_an_audit_is_given_is_checked_at_once(place: Path) -> None:
     assert "horizon is a whole number of at least 1, got '64'" in told
     assert "outputs is a whole number of at least 1, got 0" in told
     assert "seconds is a number above 0, got 0" in told
+    with pytest.raises(ConfigError, match="width belongs to a class or a function, got a module that is made"):
+        ms.audit(net(), width=999)
     assert "Untrained" not in repr(ms.audit(net(), horizon=np.int64(6), seconds=1))  # type: ignore[arg-type]
 
 

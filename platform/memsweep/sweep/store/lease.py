@@ -38,8 +38,7 @@ from memsweep.sweep.store.retry import storage_retries
 HEARTBEAT = 5.0
 """Seconds between two heartbeats of a lease file."""
 EXPIRY = 30.0
-"""Seconds for which a waiting driver sees no heartbeat, after which the holder counts as dead. A process of this machine
-needs none: the kernel tells whether it runs."""
+"""Seconds without a heartbeat after which a waiting driver takes a holder for dead; one of this machine needs none."""
 
 _log = logging.getLogger(__name__)
 _FOLDER, _TRIES = "lease", 6

@@ -1,0 +1,97 @@
+"""Losses that are zero or below, models without a competitor, and seeds that not all models have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memsweep.analyses.comparison.compare import _log_losses
+from memsweep.report.analysis.losses import LossRow, quantities
+from memsweep.report.headline.paired import paired_sentence
+from memsweep.report.headline.ranking import _behind, _best, _counts
+from memsweep.report.naming.conditions import Labels
+from memsweep.report.naming.numbers import percent
+from memsweep.report.rows.search import gap_text
+from memsweep.stability.comparison.metrics import SeedValue
+from memsweep.stability.comparison.paired import paired_test
+
+
+def row(model: str, losses: Sequence[float], task: str = "copying_memory", memoryless: float = math.nan) -> LossRow:
+    """A model with these losses by seed."""
+    columns = {"seed": range(len(losses)), "error": losses, "validation_loss": losses, "outcome": "done"}
+    columns |= {"metric": None, "test_metric": math.nan, "memoryless_loss": memoryless, "zero_loss": 1.0}
+    return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame(columns), np.arange(len(losses)))
+
+
+def labels_of(rows: Sequence[LossRow]) -> Labels:
+    return Labels([each.condition for each in rows])
+
+
+@pytest.mark.parametrize("best", [0.0, -2.0])
+def test_a_model_behind_one_without_a_positive_loss_has_not_diverged(best: float) -> None:
+    rows = [row("lru", [best] * 5), row("rnn", [0.25] * 5)]
+    assert _behind(*rows, quantities(rows)[0]) == "(0.25)"
+    assert _behind(rows[1], row("gru", [math.inf] * 5), quantities(rows)[0]) == "(5 of 5 seeds diverged)"
+
+
+def test_negative_losses_are_compared_by_differences() -> None:
+    left, right = ([SeedValue(seed, value) for seed, value in enumerate(values)] for values in (BETTER, WORSE))
+    found = paired_test("error", "less", left, right)
+    assert (found.ratio, found.ties) == (False, 0)
+    assert found.p < 0.05
+    assert found.effect == pytest.approx(-3.0, abs=1.0)
+    rows = [row("lru", BETTER), row("rnn", WORSE)]
+    said = paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+    assert "more loss" in said
+    assert "times" not in said
+
+
+BETTER, WORSE = (-4.8, -5.0, -2.9, -4.8, -5.3, -5.2), (-1.6, -2.3, -0.8, -0.1, -2.9, -2.5)
+
+
+def test_a_gap_of_a_search_value_that_is_not_positive_is_a_difference() -> None:
+    assert gap_text(0.1, 0.5) == "20 % worse"
+    assert gap_text(-1.2, 0.0) == "1.2 better"
+    assert gap_text(-1.2, -0.04) == "1.2 better"
+
+
+def test_a_negative_share_has_a_minus_and_no_exponent() -> None:
+    assert [percent(share) for share in (-2.3, -0.59, 0.01, 1.0)] == ["−230 %", "−59 %", "1 %", "100 %"]
+
+
+def test_a_pair_with_too_few_seeds_keeps_no_other_from_its_test() -> None:
+    rows = [row("lru", np.linspace(0.1, 0.11, 8)), row("rnn", np.linspace(0.2, 0.22, 8)), row("gru", [0.3] * 4)]
+    said = paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+    assert said.startswith("Paired by seed, against the best of these seeds (signed ranks, Holm over 2): `rnn` 2 times")
+    assert said.endswith("; 1 more difference needs 6 common seeds.")
+
+
+def test_a_model_alone_is_best_of_none() -> None:
+    alone, many = {"copying_memory": [row("lru", [0.1] * 5)]}, list[LossRow]()
+    other = {"adding": [row("lru", [0.1] * 5, "adding"), row("rnn", [0.2] * 5, "adding")]}
+    for rows in (alone | other).values():
+        many += rows
+    labels, by = labels_of(many), quantities(many)[0]
+    said = _counts(alone | other, labels, by, "")
+    assert said == "By test loss, `lru` is best, or its seeds overlap with the best, on 1 of 1 task."
+    assert _best(alone["copying_memory"], labels, by) == "`lru` (0.1), alone"
+
+
+def test_a_model_that_learns_nothing_is_not_counted_beside_one_that_does() -> None:
+    """One seed of ``rnn`` is below the baseline of a model that forgets; ``lru``, whose seeds overlap, has none."""
+    rows = [
+        row("rnn", [0.5, 0.9, 0.91, 0.92, 0.93], memoryless=0.8),
+        row("lru", [0.9, 0.91, 0.92, 0.93, 0.94], memoryless=0.8),
+    ]
+    by_memory = {"copying_memory": rows}
+    said = _counts(by_memory, labels_of(rows), quantities(rows)[0], "")
+    assert "lru" not in said
+    assert "`rnn` is best" in said
+
+
+def test_the_logarithm_of_a_loss_is_asked_for_where_there_is_one() -> None:
+    assert _log_losses(row("lru", [1.0, math.e]))[1] == pytest.approx((1.0, 1.0))
