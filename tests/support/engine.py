@@ -19,8 +19,6 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.batch_sharding import ShardedBatch
 from memsweep.learning.loss.carried import task_loss_for
 from memsweep.models.base import Model, Signature
-from memsweep.sweep.planning import fingerprint
-from memsweep.sweep.planning.sources.statements import Definition
 from paths import ROOT, TESTS
 
 registry.discover(ROOT)
@@ -125,9 +123,3 @@ def weights_of(*models: Model) -> dict[str, Tensor]:
 def whole(data: Data) -> ShardedBatch[Data]:
     """Prepared data as a batch of one shard."""
     return ShardedBatch([(1.0, data)])
-
-
-def code_closure(config: TrialConfig, *, training: bool = False) -> frozenset[Definition]:
-    """The definitions that make a trial's numbers, or its trained weights."""
-    cut = fingerprint._Cut.of(config, "cpu", training=training)
-    return fingerprint._closure(fingerprint.code_roots(config, training=training), cut)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import code_closure, model_config, stacked, task_config, trial
+from engine import model_config, stacked, task_config, trial
 from memsweep import registry
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loss.carried import task_loss_for
@@ -33,6 +33,7 @@ from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.stability.fixed_point import fixed
 from memsweep.stability.states import layer_outputs
 from memsweep.streams import TEST, Stream
+from memsweep.sweep.planning.fingerprint import code_closure
 
 VALUES = torch.from_numpy(np.random.default_rng(0).standard_normal(4000))
 

@@ -359,3 +359,22 @@ def test_more_seeds_bring_a_width_back_in_which_one_of_five_misses_the_target() 
     longer = choose(lost, lambda q, option: 1e9 if option.repairs else cost(q, option)).option
     assert longer is not None
     assert longer.repairs == (STEPS,)
+
+
+def test_new_widths_count_as_often_as_the_present_ones_fit() -> None:
+    """Of four widths the largest alone fits, as in a transformer: to train longer costs more than three new widths."""
+    asked = replace(question(), valid_widths=1, entering=(1, 1), misfit={(2, 400): 1.7, (4, 400): 1.2}, grows=(WIDTH,))
+    wider = replace(asked.design, widths=(*asked.design.widths, 12, 16, 24))
+
+    def price(question: Question, option: Option) -> float:
+        more = len(option.design.widths) - len(question.design.widths)
+        return 415.0 if option.repairs else 363.0 if more == 3 else math.inf
+
+    assert asked.odds(wider) == pytest.approx(0.75**3)
+    assert replace(asked, valid_widths=5, entering=(5, 5)).odds(wider) == 1.0
+    chosen = choose(asked, price)
+    assert chosen.option is not None
+    assert chosen.option.repairs == (STEPS,)
+    dear = choose(asked, lambda asked, option: price(asked, option) * (3.0 if option.repairs else 1.0))
+    assert dear.option is not None
+    assert not dear.option.repairs

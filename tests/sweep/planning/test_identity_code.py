@@ -16,7 +16,7 @@ import pytest
 from flips import bases, part
 
 import memsweep
-from engine import NETS, code_closure, trial, usual_model, usual_unit
+from engine import NETS, trial, usual_model, usual_unit
 from memsweep import registry
 from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, STATISTICS, way_of
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
@@ -26,6 +26,7 @@ from memsweep.sweep.planning.fingerprint import (
     CONDITIONAL,
     CORE,
     EXEMPT,
+    code_closure,
     code_fingerprint,
     forget,
 )

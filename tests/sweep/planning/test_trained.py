@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine import code_closure, model_config, section, task_config, trial
+from engine import model_config, section, task_config, trial
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.chain import ChainConfig
@@ -19,6 +19,7 @@ from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import PerturbationConfig, RadiiConfig, TrialConfig
 from memsweep.report.read.weights import weights
 from memsweep.sweep.estimate.estimate import Wave, estimate
+from memsweep.sweep.planning.fingerprint import code_closure
 from memsweep.sweep.planning.identity import identity, training_of
 from memsweep.sweep.planning.plan import PlannedTrial, identified, make_plan
 from memsweep.sweep.planning.reuse import TRAINED_BY, stored_training, stored_weights, with_stored_training

@@ -170,10 +170,13 @@ class Question:
         return self.regained if design.seeds * self.kept >= SMALLEST_SEEDS else 0
 
     def odds(self, design: Design) -> float:
-        """The chance that as many of its new widths fit as a slope lacks, each as often as those that there are.
+        """The chance that as many of its new widths fit as a slope lacks: 1 where all fit so far.
 
-        Where the few that fit have others between them, the next one may well miss, too. The share has Jeffreys' prior.
+        Where some miss, the next one may miss, too. It fits as often as those from the smallest that fits on, by
+        Jeffreys' prior.
         """
+        if not self.lost:
+            return 1.0
         new = len(design.widths) - len(self.design.widths)
         least = SMALLEST_GRID - self.valid_widths - self._regained(design)
         fit, of = self.entering

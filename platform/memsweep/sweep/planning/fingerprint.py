@@ -56,7 +56,6 @@ EXEMPT = {
 }
 """Modules that a closure leaves out, with the modules below them, and why they change no number."""
 
-
 Condition = Callable[["TrialConfig", str], bool]
 CONDITIONAL: dict[str, Condition] = {
     "memsweep.config.schema.batch_loss.trains_by_convolution": lambda config, kernels: trains_by_convolution(config),
@@ -90,8 +89,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.learning.state.weights_file.holds_special_tensors": lambda config, kernels: (
         config.training.weights_file is not None
     ),
-    # torch refuses what is longer, so that nothing stored was made without this branch
-    "memsweep.learning.training.gradient_over_weight.is_beyond_torch": lambda config, kernels: False,
+    "memsweep.learning.training.gradient_over_weight.is_beyond_torch": lambda *_: False,
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
@@ -117,6 +115,11 @@ def code_fingerprint(config: TrialConfig, device: str = "cpu", *, training: bool
         training: only of the code that makes its trained weights.
     """
     return _digest(code_roots(config, training=training), _Cut.of(config, device, training=training))
+
+
+def code_closure(config: TrialConfig, device: str = "cpu", *, training: bool = False) -> frozenset[Definition]:
+    """The definitions that make this trial's numbers, or its trained weights: what its identity is made of."""
+    return _closure(code_roots(config, training=training), _Cut.of(config, device, training=training))
 
 
 def kernels_of(config: TrialConfig, device: str) -> str:
