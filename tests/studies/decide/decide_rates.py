@@ -83,6 +83,7 @@ def question_of(
         valid_widths=len(evidence.widths),
         valid_horizons=len(evidence.horizons),
         complete=evidence.complete_seeds,
+        entering=(len(evidence.widths), sum(width >= min(evidence.widths, default=0) for width in design.widths)),
         regained=regained,
         kept=kept,
         kept_along=along,
