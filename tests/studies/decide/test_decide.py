@@ -400,8 +400,7 @@ def test_a_first_plan_that_the_limit_made_small_is_kept_by_every_later_command(
 @pytest.mark.drill
 @pytest.mark.long
 def test_kills_in_the_middle_of_rounds_change_no_byte_of_the_tables(folder: Path, tmp_path: Path) -> None:
-    whole = tmp_path / "undisturbed"
-    whole.mkdir()
+    (whole := tmp_path / "undisturbed").mkdir()
     (whole / "small.yaml").write_text(STUDY)
     told(memsweep(*WORDS, cwd=whole))
     rounds, records = (folder / "results/small" / name for name in ("decide", "records"))
