@@ -175,7 +175,8 @@ def _problem(kind: str, part: Any) -> str | None:
             "has no Config of its own: write inside the class '@dataclass(frozen=True, kw_only=True) class Config: "
             "...', with one setting() per field."
         )
-    if taken := sorted({"name", "kind"} & {each.name for each in fields(cast(Any, config))}):
+    own = {"name", "kind"} & vars(config).get("__annotations__", {}).keys()  # of the class, too
+    if taken := sorted({"name", "kind"} & {each.name for each in fields(cast(Any, config))} | own):
         return f"has a field {taken[0]} in its Config, a name that the engine needs there: call it otherwise."
     further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
     return further() if further else None

@@ -236,6 +236,21 @@ class Nowhere(nn.Module):
 def test_outputs_that_are_nowhere_finite_pass_no_comparison() -> None:
     found = audit(Subject(Nowhere, inputs=1, horizon=16), seconds=2.0)
     status = {each.check: each.status for each in found.findings}
-    assert (status.pop("shapes"), status.pop("finite")) == (Status.PASS, Status.FAULT)
+    assert (status.pop("shapes"), status.pop("finite"), status.pop("cost")) == (Status.PASS, Status.FAULT, Status.PASS)
     assert set(status.values()) == {Status.SKIP}
     assert "no output is finite" in found["batch"].sentence
+
+
+class NarrowAlone(nn.Module):
+    """It overflows in float32 alone."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        large = torch.full_like(inputs, 100.0).exp()
+        return inputs * (large / large)
+
+
+def test_a_module_that_is_finite_in_one_precision_is_compared_in_it() -> None:
+    found = audit(Subject(NarrowAlone, inputs=1, horizon=16), seconds=3.0)
+    status = {each.check: each.status for each in found.findings}
+    assert status["finite"] is Status.FAULT
+    assert status["batch"] is Status.PASS

@@ -22,7 +22,7 @@ _BROKEN = {
 }
 """Check -> the meaning of its fault to those that need it."""
 _BLIND = "no output is finite, so there is nothing to compare"
-_OF_ALL = ("shapes", "finite")
+_OF_ALL = ("shapes", "finite", "cost")
 """Checks that say something of outputs of which none is finite."""
 _MORE = 1.5
 """A check looks again where it gets so many times the time that it had."""

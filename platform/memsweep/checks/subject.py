@@ -10,7 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -163,11 +163,18 @@ class Subject:
         if left:
             self.left_out.append(f"{', '.join(map(str, left))} steps")
 
+    def _sees(self, batch: int, length: int, dtype: torch.dtype) -> bool:
+        """Whether some output is finite in a precision."""
+        try:
+            return bool(torch.isfinite(self(self.noise(batch, length), dtype)).any())
+        except Exception:  # foreign code may raise anything, in this precision alone
+            return False
+
     def run_once(self) -> bool:
         """Runs the module on a few inputs, to refuse in a sentence what gives no outputs at all.
 
         Returns:
-            Whether some output is finite.
+            Whether some output is finite in some precision.
 
         Raises:
             ModuleError: none of them gives ``[B, T, O]``.
@@ -176,14 +183,13 @@ class Subject:
         sizes = [(2, min(7, self.horizon)), (1, min(7, self.horizon)), (1, self.horizon)]
         for dtype, (batch, length) in itertools.product((SINGLE, WIDE), sizes):
             try:
-                outputs = self(self.noise(batch, length), dtype)
-                shape = tuple(outputs.shape)
+                shape = tuple(self(self.noise(batch, length), dtype).shape)
             except Exception as error:  # foreign code may raise anything
                 said = said or in_one_line(error)[:300]
                 continue
             if len(shape) == 3 and shape[:2] == (batch, length):
                 self._warm_up()
-                return bool(torch.isfinite(outputs).any())
+                return any(map(partial(self._sees, batch, length), (SINGLE, WIDE)))
             said = said or f"it gives {[*shape]} for {batch} sequences of {length} steps"
         ids = any(isinstance(part, nn.Embedding) for part in self.at(SINGLE).modules()) and not self.tokens
         kind = "ids [batch, time]" if self.tokens else f"numbers [batch, time, {self.inputs}]"

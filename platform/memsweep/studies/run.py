@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.lease import Lease
     from memsweep.sweep.tracking import Tracker
 
-_UNTIL_MLFLOW = 10.0  # seconds after which MLflow, whose import takes long, shows a study without a result
+_UNTIL_MLFLOW = 30.0  # seconds after which MLflow, whose import takes long, shows a study without a result
 
 
 class Run:
@@ -360,7 +360,7 @@ class Run:
 
     def _note_runs_page(self) -> None:
         """Adds to the plan where MLflow shows the runs, for the report."""
-        page = self._tracker.address
+        page = self._tracker.opened_address()
         if page and self._provenance.get("runs_page") != page:
             self._provenance["runs_page"] = page
             self._write_plan()

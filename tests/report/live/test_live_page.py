@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from memsweep.report.live import reader
+from memsweep.report.live import build, reader
 from memsweep.report.live.board import Board
 from memsweep.report.live.build import LiveStudy
 from memsweep.report.live.process import LivePage, has_report
@@ -158,6 +158,9 @@ def test_a_page_that_is_written_says_that_it_is_incomplete(tmp_path: Path) -> No
 
 def test_the_finished_report_is_written_by_nobody_else(tmp_path: Path) -> None:
     with LivePage(Location.at(tmp_path), "none", "", serve=False, write=False) as page:
+        page.rest()  # nobody writes
+    with LivePage(Location.at(tmp_path), "none", "", serve=False, write=True) as page:
+        assert page._report is not None
         lock = page._report.fileno()
 
         def others() -> bool:
@@ -168,6 +171,19 @@ def test_the_finished_report_is_written_by_nobody_else(tmp_path: Path) -> None:
         assert others()
         page.rest()
         assert not others()
+
+
+def test_a_page_that_could_not_be_made_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_study(tmp_path, THEORY[:1], widths=(2, 3), horizons=(50, 100), memory=False)
+    study = LiveStudy(str(tmp_path), "", "", 15)
+    assert study.look({})
+    with monkeypatch.context() as broken:
+        broken.setattr(build, "render", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            study.page()
+    assert study.look({})
+    assert study.page()
+    assert not study.look({})
 
 
 def test_a_page_that_cannot_be_made_or_written_ends_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

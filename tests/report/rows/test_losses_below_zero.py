@@ -93,5 +93,13 @@ def test_a_model_that_learns_nothing_is_not_counted_beside_one_that_does() -> No
     assert "`rnn` is best" in said
 
 
+def test_a_task_that_nobody_ranked_learns_is_named_and_breaks_nothing() -> None:
+    """``rnn`` learned with two seeds, and its median diverged; ``lru`` has learned nothing."""
+    rows = [row("rnn", [0.1, 0.1, math.inf, math.inf, math.inf], memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
+    said = _counts({"copying_memory": rows}, labels_of(rows), quantities(rows)[0], "")
+    assert said == "No model does better than one that forgets on copying_memory."
+    assert _counts({"copying_memory": rows[:1]}, labels_of(rows), quantities(rows)[0], "") == ""
+
+
 def test_the_logarithm_of_a_loss_is_asked_for_where_there_is_one() -> None:
     assert _log_losses(row("lru", [1.0, math.e]))[1] == pytest.approx((1.0, 1.0))

@@ -146,7 +146,7 @@ def rate_rules(rows: Sequence[LossRow]) -> list[RateRule]:
     """A rule for each condition that was trained at several learning rates and at enough sizes to hold some out."""
     together: dict[tuple[object, ...], list[LossRow]] = {}
     for row in rows:
-        if RATE in row.condition:
+        if RATE in row.condition and (row.losses > 0.0).all():  # others have no logarithm
             together.setdefault(tuple(masked(row.condition, (RATE,)).values()), []).append(row)
     rules = [_rule(alike, _curves(alike)) for alike in together.values()]
     return [rule for rule in rules if rule is not None]

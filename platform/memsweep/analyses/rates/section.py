@@ -115,8 +115,8 @@ def best_rates(studies: Sequence[RateStudy]) -> str:
         known = [row for row in rows if math.isfinite(row.loss.middle)]
         if known:
             best, tried = rate_of(min(known, key=lambda row: row.loss.middle)), [*map(rate_of, rows)]
-            end = {min(tried): "least", max(tried): "greatest"}.get(best, "")
-            parts.append(f"{figure(best, 2)} under `{line}`{f', the {end} of {len(tried)} tried' if end else ''}")
+            end = {min(tried): "least", max(tried): "greatest"}.get(best, "") if len(tried) > 1 else ""
+            parts.append(f"{figure(best, 2)} under `{line}`{f' (the {end} of {len(tried)} tried)' if end else ''}")
         diverged = [rate_of(row) for row in rows if row.diverged]
         if diverged:
             lost.append(f"`{line}` diverges from {figure(min(diverged), 2)} on")

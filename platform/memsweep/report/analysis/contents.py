@@ -17,7 +17,7 @@ from memsweep.config.grid.time_scale import time_scale
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share, of_valid
 from memsweep.report.analysis.losses import LossRow, loss_rows, once_each
-from memsweep.report.naming.advice import in_words_of
+from memsweep.report.naming.advice import in_words_of, without_horizons
 from memsweep.report.naming.conditions import (
     ALWAYS,
     KERNEL,
@@ -79,8 +79,11 @@ class Finding:
 
     @cached_property
     def found_share(self) -> float:
-        """The least share of the largest known change that the search found; nan where no stronger search ran."""
-        return found_share(self.curves)
+        """The least share of the largest known change that the search found in a model that fits.
+
+        It is nan where no stronger search ran on one.
+        """
+        return found_share(of_valid(self.curves, self.radii))
 
     @property
     def reference(self) -> str:
@@ -195,14 +198,15 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
             known: dict[str, Any] = {"time_scale": scale, "nonlinear": nonlinear, "criteria": criteria}
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")
             radii = stability_radii(curve, rule.thresholds_of(criteria))
-            curve = of_valid(curve, radii)
             judgement, radii = rule.judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
-            # longer trials of another memory would be other ones than the study asks for
-            extend = () if target is None else in_words_of(configs[0]["task"], judgement.extend)
-            judgement = replace(judgement, extend=extend)
+            judgement = replace(judgement, extend=in_words_of(configs[0]["task"], judgement.extend))
+            if target is None:  # at another horizon, the memory would not be the one that the study asks for
+                lacks = tuple(replace(lack, overrides=without_horizons(lack.overrides)) for lack in judgement.lacks)
+                judgement = replace(judgement, extend=without_horizons(judgement.extend), lacks=lacks)
             otherwise = None
-            if found_share(curve) < GOOD:
-                worse = rule.judge(corrected(curve), trained, **known).verdict
+            checked = of_valid(curve, radii)
+            if found_share(checked) < GOOD:
+                worse = rule.judge(corrected(checked), trained, **known).verdict
                 otherwise = worse if worse is not judgement.verdict else None
             about = (judgement, radii, curve, trained, read_memory, configs[0], otherwise)
             findings.append(Finding(condition, str(ball), *about))

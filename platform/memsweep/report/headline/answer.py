@@ -62,7 +62,7 @@ class StudyAnswer:
         if self.first:
             return "What is missing first"
         if self.one_way:
-            return "What may show that it is unstable"
+            return f"What may show that {f'{self.decides} of what is open' if self.decides else 'it'} is unstable"
         return f"To decide {self.decides} of what is open" if self.decides else "To decide"
 
     @property
@@ -87,7 +87,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
         return replace(answer, failures=failures, missing=missing, decide=contents.study.resume, first=True)
     answer = replace(answer, failures=failures, missing=missing)
     open_ = [each.judgement for each in contents.verdicts if each.judgement.verdict is Verdict.INCONCLUSIVE]
-    is_open, advised = bool(open_), [each for each in open_ if each.extend]
+    is_open, most = bool(open_), _most_advised(contents)
     nothing_advised = not answer.decide and (not is_open or contents.study.rounds)
     if nothing_advised or contents.searched is not None:
         return answer
@@ -96,7 +96,7 @@ def answer_of(contents: Contents) -> StudyAnswer:
         answer,
         decides=_decides(contents) if answer.decide else "",
         until="" if until == answer.decide else until,
-        one_way=bool(advised) and all(shows_unstable_alone(each.lacks) for each in advised),
+        one_way=bool(most) and all(shows_unstable_alone(each.lacks) for each in open_ if most in each.extend),
     )
 
 
@@ -197,5 +197,11 @@ def _decide(contents: Contents) -> str:
 
         lacks = lacking(searched)
         return study.extended_by(lacks) if lacks else ""
+    most = _most_advised(contents)
+    return study.extended_by(most) if most else ""
+
+
+def _most_advised(contents: Contents) -> str:
+    """The words of ``memsweep extend`` that most undecided verdicts share; empty where none has some."""
     advice = [override for finding in contents.verdicts for override in finding.judgement.extend]
-    return study.extended_by(max(advice, key=advice.count)) if advice else ""
+    return max(advice, key=advice.count) if advice else ""

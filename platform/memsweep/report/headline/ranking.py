@@ -119,13 +119,13 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     A task that no model learns has no best one; it is named.
     """
     compared = {memory: rows for memory, rows in by_memory.items() if len(rows) > 1}
-    learned = {memory: rows for memory, rows in compared.items() if any(row.learned for row in rows)}
-    best = Counter(labels.machine(row.condition) for rows in learned.values() for row in level(rows, by) if row.learned)
+    best_of = {memory: [row for row in level(rows, by) if row.learned] for memory, rows in compared.items()}
+    best = Counter(labels.machine(row.condition) for rows in best_of.values() for row in rows)
     first, *others = best.most_common(MOST_NAMED // 2) or [("", 0)]
-    none = [memory for memory in compared if memory not in learned]
+    none = [memory for memory, rows in best_of.items() if not rows]
     unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
     if not first[1]:
-        return unlearned[0].upper() + unlearned[1:]
+        return unlearned[:1].upper() + unlearned[1:]
     tasks = f"{first[1]} of {counted(len(compared), 'task')}{at}"
     text = f"`{first[0]}` is best, or its seeds overlap with the best, on {tasks}"
     text = f"By {by.name}, {text}" if by.is_named or not by.metric else text

@@ -74,7 +74,7 @@ class LiveStudy:
 
     def page(self) -> bytes:
         """The page of what is stored now."""
-        self._built = self._seen
+        seen = self._seen
         try:
             study = load_study(self._store.location, self._known, as_planned=True)
         except StoreError:
@@ -88,7 +88,9 @@ class LiveStudy:
         live = live_state(contents, self._cells, self.progress, self._every)
         tables = tables_of(contents)
         sets = [*chart_sets(contents, tables.sections)]
-        return render(contents, tables, sets, {}, live=live).encode(errors="replace")
+        page = render(contents, tables, sets, {}, live=live).encode(errors="replace")
+        self._built = seen
+        return page
 
     def write(self, page: bytes) -> None:
         """Writes a page in the place of the report."""

@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from memsweep.report.live.door import await_reader
 
@@ -48,7 +48,7 @@ class LivePage:
         self._latest: dict[str, Any] = {}
         self._sent = 0.0
         self._lock, self._closed = threading.Lock(), False
-        self._report = tempfile.TemporaryFile()  # noqa: SIM115  # who has it locked writes the report
+        self._report: IO[bytes] | None = None  # who has it locked writes the report
         self._socket: socket.socket | None = None
         if serve:
             with contextlib.suppress(OSError):  # a machine without loopback: the sweep runs without a page
@@ -57,7 +57,9 @@ class LivePage:
                 if not write:
                     threading.Thread(target=self._await_reader, args=(self._socket,), daemon=True).start()
         if write:
-            self._start()
+            with contextlib.suppress(OSError):
+                self._report = tempfile.TemporaryFile()  # noqa: SIM115
+                self._start()
 
     def update(self, **words: Any) -> None:
         """Tell the page how far the run is; costs nothing while nobody looks, and never waits."""
@@ -70,7 +72,7 @@ class LivePage:
     def rest(self) -> None:
         """Leave the study's folder to the finished report; a page that is being written is waited for, or given up."""
         until = time.monotonic() + _GRACE
-        while not has_report(self._report.fileno()):
+        while self._report is not None and not has_report(self._report.fileno()):
             if time.monotonic() > until:
                 if self._process is not None:
                     self._process.kill()
@@ -106,7 +108,8 @@ class LivePage:
                 process.wait()
         if self._socket is not None:
             self._socket.close()
-        self._report.close()
+        if self._report is not None:
+            self._report.close()
 
     def _await_reader(self, listening: socket.socket) -> None:
         """Starts the process for the first reader who knows the address: until then a thread sleeps."""

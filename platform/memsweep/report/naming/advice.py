@@ -37,6 +37,11 @@ def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ..
     return tuple(text for text in found if text)
 
 
+def without_horizons(advice: Sequence[str]) -> tuple[str, ...]:
+    """The texts that ask for no other horizon."""
+    return tuple(text for text in advice if not _HORIZONS.search(text))
+
+
 def _said(text: str, config: Any) -> str:
     """One text; empty where the task has no such horizon."""
     field, asked = str(horizon_field(config)), _HORIZONS.search(text)

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from memsweep.config.schema.trial import ERROR, EXCESS, METRIC, SELF, TARGET
-from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED
+from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED, of_valid
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import joined, limit, number, percent, slope_text
 from memsweep.report.read.study import Study
 from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Trends
+from memsweep.stability.verdict.lacks import shows_unstable_alone
 from memsweep.stability.verdict.radius import INTERPOLATED
 from memsweep.stability.verdict.trend import Trend
 
@@ -104,7 +105,8 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     first, *others = judgement.extend or ("",)
     command = f"extend it by {first}" if study is None else study.extended_by(first)
     ways = [command, *others] if command.endswith(first) else [command]  # other words of the same command
-    advice = (f"to decide: {', or '.join(ways)}",) if command and first else ()
+    prompt = "what may show that it is unstable" if shows_unstable_alone(judgement.lacks) else "to decide"
+    advice = (f"{prompt}: {', or '.join(ways)}",) if command and first else ()
     read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
     about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
     return "; ".join((*advice, *judgement.reasons, *about))
@@ -118,9 +120,11 @@ def _shortfall(finding: Finding) -> Iterator[str]:
     ran = f"{checked['seed'].nunique()} of {every['seed'].nunique()} seeds"
     here, sizes = (len(curves.drop_duplicates(["width", "horizon"])) for curves in (checked, every))
     ran += f" at {here} of {sizes} sizes" if here < sizes else ""
+    fitting = of_valid(every, finding.radii).dropna(subset="stronger")
+    where = " in models that fit" if len(fitting) < len(checked) else ""
     yield (
         f"where a search of several times the effort ran ({ran}), this one had found at least "
-        f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the largest change"
+        f"{math.floor(1000 * finding.found_share + 1e-6) / 10:g} % of the largest change{where}"
     )
     if finding.otherwise is not None:
         yield f"if every error were as short of the worst, the verdict would be {finding.otherwise.value}"

@@ -282,7 +282,7 @@ def _modulus(curves: pd.DataFrame, at_top: Cells, horizon: int, radius: float) -
 
 
 def _horizon_limited(replicas: pd.DataFrame, at_top: Cells, horizon: int) -> bool:
-    """Whether the largest valid width's slowest mode is too slow for the largest horizon: the median of valid seeds."""
+    """Whether the largest valid width's slowest mode is too slow for the largest horizon: the median of its seeds."""
     if not at_top.values:
         return False
     here = (replicas["horizon"] == horizon) & (replicas["width"] == at_top.values[-1])

@@ -95,7 +95,7 @@ def question_of(subject: Subject, possible: Callable[[int, int], bool]) -> Quest
         valid_horizons=along.columns.size,
         complete=min((each.rows.size for each in (at_top, along) if each.columns.size), default=0),
         since=0.0 if target is None else USABLE_SCALES * _scale(target, finding.config["task"]),
-        entering=(at_top.columns.size, len(radii.widths) - int(at_top.columns.min(initial=0))),
+        entering=(at_top.columns.size, len(radii.widths) - int(at_top.columns[0] if at_top.columns.size else 0)),
         regained=regained,
         kept=kept,
         kept_along=float(radii.valid[:, radii.widths.index(design.top)].all(1).mean()),

@@ -282,11 +282,12 @@ class Results:
             ConfigError: a value is not allowed.
         """
         own = self._contents.criteria
-        given = (thresholds,) if isinstance(thresholds, int | float) else thresholds
-        wrong = [each for each in (*(() if given is None else given), slope_limit) if not is_number(each)]
-        if isinstance(given, str) or (wrong and wrong != [None]):
-            got = given if isinstance(given, str) else wrong[0]
-            raise ConfigError([f"thresholds and slope_limit are numbers, got {got!r}: thresholds=[0.01, 0.1]"], "judge")
+        asked: Any = thresholds
+        given = (asked,) if is_number(asked) or isinstance(asked, str) else None if asked is None else tuple(asked)
+        for each in (*(given or ()), *(() if slope_limit is None else (slope_limit,))):
+            if not is_number(each):
+                text = f"thresholds and slope_limit are numbers, got {each!r}: thresholds=[0.01, 0.1]"
+                raise ConfigError([text], "judge")
         criteria = Criteria(
             own.thresholds if given is None else tuple(map(float, given)),
             own.slope_limit if slope_limit is None else float(slope_limit),

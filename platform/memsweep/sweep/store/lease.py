@@ -277,17 +277,18 @@ def hold_lease(
         with storage_errors("write", location / _FOLDER):
             lease = _acquire(location, name, expiry, beat, shared=shared)
         told = lease, ended, on_loss, beat
-        heartbeats.append(threading.Thread(target=_send_heartbeats, args=told, name="memsweep-lease", daemon=True))
-        heartbeats[0].start()
+        heartbeat = threading.Thread(target=_send_heartbeats, args=told, name="memsweep-lease", daemon=True)
+        heartbeat.start()
+        heartbeats.append(heartbeat)
         with storage_retries():
             yield lease
     finally:
+        _HELD.discard(name)  # first: whatever ends what follows, this process keeps it no more
         ended.set()
         for each in heartbeats:
             each.join(timeout=expiry)
         with suppress(OSError):
             location.delete(f"{_FOLDER}/{name}")
-        _HELD.discard(name)
 
 
 def _acquire(location: Location, name: str, expiry: float, beat: float, *, shared: bool) -> Lease:

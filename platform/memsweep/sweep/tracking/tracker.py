@@ -133,6 +133,12 @@ class Tracker:
         known = self.uri.rstrip("/") == self._full_uri.rstrip("/") and self.uri.partition(":")[0].lower() in SERVERS
         return f"{self.uri.rstrip('/')}{self.page}" if known and self.page else ""
 
+    def opened_address(self, patience: float = 30.0) -> str:
+        """``address`` once the sweep's own run exists: a server is waited for so many seconds at most."""
+        if self._full_uri.partition(":")[0].lower() in SERVERS:
+            self._attempted.wait(patience)
+        return self.address
+
     @property
     def waiting(self) -> int:
         """How many jobs are not written yet."""
@@ -212,9 +218,10 @@ class Tracker:
     def _is_unbegun(self) -> bool:
         """Whether nothing of this sweep is in MLflow, nor was to be; nothing is written then from here on."""
         with self._changed:
-            self._abandoned = [*self._jobs] == [_BEGIN] and not self._running and not self._attempted.is_set()
+            unbegun = [*self._jobs] == [_BEGIN] and not self._running and not self._attempted.is_set()
+            self._abandoned |= unbegun
             self._changed.notify_all()
-            return self._abandoned
+            return unbegun
 
     def _wait(self, patience: float, end: float) -> None:
         """Wait for the threads, as long as the number of jobs decreases."""
