@@ -175,8 +175,9 @@ def _problem(kind: str, part: Any) -> str | None:
             "has no Config of its own: write inside the class '@dataclass(frozen=True, kw_only=True) class Config: "
             "...', with one setting() per field."
         )
-    own = {"name", "kind"} & vars(config).get("__annotations__", {}).keys()  # of the class, too
-    if taken := sorted({"name", "kind"} & {each.name for each in fields(cast(Any, config))} | own):
+    # annotations hold those of the class, too, and fields what it inherits
+    known = {*vars(config).get("__annotations__", {}), *(each.name for each in fields(cast(Any, config)))}
+    if taken := sorted(known & {"name", "kind"}):
         return f"has a field {taken[0]} in its Config, a name that the engine needs there: call it otherwise."
     further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
     return further() if further else None

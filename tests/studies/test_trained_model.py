@@ -269,7 +269,7 @@ def test_a_module_without_weights_is_not_said_to_be_trained(place: Path, capsys:
         *QUICK,
     )
     assert main(["measure", *words]) == 0
-    assert "no --weights: the model has those that torch.nn:GRU gives, trained or not" in capsys.readouterr().out
+    assert "no --weights: torch.nn:GRU gives the model its weights, trained or not" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

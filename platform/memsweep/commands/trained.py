@@ -77,7 +77,7 @@ def _module(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -
         return load(args.factory, args.weights, trust=args.trust)
     module = _built(args, words, sequences)
     if not args.weights:
-        return module, f"no --weights: the model has those that {args.factory} gives, trained or not"
+        return module, f"no --weights: {args.factory} gives the model its weights, trained or not"
     found = find_weights(Path(args.weights), module.state_dict())
     module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
     return module, f"weights: {found.said}"

@@ -46,7 +46,7 @@ def test_negative_losses_are_compared_by_differences() -> None:
     assert found.effect == pytest.approx(-3.0, abs=1.0)
     rows = [row("lru", BETTER), row("rnn", WORSE)]
     said = paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
-    assert "more loss" in said
+    assert "`rnn` a loss higher by " in said
     assert "times" not in said
 
 

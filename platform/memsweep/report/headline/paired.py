@@ -67,7 +67,8 @@ def _part(row: LossRow, corrected: CorrectedTest, share: bool, labels: Labels) -
     if share:
         said = f"{_points(-test.effect)} points{_ends(-test.high, -test.low, _points)} behind"
     else:
-        said = f"{figure(test.effect)} {'times the' if test.ratio else 'more'} loss{_ends(test.low, test.high, figure)}"
+        effect = f"{figure(test.effect)}{' times the loss' if test.ratio else ''}{_ends(test.low, test.high, figure)}"
+        said = effect if test.ratio else f"a loss higher by {effect}"
     open_ = "" if corrected.support is Support.SUPPORTED else ", not resolved"
     return (
         f"{quoted([labels.machine(row.condition).removeprefix('rule ')])} {said}{open_} (p = {corrected.adjusted:.2g})"

@@ -152,10 +152,13 @@ class LivePage:
 
 
 def has_report(lock: int) -> bool:
-    """Whether this process may write the report now; if so, nobody else may until it unlocks, or ends.
+    """Locks the report for this process, until it unlocks or ends.
 
     Args:
         lock: handle of a file that both processes have open.
+
+    Returns:
+        Whether it has the lock; False where the other process has it.
     """
     try:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

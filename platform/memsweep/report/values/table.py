@@ -165,9 +165,8 @@ class Table(Generic[Row]):
 
     def varying(self) -> Table[Row]:
         """The same table without the columns of what varies in a study that have one text in all rows, be it one."""
-        texts = {column.name: {column.show(row).text for row in self.rows} for column in self.columns if column.varies}
-        kept = [column for column in self.columns if len(texts.get(column.name, ())) != 1]
-        return replace(self, columns=kept)
+        alike = [c for c in self.columns if c.varies and len({c.show(row).text for row in self.rows}) == 1]
+        return replace(self, columns=[column for column in self.columns if column not in alike])
 
     def frame(self) -> pd.DataFrame:
         """The table as the CSV file holds it."""

@@ -15,6 +15,7 @@ from memsweep.checks.subject import Subject
 from memsweep.errors import ConfigError
 from memsweep.models.base import Model, Signature
 from memsweep.report.audit import About, answer, audit_page, audit_text
+from memsweep.report.naming.numbers import is_number
 from memsweep.studies.python.in_memory import built, copies_of, name_of
 from memsweep.studies.python.page import Page
 
@@ -118,13 +119,11 @@ def audit(
         for name, value in {"inputs": inputs, "outputs": outputs, "horizon": horizon, "effort": effort}.items()
         if value is not None and not _is_count(value)
     ]
-    if not (isinstance(seconds, int | float) and seconds > 0):
+    if not (is_number(seconds) and seconds > 0):
         wrong.append(f"seconds is a number above 0, got {seconds!r}")
     if isinstance(module, nn.Module):
-        given = {"width": width is not None, "arguments": arguments is not None}
-        wrong += [
-            f"{name} belongs to a class or a function, got a module that is made" for name, is_ in given.items() if is_
-        ]
+        given = [name for name, value in {"width": width, "arguments": arguments}.items() if value is not None]
+        wrong += [f"{name} belongs to a class or a function, got a module that is made" for name in given]
     if wrong:
         raise ConfigError(wrong, "the audit")
     settings: dict[str, Any] = {}
