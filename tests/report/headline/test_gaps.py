@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from memsweep.report.analysis.contents import Finding
+from memsweep.report.headline.answer import Kind, StudyAnswer
 from memsweep.report.headline.evidence import gap_of, slope_words
 from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
 from memsweep.stability.verdict.radius import COLUMNS
@@ -196,3 +197,16 @@ def test_seeds_that_fit_at_different_widths_are_named_and_stable_alone_needs_the
     judged = found(lambda w, t, at: at**0.5 * t**slope, seeds=10, misses=misses).judgement
     assert (judged.verdict is Verdict.UNSTABLE) == (slope < 0)
     assert f"seeds that are valid at every size: 0 of 10; {needs} needs the same 5" in judged.reasons
+
+
+@pytest.mark.parametrize(
+    ("decides", "one_way", "words"),
+    [
+        ("", False, "To decide"),
+        ("most", False, "To decide most of what is open"),
+        ("", True, "May show unstable, not stable"),
+        ("most", True, "May show unstable, not stable, of most of what is open"),
+    ],
+)
+def test_the_words_before_a_command_claim_no_more_than_it_can_show(decides: str, one_way: bool, words: str) -> None:
+    assert StudyAnswer(Kind.STABILITY, "", decide="x", decides=decides, one_way=one_way).prompt == words

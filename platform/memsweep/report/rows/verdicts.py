@@ -105,7 +105,7 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     first, *others = judgement.extend or ("",)
     command = f"extend it by {first}" if study is None else study.extended_by(first)
     ways = [command, *others] if command.endswith(first) else [command]  # other words of the same command
-    prompt = "what may show that it is unstable" if shows_unstable_alone(judgement.lacks) else "to decide"
+    prompt = "may show unstable, not stable" if shows_unstable_alone(judgement.lacks) else "to decide"
     advice = (f"{prompt}: {', or '.join(ways)}",) if command and first else ()
     read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
     about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
