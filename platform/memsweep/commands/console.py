@@ -137,13 +137,13 @@ def _measured(made: Estimate, *, probed: bool) -> str:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         return (
             f"by the cost model alone, which is right within a factor of {made.factor:g} for models of one recurrent "
-            f"layer and residual_stack, ten times too short for other deep ones: {why}"
+            f"layer, and may be ten times too short for deep ones: {why}"
         )
     others = "" if trained == kinds else f", {made.measured:.0%} of the work"
     if made.whole == trained:
         said = f"measured on {trained} of {counted(kinds, 'kind')} of programs{others}"
     else:
-        after = f"what follows it on {made.whole}" if made.whole else "what follows it on none"
+        after = f"what follows it on {made.whole or 'none'}, else by what a validation and a step took"
         said = f"training was measured on {trained} of {counted(kinds, 'kind')} of programs{others}, {after}"
     model = "; the rest by the cost model" if made.whole < kinds else ""
     kept = f"; {'all' if made.kept == trained else made.kept} by earlier plans" if made.kept else ""

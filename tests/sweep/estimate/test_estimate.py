@@ -16,6 +16,7 @@ from engine import trial
 from memsweep.cli import main
 from memsweep.commands.console import print_estimate
 from memsweep.config.load.study import load_study
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import resolve_chain
 from memsweep.config.schema.search import (
     ASHA,
@@ -187,6 +188,43 @@ def test_a_program_costs_the_sum_of_its_parts() -> None:
     only_trained = dataclasses.replace(measured, evaluation=None)
     after = cost.seconds([config]) * (1.0 - cost.training_share([config]))
     assert only_trained.seconds([config]) == pytest.approx(8.0 + 100 * 0.5 + after)
+
+
+@pytest.mark.parametrize("name", ["gru", "nets"])
+def test_what_follows_a_training_is_scaled_by_what_was_measured_of_it(name: str) -> None:
+    """Where a step and a validation take ten times as long, so do the passes of the search."""
+    if name == "gru":
+        model = {"name": "residual_stack", "width": 4, "features": 4, "unit": {"name": "gru"}}
+    else:
+        model = {"name": "module", "factory": "torch.nn:GRU", "wrap": True, "width": 4}
+    plain = trial(training={"steps": 100, "batch_size": 32}, perturbation={"starts": 2})
+    config = trial_from_dict({**to_dict(plain), "model": model})
+    slow = Measured(0.0, 0.3, None, 0.0, 0.0, 0, validation=2.0)
+    quick = dataclasses.replace(slow, step=0.03, validation=0.2)
+    assert slow.seconds([config]) == pytest.approx(10 * quick.seconds([config]))
+    sequence = slow.validation / config.training.validation_size
+    whole = cost.evaluations(config) * config.perturbation.test_size * sequence
+    training = slow.seconds([config]) - whole
+    assert training > 100 * slow.step  # and what the calls of small passes take
+    assert cost.passes(config) > 5 * cost.evaluations(config)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("unit", ["gru", "lru", "gla"])
+def test_a_plan_of_a_stack_is_right_within_its_factor(unit: str, tmp_path: Path) -> None:
+    """Of a stack whose search takes longer than a plan measures: by what it measured of its training."""
+    model = {"name": "residual_stack", "width": 8, "features": 8, "unit": {"name": unit}}
+    plain = trial(
+        task={"horizon": 60},
+        training={"seeds": 2, "steps": 300, "batch_size": 32},
+        perturbation={"balls": ["recurrent"], "starts": 2, "ascent_steps": 8},
+    )
+    config = trial_from_dict({**to_dict(plain), "model": model})
+    plan = planned([[config]])
+    made = estimate([Wave(plan.packs)], ResourcesConfig(max_concurrent=1), ROOT)
+    began = time.process_time()
+    run(plan, workspace=ROOT, results=tmp_path, launch=Launch(inline=True))
+    assert 1 / made.factor < (time.process_time() - began) / made.work < made.factor
 
 
 def test_what_a_plan_measured_is_kept_for_the_same_code_and_machine(tmp_path: Path) -> None:

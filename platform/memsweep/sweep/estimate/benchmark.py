@@ -85,14 +85,24 @@ class Measured:
     validation: float = 0.0
 
     def seconds(self, trials: Sequence[TrialConfig]) -> float:
-        """Seconds of the whole program of these trials; what was not measured, by the cost model."""
+        """Seconds of the whole program of these trials; what was not measured, by what was or by the cost model."""
         first = trials[0]
-        if self.evaluation is None:
-            after = cost.seconds(trials) * (1.0 - cost.training_share(trials))
-        else:
-            after = evaluations(first) * self.evaluation
         validations = first.training.end // first.training.validate_every
-        return self.fixed + first.training.end * self.step + validations * self.validation + after
+        return self.fixed + first.training.end * self.step + validations * self.validation + self._after(trials)
+
+    def _after(self, trials: Sequence[TrialConfig]) -> float:
+        """Seconds of what follows the training: where none of it was measured, a pass costs what one costs in it."""
+        first = trials[0]
+        if self.evaluation is not None:
+            return evaluations(first) * self.evaluation
+        modelled = cost.seconds(trials) * (1.0 - cost.training_share(trials))
+        if not self.validation or first.has_closed_form:
+            return modelled
+        sequence = self.validation / first.training.validation_size
+        calls = max(0.0, self.step * cost.EVALUATION - first.training.batch_size * sequence)
+        copies = 1 if cost.one_by_one(first) else 1 + first.perturbation.starts  # that share the calls of a pass
+        whole = evaluations(first) * first.perturbation.test_size * sequence
+        return whole + calls * cost.passes(first) / copies
 
 
 @dataclass
@@ -267,7 +277,7 @@ def measure_training(
     first, options = configs[0], RunOptions(device=arithmetic.device, padded=packs(configs[0]))
     merges = max(config.model.width - 1 if _merges(config) else 0 for config in configs)
     batch, whole = _brief(first, 1).training.validation_size, first.training.validation_size
-    more = min(whole, _MORE * batch)
+    more = _MORE * batch  # where a study validates on fewer, too: passes of a search are over many
     each, timed = 0.0, list[tuple[int, float]]()
     around = 0.0  # seconds of a run that are no training: data, and the making of the models
 
@@ -286,7 +296,7 @@ def measure_training(
         if len(timed) == 1:
             continue
         begin, step = _line(*timed[-2:]) if len(timed) > 2 else _line((0.0, 0.0), timed[-1])
-        if first.trains_in_closed_form or more == batch:
+        if first.trains_in_closed_form:
             small = each = begin / 2  # one is before the first step, one after the last
         else:
             if len(timed) == 2:
@@ -307,7 +317,7 @@ def _brief(config: TrialConfig, steps: int, sequences: int | None = None) -> Tri
         sequences: of a validation; None: one batch.
     """
     cut = _with_small_set(shortened(config, steps, 1, 1)).training
-    size = min(cut.validation_size, sequences or cut.batch_size)
+    size = sequences or min(cut.validation_size, cut.batch_size)
     training = dataclasses.replace(cut, merge_redundant=False, validate_every=steps, validation_size=size)
     return dataclasses.replace(config, training=training, chain=None)
 

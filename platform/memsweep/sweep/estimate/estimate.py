@@ -121,7 +121,7 @@ class Estimate:
         seconds: of the clock on this machine, without the start of Ray and its workers; None if no pack fits it.
         slots: packs that this machine runs at once; 0 if it cannot hold one.
         work: seconds of one pack after the other.
-        measured: part of the work whose programs were measured, in [0, 1].
+        measured: part of the work whose programs' training was measured, in [0, 1].
         kinds: how many programs of different cost there are, and of how many the training was measured.
         whole: of how many, what follows the training was measured, too.
         kept: how many of the measured ones an earlier plan has measured, all that is known of them.

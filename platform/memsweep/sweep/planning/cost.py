@@ -1,10 +1,11 @@
 """Estimated seconds of one core for trials that run as one program: for order, pack sizes and times left only.
 
 The constants were measured on one core of a 2023 server. They hold within a factor of three for the models that come
-with memsweep, those of deep models for stacks of 1 to 4 layers of 8 to 134 features. Linear models with a closed form
-were measured on a core with AVX2: trials with widths of 2 to 64 and horizons of 16 to 128, trainings at horizon 512 and
-packs of quickstart. There they hold within a factor of four, as they do for a module of a user that is as small as
-those of docs/your_model.md. Only estimates depend on them, never a result.
+with memsweep, those of the training of deep models for stacks of 1 to 4 layers of 8 to 134 features. What follows it
+was measured on stacks of four units with 8 features; others may take ten times as long. Linear models with a closed
+form were measured on a core with AVX2: trials with widths of 2 to 64 and horizons of 16 to 128, trainings at horizon
+512 and packs of quickstart. There they hold within a factor of four, as they do for a module of a user that is as small
+as those of docs/your_model.md. Only estimates depend on them, never a result.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ _CALLS = 1e-2  # per layer and optimizer step, for torch's calls forward and bac
 _ENTRY = 1.6e-10  # per matrix entry, sequence and step of time, forward and backward
 _FEATURE = 1.5e-8  # per feature or state of a layer, likewise, for elementwise operations
 _FUSED_CALLS, _FUSED_ENTRY, _FUSED_FEATURE = 1e-4, 5e-11, 1e-9  # the same for a stack that is one compiled call
+_MOVED_FEATURE = 10.0  # times as long a feature takes in a pass of a search: gru, lru, gla and delta_net on AVX2
 _LANES = {"float32": 16, "float64": 8}  # sequences per vector of such a call, with AVX-512
 _DOUBLE = 1.8  # float64 against float32
 _FORWARD = 1.5  # a rule that goes forward in time, batched, against backpropagation through time
-_EVALUATION = 1.0 / 3.0  # a pass without its gradient
+EVALUATION = 1.0 / 3.0  # a pass without its gradient
 _TALKS = 16  # number of inputs and of outputs that a task is assumed to have
 
 
@@ -86,7 +88,7 @@ def shared(trial: TrialConfig) -> float:
     training, horizon = trial.training, _horizon(trial)
     if _is_deep(trial.model):
         return _gradients(trial) * _calls(trial)
-    if _one_by_one(trial):
+    if one_by_one(trial):
         return 0.0
     if not trial.has_closed_form:
         return _steps(training) * (_SEQUENCES if _compiled(trial) else _PLAIN_CALL * horizon)
@@ -155,9 +157,9 @@ def _by_sequences(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     trained, tested = states * training.batch_size, states * first.perturbation.test_size
     if _compiled(first):
         entry = _entry(first)
-        step, pass_ = _STATE + entry, _STATE_MOVED + _EVALUATION * entry
+        step, pass_ = _STATE + entry, _STATE_MOVED + EVALUATION * entry
         return _steps(training) * step * trained, moved * (_MOVED * groups + pass_ * tested)
-    if _one_by_one(first):  # the calls of a gradient, and of an evaluation, are those of every replica and copy
+    if one_by_one(first):  # the calls of a gradient, and of an evaluation, are those of every replica and copy
         calls = (_MODULE_CALLS + _MODULE_STEP * horizon) * sum(trial.training.seeds for trial in trials)
         return _steps(training) * (calls + _PLAIN_STATE * trained), moved * (calls + _PLAIN_STATE * tested)
     calls = _PLAIN_CALL * horizon * groups
@@ -178,11 +180,22 @@ def evaluations(trial: TrialConfig) -> float:
     it costs on ``SEEDS_OF`` of ``stronger_every`` seeds, where one of the trial's has it. See
     ``memsweep.stability.perturbation``. Asked several times for each trial.
     """
+    return _evaluations(trial, _shares(trial))
+
+
+@functools.lru_cache(maxsize=100_000)
+def passes(trial: TrialConfig) -> float:
+    """The same, each as one on however few sequences: what a pass costs whatever its size is paid for each."""
+    return _evaluations(trial, (1.0, 1.0))
+
+
+def _evaluations(trial: TrialConfig, data: tuple[float, float]) -> float:
+    """Evaluations, where those on the few and the more sequences count by these shares."""
     from memsweep.stability.evaluation import SEEDS_OF
     from memsweep.stability.optional import Effort
     from memsweep.stability.perturbation import effort
 
-    moved, closed, data = trial.perturbation, trial.has_closed_form, _shares(trial)
+    moved, closed = trial.perturbation, trial.has_closed_form
     asking = Effort(trial, _horizon(trial), functools.partial(effort.worst_at, moved, closed, data))
     total = sum(registry.get(registry.MEASURE, asked.name).cost(asked, asking) for asked in asked_of(moved))
     if moved.method != "worst_case":
@@ -208,7 +221,7 @@ def _is_deep(model: Any) -> bool:
     return is_deep(model)
 
 
-def _one_by_one(trial: TrialConfig) -> bool:
+def one_by_one(trial: TrialConfig) -> bool:
     """Whether the model is a module of a user, whose replicas are computed one after the other."""
     from memsweep.models.module.config import ModuleConfig
 
@@ -262,7 +275,8 @@ def _deep_replica_gradient(trial: TrialConfig, horizon: float) -> float:
 
 def _deep_evaluation(trial: TrialConfig, sequences: int, horizon: float) -> float:
     """Seconds of one pass of one replica over so many sequences."""
-    return _EVALUATION * (_calls(trial) + _computed(trial, sequences) * horizon * _of_a_step_of_time(trial, horizon))
+    of_a_step = _of_a_step_of_time(trial, horizon, elementwise=_MOVED_FEATURE)
+    return EVALUATION * (_calls(trial) + _computed(trial, sequences) * horizon * of_a_step)
 
 
 def _computed(trial: TrialConfig, sequences: int) -> int:
@@ -303,7 +317,7 @@ def _measured(training: TrainingConfig) -> float:
     return sum(measure.gradients(asked, training) for measure, asked in measures)
 
 
-def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
+def _of_a_step_of_time(trial: TrialConfig, horizon: float, elementwise: float = 1.0) -> float:
     model: Any = trial.model
     roles = registry.get(registry.MODEL, model.name).roles(model).values()
     entries = sum(math.prod(_size(model, axis) for axis in role.axes) for role in roles if len(role.axes) > 1)
@@ -311,7 +325,7 @@ def _of_a_step_of_time(trial: TrialConfig, horizon: float) -> float:
     entries += _layers(model) * sum(products) / len(products)
     alone = _layers(model) * (_size(model, "feature") + _size(model, "width"))
     entry, feature = (_FUSED_ENTRY, _FUSED_FEATURE) if _is_fused(trial) else (_ENTRY, _FEATURE)
-    return (entry * entries + feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
+    return (entry * entries + elementwise * feature * alone) * (_DOUBLE if trial.training.dtype == "float64" else 1.0)
 
 
 def _runs_modules(model: Any) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError, listed
@@ -15,10 +18,41 @@ _STEP = 1e-4  # Ray counts resources in ten-thousandths; less than that is round
 
 
 def local_cpus() -> int:
-    """CPU cores that this process may use (a container or taskset may allow fewer than the machine has)."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    """CPU cores that this process may use: taskset, and a container's quota of time, may allow fewer than there are."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(allowed, quota())))
+
+
+@functools.cache
+def quota(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> float:
+    """Cores whose time the control groups of this process grant, by either version of them; inf where none limits it.
+
+    Args:
+        groups: where they are mounted. In a container its own group may lie at the top, whatever ``own`` says.
+        own: the file that names the groups of the process.
+    """
+    found = [math.inf]
+    with contextlib.suppress(OSError):
+        for line in own.read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "cpu" not in controllers.split(","):
+                continue
+            top = groups / "cpu" if controllers else groups
+            below = top / path.lstrip("/")
+            found += [_granted(folder) for folder in (below, *below.parents) if folder.is_relative_to(top)]
+    return min(found)
+
+
+def _granted(group: Path) -> float:
+    """Cores by the files of one control group; inf where it sets no limit, or is not there."""
+    with contextlib.suppress(OSError, ValueError):
+        if (limit := group / "cpu.max").exists():
+            time, period = limit.read_text(encoding="ascii").split()
+        else:
+            time, period = ((group / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period"))
+        if time != "max" and int(time) > 0:
+            return int(time) / int(period)
+    return math.inf
 
 
 def this_machine(resources: ResourcesConfig) -> dict[str, float]:
