@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from memsweep.checks.finding import Finding, Status, not_measured, show
 from memsweep.checks.part import checks
 from memsweep.checks.run import Audit
+from memsweep.checks.subject import Subject
+from memsweep.checks.weights.derivatives import derivatives
 from memsweep.cli import main
 from memsweep.models.base import Signature
 from memsweep.models.module.factory import resolve
@@ -177,6 +179,21 @@ def test_trained_weights_are_looked_at(nets: Path, capsys: pytest.CaptureFixture
         findings = json.loads(capsys.readouterr().out)["findings"]
         found.append(next(one["numbers"]["typical"] for one in findings if one["check"] == "decay"))
     assert found[1] == found[2] > 5 * found[0]
+
+
+def test_weights_of_half_precision_are_audited_in_double(nets: Path) -> None:
+    """They are read while a module is built: what it computes with is float64, with float64's tolerances."""
+    module = resolve("my_nets:MinGRU", [nets]).build(Signature(1, 1, 32), 4)
+    save_file({name: each.to(torch.bfloat16) for name, each in module.state_dict().items()}, nets / "half.safetensors")
+
+    def build() -> torch.nn.Module:
+        made = resolve("my_nets:MinGRU", [nets]).build(Signature(1, 1, 32), 4)
+        made.load_state_dict(load_file(nets / "half.safetensors"), assign=True)
+        return made
+
+    subject = Subject(build, 1, 32)
+    assert subject.inside == torch.float64
+    assert derivatives(subject, 60.0).status is Status.PASS
 
 
 @pytest.mark.parametrize(

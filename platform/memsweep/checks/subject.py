@@ -110,6 +110,7 @@ class Subject:
     @cached_property
     def inside(self) -> torch.dtype:
         """The lowest precision in which the module computes when it runs in the reference's."""
+        self.at(self.reference)  # to build it may read weights of half precision, in which it does not compute
         lowest = lowest_precision(self, self.noise(1, self.length(32)))
         return HALF if lowest in NARROW else lowest
 

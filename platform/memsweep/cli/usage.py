@@ -21,7 +21,7 @@ examples:
   memsweep plan quickstart                      what would run, and how long; runs no trial
   memsweep sweep quickstart                     run it and print the verdicts
   memsweep sweep quickstart model.width=2,4,8   the same with another grid axis
-  memsweep decide quickstart --max-core-hours 2 go on until every condition has a verdict
+  memsweep decide quickstart --max-core-hours 2  go on until every condition has a verdict
   memsweep describe diagonal_rnn                what can be set, with defaults and limits
   memsweep status quickstart                    the state of every trial
   memsweep resume quickstart                    finish what a crash or Ctrl-C left

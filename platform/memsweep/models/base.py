@@ -294,6 +294,11 @@ class Model(nn.Module, ABC):
         yield from ()
 
     @classmethod
+    def guessed_roles(cls, trial: TrialConfig) -> Mapping[str, Part]:
+        """The weights whose role was guessed, with what each is taken to be, as running its code shows; none here."""
+        return {}
+
+    @classmethod
     def problems_of_states(cls, trial: TrialConfig) -> Iterator[str]:
         """Why the states of such a model cannot be rounded, as a clause; nothing where they can."""
         if not cls.traits(trial.model).layer:
@@ -340,8 +345,7 @@ class Model(nn.Module, ABC):
             yield (
                 f"training.micro_batch is {training.micro_batch}, but the model {config.name}, as it is set here, must "
                 f"see a training batch ({training.batch_size} sequences) at once: its answer to a sequence depends on "
-                "the others (normalization over the batch, dropout that is drawn for all of it). Use 0, or a smaller "
-                "batch_size"
+                "the others (batch norm, dropout that is drawn for all of it). Use 0, or a smaller batch_size"
             )
 
     @classmethod
@@ -398,9 +402,7 @@ class LinearModel(StackedModel):
         """Impulse response and drift of models with stacked weights ``[N, ...]``, differentiable."""
 
     def as_modes(self, weights: Weights) -> Modes | None:
-        """The same models as modes, where they have one input, one output and independent states; their loss is then
-        computed without their response.
-        """
+        """The same models as modes, where their states are independent, with one input and output; a faster loss."""
         del weights
         return None
 
@@ -416,8 +418,7 @@ class LinearModel(StackedModel):
 class LayerModel(LinearModel):
     """A model that is, under most configs, one recurrent layer between two affine maps; linear or not.
 
-    The kernels of ``memsweep.recurrence.layer_outputs`` compute it with its gradients, many times faster than a loop
-    over time.
+    The kernels of ``memsweep.recurrence.layer_outputs`` compute it with its gradients, faster than a loop over time.
     """
 
     @classmethod

@@ -22,6 +22,7 @@ from memsweep.report.analysis.contents import Contents, Finding, judge_condition
 from memsweep.report.headline.answer import StudyAnswer, answer_of
 from memsweep.report.headline.evidence import gap_of
 from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
+from memsweep.report.naming.guesses import guessed_roles
 from memsweep.report.naming.numbers import clean, show, slope_text
 from memsweep.report.naming.objective import objectives
 from memsweep.report.read.failures import failure_lines
@@ -136,6 +137,7 @@ def _parts(contents: Contents, tables: Tables, width: int, *, advice: bool) -> I
     if contents.study.records:
         trained = objectives(record["config"] for record in contents.study.records.values())
         yield from ("", f"Trained on: {'; '.join(trained)}.")
+        yield from guessed_roles(contents.study.records.values())
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
     yield from _sections(tables.sections, Place.LAST, width)
 

@@ -166,5 +166,6 @@ def _nothing_fits(path: Path, candidates: list[_Candidate], needed: Mapping[str,
     more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     return (
         f"nothing in {path} has the names and shapes of the module. The nearest ({shown}): {'; '.join(wrong[:3])}"
-        f"{more}. The file has {listed([*nearest.tensors], _SHOWN)}. Give the module the sizes of the stored one."
+        f"{more}. The file has {listed([*nearest.tensors], _SHOWN)}. Give the module the sizes of the stored one "
+        "(--width, --inputs, --outputs)."
     )

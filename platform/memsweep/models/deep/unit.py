@@ -186,6 +186,11 @@ class LayerUnit(Unit):
 
     @classmethod
     @abstractmethod
+    def guessed_roles(cls, config: Any, trial: TrialConfig) -> Mapping[str, Part]:
+        """The weights of one layer whose role was guessed, with what each is taken to be."""
+
+    @classmethod
+    @abstractmethod
     def code(cls, config: Any) -> set[tuple[str, str]]:
         """Definitions besides the class that a Config names: (module, name at its top)."""
 
@@ -348,6 +353,11 @@ class DeepModel(StackedModel):
                 'factory=LRUUnit.Config, registered="unit")\'.'
             )
         return super().registration_problem()
+
+    @classmethod
+    def guessed_roles(cls, trial: TrialConfig) -> Mapping[str, Part]:
+        kinds = {each: kind for each, kind in kinds_of(trial.model).items() if issubclass(kind, LayerUnit)}
+        return {name: part for each, kind in kinds.items() for name, part in kind.guessed_roles(each, trial).items()}
 
     @classmethod
     def rule_refusal(cls, config: Any) -> str | None:

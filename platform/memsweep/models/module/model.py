@@ -160,10 +160,8 @@ class Module(Model):
         signature = signature_of(trial)
         if signature is None:
             return
-        how, why = (
-            "one after the other",
-            "on a processor; together by model.replicas=vmap, where torch can, which is faster for small ones",
-        )
+        how = "one after the other"
+        why = "on a processor; together by model.replicas=vmap, where torch can, which is faster for small ones"
         if config.replicas == "sequential":
             why = "as the study says"
         if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
@@ -172,17 +170,21 @@ class Module(Model):
                 ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
             )
         tensors = anatomy(config, signature).tensors
-        guessed = sum(each.guessed for each in tensors)
+        guessed = len(cls.guessed_roles(trial))
         measured = [f"{each.name} {each.role.part}" for each in tensors if each.role.from_influence]
         yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
         if guessed:
-            yield (
-                f"{config.factory}: the roles of {guessed} parameters are guessed; see them with memsweep describe "
-                f"{config.factory}"
-            )
+            yield f"{config.factory}: {guessed} roles are guessed; see them with memsweep describe {config.factory}"
         if measured:
             yield f"{config.factory}: roles by measured influence, where names said another: {listed(measured, 5)}"
         yield from findings(config, signature).notes
+
+    @classmethod
+    def guessed_roles(cls, trial: TrialConfig) -> Mapping[str, Part]:
+        config: Any = trial.model
+        signature = signature_of(trial)
+        described = () if signature is None else anatomy(config, signature).tensors
+        return {each.name: each.role.part for each in described if each.guessed}
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = outputs_of(self.module(inputs))

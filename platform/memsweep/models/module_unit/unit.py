@@ -101,6 +101,16 @@ class ModuleUnit(LayerUnit):
             yield from map(of_unit, findings(unit.module, unit.signature(task.horizon)).notes)
 
     @classmethod
+    def guessed_roles(cls, config: Any, trial: TrialConfig) -> Mapping[str, Part]:
+        task = signature_of(trial)
+        model: Any = trial.model
+        if task is None:
+            return {}
+        unit = cls(config, model.width, model.features)
+        described = anatomy(unit.module, unit.signature(task.horizon)).tensors
+        return {_outside(each.name): each.role.part for each in described if each.guessed}
+
+    @classmethod
     def code(cls, config: Any) -> set[tuple[str, str]]:
         return Module.code(config)
 

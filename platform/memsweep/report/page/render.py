@@ -21,6 +21,7 @@ from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.headline.stability import stable_means
 from memsweep.report.naming.conditions import field_name
+from memsweep.report.naming.guesses import guessed_roles
 from memsweep.report.naming.numbers import joined, limit, number, percent, show
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
@@ -112,6 +113,7 @@ def render(
         settings=labels.settings(),
         not_measured=not_measured(study),
         trained=objectives(record["config"] for record in study.records.values()),
+        guessed=guessed_roles(study.records.values()),
         coupled=contents.grouping.coupled,
         following=labels.following,
         facts=facts(study) | _rules(contents),

@@ -7,14 +7,22 @@ installed distribution (entry-point group ``memsweep.plugins``). A report loops 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from memsweep import registry
+from memsweep.config.load.foreign import foreign_code
+from memsweep.errors import ModuleError
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.losses import LossRow
     from memsweep.report.naming.conditions import Labels
 
 _PLACE = "module:function"
+
+_log = logging.getLogger(__name__)
 
 
 class Analysis:
@@ -61,3 +69,20 @@ def loaded(place: str) -> Any:
     """The function at ``module:function``."""
     module, _, function = place.partition(":")
     return getattr(importlib.import_module(module), function)
+
+
+@contextmanager
+def left_out_where_it_fails(part: type, what: str) -> Iterator[None]:
+    """A part's code for reports runs inside: where code of others fails, a report is written without it, and says so.
+
+    Args:
+        part: the class of the measure or analysis.
+        what: it, in words.
+    """
+    try:
+        with foreign_code(lambda error: f"{what} failed, and is left out of the report: {error}. Correct its code."):
+            yield
+    except ModuleError as error:
+        if registry.is_own(part):
+            raise error.__cause__ or error from None
+        _log.warning("%s", error)

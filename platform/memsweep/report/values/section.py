@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from memsweep import registry
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, Spread
-from memsweep.report.values.analysis import loaded
+from memsweep.report.values.analysis import left_out_where_it_fails, loaded
 from memsweep.report.values.chart import Chart
 from memsweep.report.values.table import PAGE, Cell, Table
 from memsweep.stability.verdict.trend import Slope
@@ -210,4 +210,5 @@ _made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
 def _sections(kind: str, name: str, contents: Contents) -> Iterator[Section]:
     part = registry.get(kind, name)
     if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
-        yield from made_by(part, name, contents)
+        with left_out_where_it_fails(part, f"the section of the {kind} {name}"):
+            yield from made_by(part, name, contents)

@@ -14,7 +14,7 @@ from typing import Any
 from memsweep import registry
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents, Finding, judge
-from memsweep.report.values.analysis import loaded
+from memsweep.report.values.analysis import left_out_where_it_fails, loaded
 from memsweep.report.values.section import Section
 from memsweep.report.values.table import Table
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria
@@ -95,8 +95,12 @@ def side_by_side(contents: Mapping[str, Contents]) -> SideBySide:
         raise MemsweepError("studies are compared by one rule: analyse all of them with the same criteria.")
     letters = dict(zip(contents, _letters(len(contents)), strict=True))
     registry.find_in(registry.ANALYSES)
-    parts = (registry.get(registry.ANALYSIS, name) for name in registry.names(registry.ANALYSIS))
-    return SideBySide(letters, [loaded(part.studies)(contents, letters) for part in parts if part.studies])
+    compared = []
+    for name in registry.names(registry.ANALYSIS):
+        part = registry.get(registry.ANALYSIS, name)
+        with left_out_where_it_fails(part, f"the comparison of studies by the analysis {name}"):
+            compared += [loaded(part.studies)(contents, letters)] if part.studies else []
+    return SideBySide(letters, compared)
 
 
 def compare(studies: Mapping[str, Location | Path | str | Contents], criteria: Criteria = DEFAULT) -> SideBySide:

@@ -177,9 +177,7 @@ def read_sequences(given: Any) -> Tensor:
 
 
 def _stacked(given: Iterable[Any]) -> Tensor:
-    rows = [
-        torch.as_tensor(np.asarray(each) if not isinstance(each, Tensor) else each.detach().cpu()) for each in given
-    ]
+    rows = [torch.as_tensor(np.array(each) if not isinstance(each, Tensor) else each.detach().cpu()) for each in given]
     if len({tuple(row.shape) for row in rows}) != 1:
         lengths = sorted({row.shape[0] if row.ndim else 0 for row in rows})
         what = f"lengths from {lengths[0]} to {lengths[-1]}" if lengths else "no sequence"

@@ -179,6 +179,11 @@ class Results:
             return with_settings(contents.study.tables[name], trials)
         found = self._exported()
         if name not in found:
+            if any(name in record["files"] for record in contents.study.records.values()):
+                raise MemsweepError(
+                    f"the table {name!r} of {self.name} is stored, and the measure that made it is not loaded: import "
+                    "the module that registers it, and read the results again."
+                )
             raise MemsweepError(
                 f"{self.name} has no table {name!r}.{did_you_mean(name, self.names)} It has: {one_of(self.names)}."
             )

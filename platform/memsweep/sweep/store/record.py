@@ -55,6 +55,7 @@ class Provenance(TypedDict, total=False):
     seconds: float
     pack: str
     members: int
+    guessed_roles: dict[str, str]
 
 
 class Record(TypedDict):

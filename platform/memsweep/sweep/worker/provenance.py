@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep import registry
+from memsweep.errors import ModuleError
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity_of, pack_identity
 from memsweep.sweep.store.record import now
 
@@ -124,11 +126,15 @@ def collect(revision: str, *, seconds: Mapping[str, float], pack: list[str], dev
 
 
 def of_trial(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, Any]:
-    """The inputs of a trial's identity besides its config, and the build of the kernels that computed it."""
+    """The inputs of a trial's identity besides its config, the build of its kernels, and the guessed roles."""
     made_from = identity_of(config, arithmetic)
     real = {"float64": "double", "float32": "float"}[config.training.dtype]
     build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
-    return {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}
+    origin = {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}
+    with suppress(ModuleError):  # its file was broken since it was trained, and costs no result
+        if guessed := registry.get(registry.MODEL, config.model.name).guessed_roles(config):
+            origin["guessed_roles"] = {name: str(part) for name, part in guessed.items()}
+    return origin
 
 
 @functools.cache

@@ -18,7 +18,7 @@ WHOLE = "*"
 SENTENCES = frozenset(
     {
         *("problems", "problems_of_code", "problems_of_states", "problems_of_certificates", "problems_without_steps"),
-        *("notes_of_code", "closed_forms", "count_parameters"),
+        *("notes_of_code", "guessed_roles", "closed_forms", "count_parameters"),
     }
 )
 """Names of functions that are for plans and descriptions: no trial runs them."""

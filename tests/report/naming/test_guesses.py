@@ -1,0 +1,72 @@
+"""A report says which roles were guessed: a ball of its verdicts moves weights by their roles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memsweep as ms
+from memsweep.report.naming.guesses import guessed_roles
+
+MIXERS = """
+import torch
+from torch import nn
+
+
+class Layer(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.gate = nn.Linear(features, features)
+
+    def forward(self, x):
+        return torch.cumsum(torch.sigmoid(self.gate(x)) * x, 1) / x.shape[1]
+
+
+class Whole(nn.Module):
+    def __init__(self, inputs, outputs, width):
+        super().__init__()
+        self.first = nn.Linear(inputs, width)
+        self.layer = Layer(width)
+        self.head = nn.Linear(width, outputs)
+
+    def forward(self, x):
+        return self.head(self.layer(self.first(x)))
+"""
+STUDY: dict[str, Any] = {
+    "name": "guesses",
+    "task": {"name": "linear_functional", "horizon": 6, "kernel": "exponential"},
+    "training": {"seeds": 2, "steps": 4, "validate_every": 4},
+    "perturbation": {
+        "balls": ["recurrent"],
+        "radii": {"from": 0.1, "to": 1.0, "count": 2},
+        "starts": 0,
+        "ascent_steps": 1,
+    },
+}
+MODULE = {"name": "module", "factory": "mixers:Whole", "width": 3}
+STACK = {"name": "residual_stack", "width": 3, "features": 3, "unit": {"factory": "mixers:Layer"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (MODULE, "mixers:Whole are guessed, {why} (encoder: first.weight; recurrent: layer.gate.weight)."),
+        (STACK, "mixers:Layer are guessed, {why} (recurrent: gate/weight)."),
+    ],
+    ids=["module", "unit"],
+)
+def test_report_and_page_say_which_roles_are_guessed(
+    model: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mixers.py").write_text(MIXERS)
+    monkeypatch.chdir(tmp_path)
+    said = said.format(why="and balls move weights by their roles")
+    results = ms.sweep(STUDY | {"model": model}, inline=True, progress=False)
+    assert said in " ".join(str(results).split())
+    assert said in (tmp_path / "results" / "guesses" / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_known_roles_and_results_of_before_are_no_news() -> None:
+    assert guessed_roles([{"config": {"model": {"name": "vanilla_rnn"}}, "provenance": {"pack": "a"}}]) == []

@@ -1,0 +1,61 @@
+"""A part of others whose code for reports fails is left out of the report, which says so and is written."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memsweep as ms
+from memsweep import registry
+from memsweep.errors import MemsweepError
+from memsweep.report.values.analysis import Analysis, left_out_where_it_fails
+
+STUDY: dict[str, Any] = {
+    "name": "broken",
+    "task": {"name": "linear_functional", "horizon": 6, "kernel": "exponential"},
+    "model": {"name": "diagonal_rnn", "width": 2},
+    "training": {"seeds": 2, "steps": 4, "validate_every": 4},
+    "perturbation": {"balls": []},
+}
+
+
+@pytest.mark.parametrize("place", ["no_such_module:section", "memsweep.outcome:nope", "broken_parts:section"])
+def test_a_report_is_written_without_a_section_that_fails(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "broken_parts.py").write_text("def section(contents):\n    return contents.nothing\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    class Broken(Analysis):
+        """A section that never comes."""
+
+        section = place
+        studies = place
+
+    with registry.lent(registry.ANALYSIS, "broken", Broken), caplog.at_level(logging.WARNING):
+        results = ms.sweep(STUDY, inline=True, progress=False)
+        ms.compare(results, ms.sweep(STUDY | {"name": "other"}, inline=True, progress=False))
+    assert (tmp_path / "results" / "broken" / "report" / "index.html").exists()
+    said = {record.getMessage() for record in caplog.records if "left out of the report" in record.getMessage()}
+    assert any(text.startswith("the section of the analysis broken failed") for text in said)
+    assert all("Correct its code." in text for text in said)
+
+
+def test_a_fault_of_the_engine_stays_one() -> None:
+    with pytest.raises(ZeroDivisionError), left_out_where_it_fails(Analysis, "this"):
+        raise ZeroDivisionError
+
+
+def test_a_stored_table_of_an_unknown_measure_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    results = ms.sweep(STUDY, inline=True, progress=False)
+    for record in results._contents.study.records.values():
+        record["files"]["of_others"] = next(iter(record["files"].values()))
+    with pytest.raises(MemsweepError, match="is stored, and the measure that made it is not loaded"):
+        results.table("of_others")
+    with pytest.raises(MemsweepError, match="has no table 'nothing'"):
+        results.table("nothing")
