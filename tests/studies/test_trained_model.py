@@ -242,6 +242,17 @@ def test_the_command_measures_a_layer_of_a_package_with_a_checkpoint(
     assert not (place / "results").exists(), "nothing is stored"
 
 
+def test_a_measurement_is_as_wide_as_the_terminal(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    assert main([*COMMAND, *FIELDS, "model.arguments={batch_first: true}", *QUICK]) == 0
+    told = capsys.readouterr().out
+    assert "radii by the model itself" in told
+    assert max(map(len, told.splitlines())) <= 70
+
+
 def test_an_audit_finds_the_weights_that_a_measurement_finds(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = (
         "inputs_argument=input_size",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from memsweep.commands.outputs import check_file, write_file
 from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import MeasuredItem, RunDocument
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, filled
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -55,7 +56,7 @@ def measure_trained(args: argparse.Namespace, words: Sequence[str], item: Callab
     if args.page:
         write_file(Path(args.page), found.page().text.encode())
         text += f"\npage: {console.shown(Path(args.page))}"
-    return Answer(_document(found, time.monotonic() - begun, item), text=text)
+    return Answer(_document(found, time.monotonic() - begun, item), text=filled(text, sys.stdout))
 
 
 def _refuse(args: argparse.Namespace) -> None:

@@ -82,13 +82,13 @@ def report_text(
     return _printed(lambda columns: _parts(contents, tables, columns, advice=advice), width, colour)
 
 
-def measured_text(tables: Tables, *, width: int | None = None) -> str:
-    """What was measured of one model beside the perturbation error, without colours; ``width`` as above.
+def measured_text(tables: Tables) -> str:
+    """What was measured of one model beside the perturbation error, without colours, as wide as a report may be.
 
     What all rows have in common is left out, as the module's width is: of one in memory nobody said it.
     """
     sections = [section.varying() for section in tables.sections]
-    return _printed(lambda columns: _sections(sections, Place.MEASURED, columns), width, colour=False)
+    return _printed(lambda columns: _sections(sections, Place.MEASURED, columns), None, colour=False)
 
 
 def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool | None = None) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 _MOST_OF_IT, _SEEN = 0.63, 0.01
 """Shares of the weight of a memory, and of its largest value, that say how far back it reaches."""
-_WIDTH = 110  # letters of a printed line
 
 
 class Measurement(Results):
@@ -35,7 +34,7 @@ class Measurement(Results):
     def _text(self) -> str:
         from memsweep.report.terminal import measured_text
 
-        text = measured_text(self._tables(), width=_WIDTH)
+        text = measured_text(self._tables())
         return "\n".join([*self._numbers(), *(line.rstrip() for line in text.rstrip().splitlines())])
 
     def page(self) -> Page:
