@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import tomllib
 from itertools import chain
 
@@ -46,6 +47,16 @@ def test_private_names_are_those_of_the_installed_ray() -> None:
         lean = parameter.RayParams()
     assert (lean.dashboard_agent_listen_port, lean.no_monitor, lean.include_log_monitor) == (0, True, False)
     assert parameter.RayParams is default
+
+
+def test_tune_counts_no_callbacks_and_so_imports_no_mlflow() -> None:
+    usage, tune = (importlib.import_module(name) for name in ("ray.air._internal.usage", "ray.tune.tune"))
+    before = usage.tag_callbacks
+    assert "mlflow" in inspect.getsource(usage._count_callbacks)  # where it is not, callbacks_uncounted can go
+    assert tune.air_usage is usage
+    with private.callbacks_uncounted():
+        assert tune.air_usage.tag_callbacks([object()]) is None
+    assert usage.tag_callbacks is before
 
 
 def test_what_keeps_a_worker_that_starts() -> None:

@@ -27,7 +27,7 @@ from memsweep.sweep.ray.capacity import (
     wait_for_room,
     work_of,
 )
-from memsweep.sweep.ray.private import workers_kept
+from memsweep.sweep.ray.private import callbacks_uncounted, workers_kept
 from memsweep.sweep.ray.room import NodeHours, Room
 from memsweep.sweep.ray.scratch import scratch_folder
 from memsweep.sweep.ray.session import Head, ray_session
@@ -206,7 +206,8 @@ class RayBackend:
             lambda config: requested[config["job"]["kind"]],
         )
         # Tune's own state is not needed afterwards: the results are in the store.
-        with self._room.followed(), workers_kept(lambda: self._room.leaving), scratch_folder() as scratch:
+        kept = workers_kept(lambda: self._room.leaving)
+        with self._room.followed(), kept, callbacks_uncounted(), scratch_folder() as scratch:
             tune.Tuner(
                 trainable,
                 # Not a grid: Tune copies a grid's whole list for each of its trials.

@@ -92,6 +92,17 @@ def workers_kept(leaving: Callable[[], Collection[str]]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def callbacks_uncounted() -> Iterator[None]:
+    """While it lasts, Tune does not look which kinds of callbacks a study has.
+
+    It does so for Ray's statistics of use, which are off here, before the first trial begins. It imports MLflow for it,
+    which takes five seconds of the processor.
+    """
+    with _replaced("ray.air._internal.usage", "tag_callbacks", _nothing):
+        yield
+
+
 def keep_credentials_out_of_runtime_environments() -> None:
     """Keep Tune from copying AWS's credentials into each worker's runtime environment.
 
