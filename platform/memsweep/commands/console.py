@@ -143,9 +143,9 @@ def _measured(made: Estimate, *, probed: bool) -> str:
     if made.whole == trained:
         said = f"measured on {trained} of {counted(kinds, 'kind')} of programs{others}"
     else:
-        after = f"what follows it on {made.whole or 'none'}, else by what a validation and a step took"
+        after = f"what follows it on {made.whole or 'none'}"
         said = f"training was measured on {trained} of {counted(kinds, 'kind')} of programs{others}, {after}"
-    model = "; the rest by the cost model" if made.whole < kinds else ""
+    model = "; the rest by a validation and a step, or by the cost model" if made.whole < kinds else ""
     kept = f"; {'all' if made.kept == trained else made.kept} by earlier plans" if made.kept else ""
     return f"{said}{kept}{model}"
 

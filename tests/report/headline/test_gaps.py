@@ -205,7 +205,7 @@ def test_seeds_that_fit_at_different_widths_are_named_and_stable_alone_needs_the
         ("", False, "To decide"),
         ("most", False, "To decide most of what is open"),
         ("", True, "May show unstable, not stable"),
-        ("most", True, "May show unstable, not stable, of most of what is open"),
+        ("most", True, "May show unstable, not stable, for most of what is open"),
     ],
 )
 def test_the_words_before_a_command_claim_no_more_than_it_can_show(decides: str, one_way: bool, words: str) -> None:

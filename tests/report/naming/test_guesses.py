@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 
 import memsweep as ms
+from engine import trial
+from memsweep import registry
 from memsweep.report.naming.guesses import guessed_roles
+from memsweep.sweep.worker.provenance import of_trial
 
 MIXERS = """
 import torch
@@ -19,9 +22,14 @@ class Layer(nn.Module):
     def __init__(self, features):
         super().__init__()
         self.gate = nn.Linear(features, features)
+        self.still = nn.Parameter(torch.ones(features, features), requires_grad=False)
 
     def forward(self, x):
-        return torch.cumsum(torch.sigmoid(self.gate(x)) * x, 1) / x.shape[1]
+        return torch.cumsum(torch.sigmoid(self.gate(x @ self.still)) * x, 1) / x.shape[1]
+
+
+class Other(Layer):
+    pass
 
 
 class Whole(nn.Module):
@@ -46,16 +54,21 @@ STUDY: dict[str, Any] = {
     },
 }
 MODULE = {"name": "module", "factory": "mixers:Whole", "width": 3}
-STACK = {"name": "residual_stack", "width": 3, "features": 3, "unit": {"factory": "mixers:Layer"}}
+STACK = {"name": "residual_stack", "width": 3, "features": 3}
 
 
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        (MODULE, "mixers:Whole are guessed, {why} (encoder: first.weight; recurrent: layer.gate.weight)."),
-        (STACK, "mixers:Layer are guessed, {why} (recurrent: gate/weight)."),
+        (MODULE, "mixers:Whole are guessed, {why} (encoder: first.weight; recurrent: layer.still, layer.gate.weight)."),
+        (STACK | {"unit": {"factory": "mixers:Layer"}}, "mixers:Layer are guessed, {why} (recurrent: gate.weight)."),
+        (
+            STACK | {"layers": 2, "units": [{"factory": "mixers:Layer"}, {"factory": "mixers:Other"}]},
+            "mixers:Layer, mixers:Other are guessed, {why} (recurrent: gate.weight of mixers:Layer, gate.weight of "
+            "mixers:Other).",
+        ),
     ],
-    ids=["module", "unit"],
+    ids=["module", "unit", "units"],
 )
 def test_report_and_page_say_which_roles_are_guessed(
     model: dict[str, Any], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -66,6 +79,13 @@ def test_report_and_page_say_which_roles_are_guessed(
     results = ms.sweep(STUDY | {"model": model}, inline=True, progress=False)
     assert said in " ".join(str(results).split())
     assert said in (tmp_path / "results" / "guesses" / "report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_roles_that_cannot_be_told_cost_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = trial()
+    model = registry.get(registry.MODEL, config.model.name)
+    monkeypatch.setattr(model, "guessed_roles", classmethod(lambda cls, trial: {}[trial]))
+    assert "guessed_roles" not in of_trial(config)
 
 
 def test_known_roles_and_results_of_before_are_no_news() -> None:

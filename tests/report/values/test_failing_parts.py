@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,33 @@ STUDY: dict[str, Any] = {
     "training": {"seeds": 2, "steps": 4, "validate_every": 4},
     "perturbation": {"balls": []},
 }
+PARTS = """
+from memsweep.errors import ConfigError
+from memsweep.report.values.section import Section
+from memsweep.report.values.table import Column, Table
 
 
-@pytest.mark.parametrize("place", ["no_such_module:section", "memsweep.outcome:nope", "broken_parts:section"])
+def section(contents, letters=()):
+    return contents.nothing
+
+
+def refuses(contents, letters=()):
+    raise ConfigError(["no."], "a part")
+
+
+def column(contents, letters=()):
+    return Section("Broken", "words", Table("broken", "Broken", [1], [Column("a", lambda row: row / 0, key="a")]))
+"""
+
+
+@pytest.mark.parametrize(
+    "place", ["no_such_module:section", "memsweep.outcome:nope", "parts:section", "parts:refuses", "parts:column"]
+)
 def test_a_report_is_written_without_a_section_that_fails(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "broken_parts.py").write_text("def section(contents):\n    return contents.nothing\n")
+    (tmp_path / "parts.py").write_text(PARTS)
+    monkeypatch.delitem(sys.modules, "parts", raising=False)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
 
@@ -41,7 +62,7 @@ def test_a_report_is_written_without_a_section_that_fails(
         ms.compare(results, ms.sweep(STUDY | {"name": "other"}, inline=True, progress=False))
     assert (tmp_path / "results" / "broken" / "report" / "index.html").exists()
     said = {record.getMessage() for record in caplog.records if "left out of the report" in record.getMessage()}
-    assert any(text.startswith("the section of the analysis broken failed") for text in said)
+    assert any(text.startswith("the section of the analysis broken failed") for text in said), said
     assert all("Correct its code." in text for text in said)
 
 

@@ -185,9 +185,9 @@ class LayerUnit(Unit):
         """Notes for the reader on such a unit, which only running its code shows."""
 
     @classmethod
-    @abstractmethod
     def guessed_roles(cls, config: Any, trial: TrialConfig) -> Mapping[str, Part]:
-        """The weights of one layer whose role was guessed, with what each is taken to be."""
+        """The weights of one layer whose role was guessed, with what each is taken to be; none by default."""
+        return {}
 
     @classmethod
     @abstractmethod
@@ -356,8 +356,12 @@ class DeepModel(StackedModel):
 
     @classmethod
     def guessed_roles(cls, trial: TrialConfig) -> Mapping[str, Part]:
-        kinds = {each: kind for each, kind in kinds_of(trial.model).items() if issubclass(kind, LayerUnit)}
-        return {name: part for each, kind in kinds.items() for name, part in kind.guessed_roles(each, trial).items()}
+        foreign = {each: kind for each, kind in kinds_of(trial.model).items() if issubclass(kind, LayerUnit)}
+        return {
+            f"{name} of {getattr(each, 'factory', each.name)}" if len(foreign) > 1 else name: part
+            for each, kind in foreign.items()
+            for name, part in kind.guessed_roles(each, trial).items()
+        }
 
     @classmethod
     def rule_refusal(cls, config: Any) -> str | None:

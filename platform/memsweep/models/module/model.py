@@ -170,7 +170,7 @@ class Module(Model):
                 ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
             )
         tensors = anatomy(config, signature).tensors
-        guessed = len(cls.guessed_roles(trial))
+        guessed = sum(each.guessed for each in tensors)
         measured = [f"{each.name} {each.role.part}" for each in tensors if each.role.from_influence]
         yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
         if guessed:

@@ -108,7 +108,7 @@ class ModuleUnit(LayerUnit):
             return {}
         unit = cls(config, model.width, model.features)
         described = anatomy(unit.module, unit.signature(task.horizon)).tensors
-        return {_outside(each.name): each.role.part for each in described if each.guessed}
+        return {each.name: each.role.part for each in described if each.guessed and not each.frozen}
 
     @classmethod
     def code(cls, config: Any) -> set[tuple[str, str]]:

@@ -62,7 +62,7 @@ class StudyAnswer:
         if self.first:
             return "What is missing first"
         if self.one_way:
-            return f"May show unstable, not stable{f', of {self.decides} of what is open' if self.decides else ''}"
+            return f"May show unstable, not stable{f', for {self.decides} of what is open' if self.decides else ''}"
         return f"To decide {self.decides} of what is open" if self.decides else "To decide"
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
-from memsweep.errors import ModuleError
+from memsweep.errors import MemsweepError
 
 if TYPE_CHECKING:
     from memsweep.report.analysis.losses import LossRow
@@ -73,16 +73,19 @@ def loaded(place: str) -> Any:
 
 @contextmanager
 def left_out_where_it_fails(part: type, what: str) -> Iterator[None]:
-    """A part's code for reports runs inside: where code of others fails, a report is written without it, and says so.
+    """A part's code for reports runs inside: where code of others fails, a report is written without it, and a warning
+    says so.
 
     Args:
         part: the class of the measure or analysis.
         what: it, in words.
     """
+    if registry.is_own(part):
+        yield
+        return
     try:
-        with foreign_code(lambda error: f"{what} failed, and is left out of the report: {error}. Correct its code."):
+        with foreign_code(str):
             yield
-    except ModuleError as error:
-        if registry.is_own(part):
-            raise error.__cause__ or error from None
-        _log.warning("%s", error)
+    except MemsweepError as error:
+        said = str(error).rstrip(".")
+        _log.warning("%s failed, and is left out of the report: %s. Correct its code.", what, said)

@@ -207,8 +207,12 @@ def made_by(part: Any, name: str, contents: Contents) -> Iterator[Section]:
 _made: WeakKeyDictionary[Contents, list[Section]] = WeakKeyDictionary()
 
 
-def _sections(kind: str, name: str, contents: Contents) -> Iterator[Section]:
-    part = registry.get(kind, name)
-    if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
-        with left_out_where_it_fails(part, f"the section of the {kind} {name}"):
-            yield from made_by(part, name, contents)
+def _sections(kind: str, name: str, contents: Contents) -> list[Section]:
+    part, made = registry.get(kind, name), list[Section]()
+    with left_out_where_it_fails(part, f"the section of the {kind} {name}"):
+        if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
+            found = [*made_by(part, name, contents)]
+            for table in (each for one in found for each in (one.table, *one.folded) if each is not None):
+                table.frame()  # its cells are code of the part, too
+            made = found
+    return made

@@ -3,7 +3,8 @@
 First a few steps of training of every program, without merging modes: training is most of what a study takes, and one
 merge or one perturbation may take longer than the whole measurement. Then each program runs several times with more and
 more steps (``_LEVELS``), as far as the time reaches. The difference between the last two runs gives the seconds of one
-step and of one evaluation of the perturbation error.
+step and of one evaluation of the perturbation error. Where no run with a perturbation fits into the time, a validation
+and a step of the training say what the passes of its search take.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.recurrence.compiled.expected import plain_if
+from memsweep.streams import VALIDATION, Stream
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.cost import evaluations
 from memsweep.sweep.planning.identity import Arithmetic, identity, pack_identity
@@ -47,8 +50,9 @@ _TRAINED = (1, 2, 8, 32)
 The second run is left out where the time reaches for eight times the first: of two steps, most is what a run begins and
 ends with.
 """
-_MORE = 16
-"""Batches of a validation in the run that says what one sequence of it takes."""
+_MORE, _ENOUGH = 16, 512
+"""Batches of a validation, at most, in the run that says what one sequence of it takes; and sequences, on a processor,
+where the study validates on fewer."""
 _AT_LEAST = 4  # the costliest program takes at most such a part of that time
 _TRAINING_SHARE = 0.5  # of the time, at most, for them
 _STARTING = 120.0  # seconds of the clock, at most, until the process is ready
@@ -73,6 +77,7 @@ class Measured:
         memory: the most bytes that the process held beyond its bare self; on a GPU if it computes there.
         levels: how many runs gave these numbers.
         validation: one validation of a program that only trained.
+        sequence: one sequence in a pass of all its models, without a gradient; 0: not known.
     """
 
     fixed: float
@@ -83,6 +88,7 @@ class Measured:
     memory: int
     levels: int = len(_LEVELS)
     validation: float = 0.0
+    sequence: float = 0.0
 
     def seconds(self, trials: Sequence[TrialConfig]) -> float:
         """Seconds of the whole program of these trials; what was not measured, by what was or by the cost model."""
@@ -95,14 +101,12 @@ class Measured:
         first = trials[0]
         if self.evaluation is not None:
             return evaluations(first) * self.evaluation
-        modelled = cost.seconds(trials) * (1.0 - cost.training_share(trials))
-        if not self.validation or first.has_closed_form:
-            return modelled
-        sequence = self.validation / first.training.validation_size
-        calls = max(0.0, self.step * cost.EVALUATION - first.training.batch_size * sequence)
-        copies = 1 if cost.one_by_one(first) else 1 + first.perturbation.starts  # that share the calls of a pass
-        whole = evaluations(first) * first.perturbation.test_size * sequence
-        return whole + calls * cost.passes(first) / copies
+        if not self.sequence or first.has_closed_form:
+            return cost.seconds(trials) * (1.0 - cost.training_share(trials))
+        calls = max(0.0, self.step * cost.EVALUATION - first.training.batch_size * self.sequence)
+        passes = calls * cost.passes(first) / cost.copies_at_once(first)
+        whole = evaluations(first) * first.perturbation.test_size * self.sequence
+        return whole + passes + cost.TABLES * len(trials)
 
 
 @dataclass
@@ -277,8 +281,8 @@ def measure_training(
     first, options = configs[0], RunOptions(device=arithmetic.device, padded=packs(configs[0]))
     merges = max(config.model.width - 1 if _merges(config) else 0 for config in configs)
     batch, whole = _brief(first, 1).training.validation_size, first.training.validation_size
-    more = _MORE * batch  # where a study validates on fewer, too: passes of a search are over many
-    each, timed = 0.0, list[tuple[int, float]]()
+    most = max(whole, _ENOUGH) if arithmetic.device == "cpu" else whole
+    each, sequence, timed = 0.0, 0.0, list[tuple[int, float]]()
     around = 0.0  # seconds of a run that are no training: data, and the making of the models
 
     def seconds(steps: int, sequences: int | None = None) -> float:
@@ -296,16 +300,29 @@ def measure_training(
         if len(timed) == 1:
             continue
         begin, step = _line(*timed[-2:]) if len(timed) > 2 else _line((0.0, 0.0), timed[-1])
-        if first.trains_in_closed_form:
+        if len(timed) == 2 and not first.trains_in_closed_form:
+            asked = min(most, _MORE * batch)
+            more = _sequences(first, asked)
+            whole = min(whole, more) if more < asked else whole
+            if more > batch:
+                sequence = max(0.0, seconds(steps, more) - timed[-1][1]) / 2 / (more - batch)
+                each = sequence * whole
+        if not sequence:
             small = each = begin / 2  # one is before the first step, one after the last
         else:
-            if len(timed) == 2:
-                each = max(0.0, seconds(steps, more) - timed[-1][1]) / 2 * whole / (more - batch)
-            small = each * batch / whole
+            small = sequence * batch
         fixed = around + max(0.0, begin - 2 * small) + each * (2 + merges)
-        yield Measured(fixed, step, None, 0.0, 0.0, 0, 0, each)
+        yield Measured(fixed, step, None, 0.0, 0.0, 0, 0, each, sequence)
         if clock() + around + _GROWTH * timed[-1][1] > end:
             return
+
+
+def _sequences(config: TrialConfig, asked: int) -> int:
+    """How many sequences a validation has, where so many are asked for: a data set may hold fewer."""
+    task = registry.get(registry.TASK, config.task.name)(config.task)
+    if task.carries_states:  # its windows are counted otherwise
+        return min(asked, config.training.validation_size)
+    return len(task.draw(Stream(config.training.data_seed, VALIDATION), 0, asked).inputs)
 
 
 def _brief(config: TrialConfig, steps: int, sequences: int | None = None) -> TrialConfig:

@@ -44,7 +44,7 @@ _STATE, _STATE_MOVED = 3e-9, 2e-9  # per state, step of time and sequence in com
 _PLAIN_CALL, _PLAIN_STATE = 3e-5, 1.5e-8  # in torch's own operations: per step of time, and per state of it
 _MODULE_CALLS, _MODULE_STEP = 1.5e-3, 2e-4  # a user's module, of each gradient or evaluation of each replica: per step
 _MOVED = 2e-4  # per evaluation in an ascent over sequences, for the calls
-_LEAST = 0.02  # per trial, for its tables and their files
+TABLES = 0.02  # per trial, for its tables and their files
 
 # Products with matrices: one multiplication for each entry, sequence and step of time; most of what deep models cost.
 _CALLS = 1e-2  # per layer and optimizer step, for torch's calls forward and backward
@@ -74,7 +74,7 @@ def _parts(trials: Sequence[TrialConfig]) -> tuple[float, float]:
     """The seconds of the training, and those of what follows it."""
     first = trials[0]
     trained, measured = _by_response(trials) if first.has_closed_form else _by_sequences(trials)
-    return shared(first) + trained, measured + _LEAST * len(trials)
+    return shared(first) + trained, measured + TABLES * len(trials)
 
 
 def is_known(trial: TrialConfig) -> bool:
@@ -226,6 +226,17 @@ def one_by_one(trial: TrialConfig) -> bool:
     from memsweep.models.module.config import ModuleConfig
 
     return isinstance(trial.model, ModuleConfig)
+
+
+def copies_at_once(trial: TrialConfig) -> int:
+    """How many pushed copies share the calls of a pass, about: the starts of a search, or its draws."""
+    own = trial.model if one_by_one(trial) else None
+    if own is None and _is_deep(trial.model) and _runs_modules(trial.model):
+        own = next(each for each in _units(trial.model) if hasattr(each, "replicas"))
+    if own is not None and getattr(own, "replicas", "") != "vmap":
+        return 1
+    moved = trial.perturbation
+    return 1 + moved.starts if moved.method == "worst_case" else moved.repeats
 
 
 def _compiled(trial: TrialConfig) -> bool:

@@ -32,7 +32,7 @@ def quota(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cg
         own: the file that names the groups of the process.
     """
     found = [math.inf]
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ValueError):
         for line in own.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if controllers and "cpu" not in controllers.split(","):

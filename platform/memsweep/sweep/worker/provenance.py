@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep import registry
-from memsweep.errors import ModuleError
+from memsweep.config.load.foreign import foreign_code
+from memsweep.errors import MemsweepError
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity_of, pack_identity
 from memsweep.sweep.store.record import now
 
@@ -131,7 +132,7 @@ def of_trial(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, 
     real = {"float64": "double", "float32": "float"}[config.training.dtype]
     build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
     origin = {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}
-    with suppress(ModuleError):  # its file was broken since it was trained, and costs no result
+    with suppress(MemsweepError), foreign_code(str):  # these are for readers: what fails here costs no result
         if guessed := registry.get(registry.MODEL, config.model.name).guessed_roles(config):
             origin["guessed_roles"] = {name: str(part) for name, part in guessed.items()}
     return origin

@@ -1,6 +1,6 @@
 """The part of a statement that can change a number, as text, and the definitions that it refers to.
 
-Left out are comments, docstrings, annotations, messages of errors and logs, functions that give sentences alone
+Left out are comments, docstrings, annotations, messages of errors and logs, functions for sentences alone
 (``SENTENCES``), what memsweep says where code of others fails (``_GUARD``), and fields declared by ``setting`` (their
 values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
 """
@@ -21,7 +21,7 @@ SENTENCES = frozenset(
         *("notes_of_code", "guessed_roles", "closed_forms", "count_parameters"),
     }
 )
-"""Names of functions that are for plans and descriptions: no trial runs them."""
+"""Names of functions for plans, descriptions and provenance: no number of a trial rests on them."""
 _WORDING, _GUARD = "sentence", "foreign_code"
 """In memsweep's own code, the name of a function that words an error of other code, and of the guard that takes it."""
 _BRANCHES = frozenset(
