@@ -64,6 +64,8 @@ _waiting: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
 _folders: list[Path] = []
 _put_off: list[bool] = []
 """Holds something after ``discover_when_asked``, until the rest has been discovered."""
+_held: list[bool] = []
+"""Holds something for each ``files_held`` that has not ended."""
 _of_files: dict[str, list[tuple[str, str, type]]] = {}
 """By module of an imported task file: kind, name and class of each part that it registered."""
 _Part = TypeVar("_Part", bound=type)
@@ -291,6 +293,21 @@ def discover_when_asked(package: str) -> None:
         find_in(each)
     _load_plugins()  # any of them may have a measure or an analysis, which a report has to know
     _put_off[:] = [True]
+
+
+@contextmanager
+def files_held() -> Iterator[None]:
+    """While it lasts, imported files of a person stay as they are: a trial is of one code, whatever is edited."""
+    _held.append(True)
+    try:
+        yield
+    finally:
+        _held.pop()
+
+
+def files_are_held() -> bool:
+    """Whether a trial is computed in this process (``files_held``)."""
+    return bool(_held)
 
 
 def _attempt(what: str, load: Callable[[], object]) -> list[str]:

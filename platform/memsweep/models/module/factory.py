@@ -28,6 +28,7 @@ from memsweep.models.module.config import ArgumentNames
 from memsweep.models.module.in_memory import is_gone, told_gone
 from memsweep.models.roles import Signature
 from memsweep.models.training_mode import seeded
+from memsweep.registry import files_are_held
 
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _WIDTHS = frozenset({"d_model", "dim", "features", "hidden", "hidden_dim", "hidden_size", "n_hidden", "size", "units"})
@@ -359,6 +360,8 @@ def generation() -> int:
 def _drop_stale(folder: Path) -> None:
     """Forgets all imported files of users if one of them changed or lies elsewhere: they may hold parts of another."""
     global _generation
+    if files_are_held():
+        return
     if any(home != folder or _stamp(path) != stamp for home, path, stamp in _loaded.values()):
         _generation += 1
         for name in _loaded:

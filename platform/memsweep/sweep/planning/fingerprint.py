@@ -90,6 +90,7 @@ CONDITIONAL: dict[str, Condition] = {
         config.training.weights_file is not None
     ),
     "memsweep.learning.training.gradient_over_weight.is_beyond_torch": lambda *_: False,
+    "memsweep.registry.files_are_held": lambda *_: False,
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,
@@ -281,8 +282,7 @@ def _definitions_of(part: type) -> frozenset[Definition]:
     return frozenset(definitions)
 
 
-_FILES: dict[str, Path] = {}
-"""Paths of modules that no import finds by name: helpers of a workspace's tasks."""
+_FILES: dict[str, Path] = {}  # modules that no import finds by name: helpers of a workspace's tasks
 _LIBRARIES = tuple({Path(path).resolve() for path in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))})
 
 

@@ -78,7 +78,7 @@ def guarded(job: PackJob, trials: int, on_hang: OnHang) -> Iterator[Callable[[Re
     import torch
 
     forget_peak()
-    with isolated():
+    with isolated(), registry.files_held():  # a process of a group has it from here alone
         torch.set_num_threads(job.threads)
         hold_to(job.card_bytes)
         with time_limit(job.time_limit, trials, on_hang) as undisturbed, original_only():
@@ -105,7 +105,7 @@ def execute_pack(
     try:
         with worker.phases.phase(STARTING):
             todo = worker.start()
-        with memory_limit(0.0 if job.inline or together else job.memory):
+        with memory_limit(0.0 if job.inline or together else job.memory), registry.files_held():
             if any(config.chain is not None for config in todo.values()):
                 worker.chain(todo, progress)
             else:
@@ -136,6 +136,7 @@ class _Worker:
     culprits: list[str] = field(default_factory=list)
     unstored: dict[str, UnstoredResult] = field(default_factory=dict)
     outage: str = ""
+    origins: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def report(self) -> PackReport:
         return PackReport(
@@ -152,7 +153,10 @@ class _Worker:
                 if self.store.has(name):
                     self._finish(name)
                 else:
-                    todo[name] = _rebuild(name, data, self.job.arithmetic)
+                    config = _rebuild(name, data, self.job.arithmetic)
+                    # now: what a file holds at the end is not what was run
+                    self.origins[name] = provenance.of_trial(config, self.job.arithmetic)
+                    todo[name] = config
             except BaseException as error:  # an error of this member: the others run without it
                 if _ends_job(error):
                     raise
@@ -286,7 +290,7 @@ class _Worker:
                 self.finished[name] = self.unstored.pop(name).outcome
 
     def _encoded(self, name: str, result: TrialResult, origin: dict[str, Any]) -> UnstoredResult:
-        origin = {**provenance.of_trial(result.config, self.job.arithmetic), **origin}
+        origin = {**self.origins[name], **origin}
         weights = result.weights if self.job.keep == WEIGHTS else None
         if name in self.job.trained:  # they are kept where they were trained
             folder, trial = self.job.trained[name]

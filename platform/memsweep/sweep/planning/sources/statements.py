@@ -31,6 +31,7 @@ _BRANCHES = frozenset(
         "asks_settings",
         "carries_settings",
         "drops",
+        "files_are_held",
         "freezes_weights",
         "groups_by_pattern",
         "has_layer_units",
