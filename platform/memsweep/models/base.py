@@ -402,7 +402,7 @@ class LinearModel(StackedModel):
         """Impulse response and drift of models with stacked weights ``[N, ...]``, differentiable."""
 
     def as_modes(self, weights: Weights) -> Modes | None:
-        """The same models as modes, where their states are independent, with one input and output; a faster loss."""
+        """The same models as modes, where they have one input, one output and independent states; None elsewhere."""
         del weights
         return None
 

@@ -12,6 +12,7 @@ import pytest
 from engine import trial
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
+from memsweep.models.module.factory import resolve
 from memsweep.sweep.planning.identity import identity, identity_of
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import execute_pack
@@ -68,3 +69,13 @@ def test_an_edit_while_a_trial_runs_costs_and_changes_nothing(workspace: Path) -
         assert (name, own) == (first, numbers)
         assert table.equals(curves)
     assert not registry.files_are_held()
+
+
+def test_files_of_one_name_in_two_folders_are_two_while_a_trial_runs(workspace: Path) -> None:
+    for folder, text in (("one", CODE), ("two", EDITS["other"])):
+        (workspace / folder).mkdir()
+        (workspace / folder / "same_net.py").write_text(text)
+    with registry.files_held():
+        one, two, again = (resolve(f"{folder}/same_net.py:Net").file for folder in ("one", "two", "one"))
+    assert one == again == workspace / "one" / "same_net.py"
+    assert two == workspace / "two" / "same_net.py"

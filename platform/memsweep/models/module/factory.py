@@ -357,10 +357,15 @@ def generation() -> int:
     return _generation
 
 
+def keeps_files(folder: Path) -> bool:
+    """Whether a trial is computed, which keeps the code that it began with, and all imported files are of a folder."""
+    return files_are_held() and all(home == folder for home, _, _ in _loaded.values())
+
+
 def _drop_stale(folder: Path) -> None:
     """Forgets all imported files of users if one of them changed or lies elsewhere: they may hold parts of another."""
     global _generation
-    if files_are_held():
+    if keeps_files(folder):
         return
     if any(home != folder or _stamp(path) != stamp for home, path, stamp in _loaded.values()):
         _generation += 1

@@ -1,4 +1,4 @@
-"""The roles of weights that nobody wrote and no convention says: what a ball moves rests on them."""
+"""Sentences about guessed roles: a ball moves weights by their roles, so verdicts rest on them."""
 
 from __future__ import annotations
 

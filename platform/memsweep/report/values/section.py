@@ -212,7 +212,8 @@ def _sections(kind: str, name: str, contents: Contents) -> list[Section]:
     with left_out_where_it_fails(part, f"the section of the {kind} {name}"):
         if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
             found = [*made_by(part, name, contents)]
-            for table in (each for one in found for each in (one.table, *one.folded) if each is not None):
-                table.frame()  # its cells are code of the part, too
+            tables = (each for one in found for each in (one.table, *one.folded) if each is not None)
+            for table in () if registry.is_own(part) else tables:
+                table.frame()  # its cells are code of others, too
             made = found
     return made

@@ -90,7 +90,7 @@ CONDITIONAL: dict[str, Condition] = {
         config.training.weights_file is not None
     ),
     "memsweep.learning.training.gradient_over_weight.is_beyond_torch": lambda *_: False,
-    "memsweep.registry.files_are_held": lambda *_: False,
+    "memsweep.models.module.factory.keeps_files": lambda *_: False,
     "memsweep.learning.loss.exact": lambda config, kernels: config.has_closed_form,
     "memsweep.learning.loss.sampled": lambda config, kernels: not config.trains_in_closed_form,
     "memsweep.learning.loss.carried.CarriedLoss": lambda config, kernels: _task(config).carries_states,

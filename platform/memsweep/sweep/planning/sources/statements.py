@@ -1,6 +1,6 @@
 """The part of a statement that can change a number, as text, and the definitions that it refers to.
 
-Left out are comments, docstrings, annotations, messages of errors and logs, functions for sentences alone
+Left out are comments, docstrings, annotations, messages of errors and logs, functions for readers alone
 (``SENTENCES``), what memsweep says where code of others fails (``_GUARD``), and fields declared by ``setting`` (their
 values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
 """
@@ -31,13 +31,13 @@ _BRANCHES = frozenset(
         "asks_settings",
         "carries_settings",
         "drops",
-        "files_are_held",
         "freezes_weights",
         "groups_by_pattern",
         "has_layer_units",
         "holds_special_tensors",
         "holds_torch_layers",
         "influence_decides",
+        "keeps_files",
         "is_beyond_torch",
         "lacks_map",
         "mixes_models",
