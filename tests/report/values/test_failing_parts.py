@@ -23,7 +23,7 @@ STUDY: dict[str, Any] = {
 }
 PARTS = """
 from memsweep.errors import ConfigError
-from memsweep.report.values.section import Section
+from memsweep.report.values.section import Glance, Section
 from memsweep.report.values.table import Column, Table
 
 
@@ -37,11 +37,28 @@ def refuses(contents, letters=()):
 
 def column(contents, letters=()):
     return Section("Broken", "words", Table("broken", "Broken", [1], [Column("a", lambda row: row / 0, key="a")]))
+
+
+def number(contents, letters=()):
+    return Section("Broken", "words", charts=[{"rows": [1]}], glance=[Glance("a", "a", "It.", lambda row: row.nothing)])
+
+
+def bare(contents, letters=()):
+    return Section("Broken", "words", charts=[{}], glance=[Glance("a", "a", "It.", lambda row: 1.0)])
 """
 
 
 @pytest.mark.parametrize(
-    "place", ["no_such_module:section", "memsweep.outcome:nope", "parts:section", "parts:refuses", "parts:column"]
+    "place",
+    [
+        "no_such_module:section",
+        "memsweep.outcome:nope",
+        "parts:section",
+        "parts:refuses",
+        "parts:column",
+        "parts:number",
+        "parts:bare",
+    ],
 )
 def test_a_report_is_written_without_a_section_that_fails(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

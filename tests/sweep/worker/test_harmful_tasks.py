@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,28 @@ def test_a_process_is_what_it_was_after_a_trial_that_changed_everything(
         assert _settings() == before, poison
         os.fstat(1)
         os.fstat(2)
+
+
+def test_ways_to_compute_are_chosen_by_no_trial_before() -> None:
+    backends = torch.backends
+    ways: list[tuple[Callable[[], bool], Callable[[bool], object]]] = [
+        (backends.mha.get_fastpath_enabled, backends.mha.set_fastpath_enabled),
+        (backends.cuda.flash_sdp_enabled, backends.cuda.enable_flash_sdp),
+        (backends.cuda.mem_efficient_sdp_enabled, backends.cuda.enable_mem_efficient_sdp),
+        (backends.cuda.math_sdp_enabled, backends.cuda.enable_math_sdp),
+        (backends.cuda.cudnn_sdp_enabled, backends.cuda.enable_cudnn_sdp),
+        (lambda: torch.is_autocast_enabled("cuda"), lambda on: torch.set_autocast_enabled("cuda", on)),
+        (lambda: backends.mkldnn.enabled, lambda on: setattr(backends.mkldnn, "enabled", on)),
+        (lambda: backends.cudnn.benchmark, lambda on: setattr(backends.cudnn, "benchmark", on)),
+        (lambda: backends.cudnn.deterministic, lambda on: setattr(backends.cudnn, "deterministic", on)),
+        (lambda: backends.cudnn.allow_tf32, lambda on: setattr(backends.cudnn, "allow_tf32", on)),
+    ]
+    before = [get() for get, _ in ways]
+    with isolated():
+        for (_, put), value in zip(ways, before, strict=True):
+            put(not value)
+        assert [get() for get, _ in ways] == [not value for value in before]
+    assert [get() for get, _ in ways] == before
 
 
 def _settings() -> dict[str, Any]:

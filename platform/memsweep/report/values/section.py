@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary
 
 from memsweep import registry
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.losses import LossRow, Spread
+from memsweep.report.analysis.losses import LossRow, Spread, largest
 from memsweep.report.values.analysis import left_out_where_it_fails, loaded
-from memsweep.report.values.chart import Chart
-from memsweep.report.values.table import PAGE, Cell, Table
+from memsweep.report.values.chart import Chart, says_something
+from memsweep.report.values.table import PAGE, Cell, Table, spread_cell
 from memsweep.stability.verdict.trend import Slope
 
 
@@ -212,8 +212,22 @@ def _sections(kind: str, name: str, contents: Contents) -> list[Section]:
     with left_out_where_it_fails(part, f"the section of the {kind} {name}"):
         if part.section if kind == registry.ANALYSIS else len(part.own(contents.measured.tables[part.table])):
             found = [*made_by(part, name, contents)]
-            tables = (each for one in found for each in (one.table, *one.folded) if each is not None)
-            for table in () if registry.is_own(part) else tables:
-                table.frame()  # its cells are code of others, too
+            for section in () if registry.is_own(part) else found:
+                _compute(section, contents)
             made = found
     return made
+
+
+def _compute(section: Section, contents: Contents) -> None:
+    """Compute once what a report asks a section for later: cells, numbers of conditions, and which charts are empty."""
+    for table in (section.table, *section.folded):
+        if table is not None:
+            table.frame()
+    for glance in section.glance:
+        for row in largest(contents.trained):
+            spread_cell(glance.value(row))
+            for late in (glance.cell, glance.is_measured):
+                if late is not None:
+                    late(row)
+    for chart in section.charts:
+        says_something(chart)

@@ -11,6 +11,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 Undo = Callable[[], None]
@@ -143,8 +144,23 @@ def _torch() -> Undo:
         (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
         (lambda: torch.is_autocast_enabled("cpu"), lambda on: torch.set_autocast_enabled("cpu", on)),
+        (lambda: torch.is_autocast_enabled("cuda"), lambda on: torch.set_autocast_enabled("cuda", on)),
         (_flushes_denormals, torch.set_flush_denormal),
-        (lambda: torch.backends.mkldnn.enabled, lambda on: setattr(torch.backends.mkldnn, "enabled", on)),
+        (torch.backends.mha.get_fastpath_enabled, torch.backends.mha.set_fastpath_enabled),
+        # the ways to compute attention, of the CPU's, too
+        (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+        (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+        (torch.backends.cuda.math_sdp_enabled, torch.backends.cuda.enable_math_sdp),
+        (torch.backends.cuda.cudnn_sdp_enabled, torch.backends.cuda.enable_cudnn_sdp),
+        *(
+            (partial(getattr, of, name), partial(setattr, of, name))
+            for of, names in (
+                (torch.backends.mkldnn, ("enabled",)),
+                (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+                (torch.utils.deterministic, ("fill_uninitialized_memory",)),
+            )
+            for name in names
+        ),
     ]
     before = [get() for get, _ in settings]
     device = torch.get_default_device()
