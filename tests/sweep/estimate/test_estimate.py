@@ -72,6 +72,7 @@ def test_numbers_that_are_no_sizes_make_no_other_kind() -> None:
         assert kind_of([other]) == kind_of(one)
     for other in (
         small(batch_size=8),
+        small(validation_size=24),
         small(seeds=200),  # a few models more would fit into the same padded slots
         trial(training={"seeds": 2, "steps": 40}, task={"horizon": 13}),
         trial(training={"seeds": 2, "steps": 40}, model={"width": 40}),

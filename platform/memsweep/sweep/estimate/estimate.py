@@ -289,7 +289,8 @@ def kind_of(group: Sequence[TrialConfig]) -> str:
     """Name of all programs that cost the same for each step: equal parts and, by the cost model, equal sizes."""
     first = group[0]
     seconds = cost.seconds([_of_standard_length(trial) for trial in group])
-    parts = (first.task.name, getattr(first.task, "horizon", ""), first.model.name, first.training.batch_size)
+    sizes = (first.training.batch_size, first.training.validation_size)  # what a validation takes is in no cost model
+    parts = (first.task.name, getattr(first.task, "horizon", ""), first.model.name, *sizes)
     return f"{parts} {len(group)} trials, chained: {first.chain is not None}, {seconds:.6g}"
 
 
