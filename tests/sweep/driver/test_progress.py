@@ -6,9 +6,11 @@ import io
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine import trial
 from memsweep.sweep.driver import progress
 from memsweep.sweep.driver.progress import (
     LONG,
@@ -24,6 +26,7 @@ from memsweep.sweep.driver.progress import (
     time_left,
 )
 from memsweep.sweep.worker.timing import report_interval, throttled
+from runner_work import planned
 
 
 class Clock:
@@ -57,6 +60,36 @@ def test_costs_weigh_the_fraction_and_the_remaining_time() -> None:
     assert now.fraction == pytest.approx(0.25)
     assert now.eta == pytest.approx(30.0)  # 9 of 40 in 9 s, 30 are left
     assert (now.total, now.finished, now.reused, now.failed, now.running) == (5, 0, 1, 0, 1)
+
+
+def test_no_time_left_is_guessed_before_a_training_that_may_end_early_has_ended() -> None:
+    """Half of a chain was done in a second, because its trainings ended early; the rest need not."""
+    clock = Clock()
+    ledger = WorkCounter(total=4, reused=0, work=4.0, clock=clock, guesses=False)
+    ledger.started("chain", 2.0)
+    for fraction in (0.01, 0.5, 1.0):
+        clock.now += 1.0
+        ledger.advanced("chain", fraction)
+        assert ledger.snapshot().eta is None
+    ledger.ended("chain")
+    ledger.settled(1.0)
+    ledger.settled(1.0)
+    assert ledger.snapshot().eta == pytest.approx(2.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("training", "early"),
+    [
+        ({}, False),
+        ({"stop_below": 0.1}, True),
+        ({"patience": 3}, True),
+        ({"smallest_rate": 1e-6}, False),
+        ({"schedule": "plateau", "smallest_rate": 1e-6}, True),
+        ({"schedule": "plateau"}, False),
+    ],
+)
+def test_which_trainings_may_end_early(training: dict[str, Any], early: bool) -> None:
+    assert planned([[trial(training=training)]]).may_end_early is early
 
 
 def test_the_end_is_not_before_the_slowest_running_pack() -> None:

@@ -197,10 +197,12 @@ def assert_same_results(one: Store, other: Store, names: Iterable[str]) -> None:
 def test_a_chain_gives_what_a_person_would_get_by_carrying_the_values(tmp_path: Path) -> None:
     sweep = load(tmp_path, STUDY)
     plan = plan_of(sweep)
-    fractions: list[float] = []
-    report = execute_pack(job_of(plan, tmp_path / "s"), lambda fraction, doing: fractions.append(fraction))
+    told: list[tuple[float, str]] = []
+    report = execute_pack(job_of(plan, tmp_path / "s"), lambda *words: told.append(words))
     assert not report.failed
+    fractions, places = [one for one, _ in told], [words.partition(" (")[2] for _, words in told]
     assert (fractions[-1], fractions) == (1.0, sorted(fractions))
+    assert [*dict.fromkeys(places)] == [f"trial {place} of 3)" for place in (1, 2, 3)]
     store = Store(tmp_path / "s")
     carried = 200.0
     for trial, expected in zip(plan.trials, by_hand(sweep.rows), strict=True):

@@ -84,6 +84,8 @@ class WorkCounter:
         expected: trials that a plan which grows may have in the end; their costs are taken as those of the trials so
             far. 0: the plan does not grow.
         clock: monotonic seconds.
+        guesses: whether work that is done tells how long the rest takes before a trial has ended; not where a loss may
+            end trainings.
     """
 
     def __init__(
@@ -93,10 +95,12 @@ class WorkCounter:
         work: float,
         expected: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        guesses: bool = True,
     ) -> None:
         self._total, self._reused, self._known, self._expected = total, reused, max(work, 1e-12), expected
         self._shown = 0.0  # the largest fraction so far: trials may turn out more, and a bar must not run back
-        self._clock = clock
+        self._clock, self._guesses = clock, guesses
         self._running: dict[str, _Running] = {}
         self._course = _Course()
         self._finished = self._failed = self._replaced = 0
@@ -171,7 +175,8 @@ class WorkCounter:
             return 0.0
         now = self._clock()
         rate = self._course.rate(now)
-        if rate is None or done < _KNOWN * self._work:
+        known = self._guesses or self._finished + self._failed
+        if rate is None or not known or done < _KNOWN * self._work:
             return None
         # The last packs run on few workers: the end cannot come before the slowest of them.
         working = [running for running in self._running.values() if running.course.moved]

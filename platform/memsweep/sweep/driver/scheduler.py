@@ -90,7 +90,8 @@ class PackScheduler:
         self._workspace, self._limits = workspace, limits or ActiveLimits(Limits())
         self._waiting = jobs_of(plan, workspace, store.location.uri)
         self._cost = _costs(plan)
-        self._work = WorkCounter(len(plan.trials), len(plan.done), sum(self._cost.values()), _expected(plan))
+        costs = sum(self._cost.values())
+        self._work = WorkCounter(len(plan.trials), len(plan.done), costs, plan.most, guesses=not plan.may_end_early)
         self._deaths: Counter[str] = Counter()  # by trial
         self._node_losses: Counter[str] = Counter()  # by pack
         self._retry: list[PackJob] = []  # packs whose worker died, members of packs that failed
@@ -440,11 +441,3 @@ class PackScheduler:
 
 def _costs(plan: Plan) -> dict[str, float]:
     return {trial.identity: pack.cost / len(pack.trials) for pack in plan.packs for trial in pack.trials}
-
-
-def _expected(plan: Plan) -> int:
-    """The trials that a search may run in all; 0 for a grid, whose plan has them all."""
-    sweep = plan.sweep
-    if sweep.search is None:
-        return 0
-    return len(sweep.rows) * (sweep.search.settings.trials + (sweep.confirm.top if sweep.confirm is not None else 0))

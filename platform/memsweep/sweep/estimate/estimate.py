@@ -24,7 +24,7 @@ from memsweep.sweep.estimate.kept import KeptMeasurements
 from memsweep.sweep.estimate.nodes import Lengths, makespan
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.identity import Arithmetic
-from memsweep.sweep.planning.plan import Pack, identified, make_packs, pack_seconds
+from memsweep.sweep.planning.plan import Pack, ends_below, identified, make_packs, pack_seconds
 from memsweep.sweep.planning.plan import programs as by_program
 from memsweep.sweep.planning.resources import local_cpus, slots, this_machine, threads
 
@@ -296,10 +296,9 @@ def kind_of(group: Sequence[TrialConfig]) -> str:
 
 def _ended_soonest(trial: TrialConfig) -> TrialConfig:
     """The trial, whose training ends at the first validation after which ``training.stop_below`` may end it."""
-    training, chain = trial.training, trial.chain
-    carried = chain is not None and chain.into == "training.stop_below" and (chain.first or chain.earlier)
-    if not training.stop_below and not carried:
+    if not ends_below(trial):
         return trial
+    training = trial.training
     validations = max(1, math.ceil(training.smallest_steps / training.validate_every))
     soonest = min(training.end, validations * training.validate_every)
     return _with_training(trial, until=soonest if soonest < training.steps else 0, turns=())

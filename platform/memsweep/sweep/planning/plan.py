@@ -89,6 +89,32 @@ class Plan:
     measures: bool = False
     cut: str = ""
 
+    @property
+    def most(self) -> int:
+        """The trials that a search may run in all; 0 for a grid, whose plan has them all."""
+        if (search := self.sweep.search) is None:
+            return 0
+        top = self.sweep.confirm.top if self.sweep.confirm is not None else 0
+        return len(self.sweep.rows) * (search.settings.trials + top)
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a loss may end a training before its last step."""
+        return any(_may_end_early(trial.config) for trial in self.trials)
+
+
+def ends_below(config: TrialConfig) -> bool:
+    """Whether a validation loss below one that was written, or carried along a chain, ends the training."""
+    chain = config.chain
+    carried = chain is not None and chain.into == "training.stop_below" and (chain.first or chain.earlier)
+    return bool(config.training.stop_below or carried)
+
+
+def _may_end_early(config: TrialConfig) -> bool:
+    training = config.training
+    plateaus = training.schedule == "plateau" and training.smallest_rate > 0.0
+    return training.end > 0 and (ends_below(config) or training.patience > 0 or plateaus)
+
 
 def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     """The rows of a sweep with their identities.

@@ -173,7 +173,7 @@ class _Worker:
         programs = _by_program(todo, dict(self.job.after), self.job.trained)
         for position, members in enumerate(programs):
             trained = bool(self.job.trained.keys() & members)
-            part = partial(_part, progress, position, len(programs), tuple(members.values()), trained)
+            part = partial(_part, progress, "program", position, len(programs), tuple(members.values()), trained)
             self._run_together(members, part)
 
     def _run_together(self, todo: dict[str, TrialConfig], progress: Callable[[float], None]) -> None:
@@ -191,7 +191,7 @@ class _Worker:
         every failure is its own.
         """
         for position, (name, config) in enumerate(todo.items()):
-            share = partial(_part, progress, position, len(todo), (config,), False)
+            share = partial(_part, progress, "trial", position, len(todo), (config,), False)
             try:
                 self._link(name, config, share)
                 self._delete_checkpoints([name])
@@ -366,13 +366,19 @@ def _by_program(
 
 
 def _part(
-    progress: Progress, position: int, count: int, configs: tuple[TrialConfig, ...], trained: bool, fraction: float
+    progress: Progress,
+    what: str,
+    position: int,
+    count: int,
+    configs: tuple[TrialConfig, ...],
+    trained: bool,
+    fraction: float,
 ) -> None:
     """Reports a fraction of one of the job's programs.
 
     Args:
         progress: takes the fraction of the job.
-        position, count: of the program, and of all.
+        what, position, count: its name, such as "trial"; its place among all, and how many these are.
         configs: of its trials: how much of their time the training takes. A pack counts ``TRAINING_SHARE`` for it.
         trained: whether their weights are stored, so that the training takes none.
         fraction: of the program, by the pack.
@@ -382,7 +388,9 @@ def _part(
     share, steps = 0.0 if trained else _training_share(configs), configs[0].training.end
     part, measured = fraction / TRAINING_SHARE, (fraction - TRAINING_SHARE) / (1.0 - TRAINING_SHARE)
     done = share * part if part < 1 else share + (1.0 - share) * measured
-    progress((position + done) / count, f"step {steps * part:,.0f} of {steps:,}" if part < 1 else "measuring")
+    does = f"step {steps * part:,.0f} of {steps:,}" if part < 1 else "measuring"
+    place = f" ({what} {position + 1} of {count})" if count > 1 else ""
+    progress((position + done) / count, f"{does}{place}")
 
 
 @functools.lru_cache(maxsize=64)
