@@ -19,6 +19,7 @@ import importlib.util
 import inspect
 import logging
 import re
+import shlex
 import sys
 import traceback
 import zlib
@@ -314,7 +315,7 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     try:
         load()
     except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
-        said = f"{what} was skipped: {type(error).__name__}: {error}"
+        said = f"{what} was skipped: {type(error).__name__}: {error}{_of_neighbours(what, error)}"
         if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line
             return [said]
         frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
@@ -322,6 +323,15 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
         near = (own or frames)[-1]
         return [f"{said} ({Path(near.filename).name}, line {near.lineno})"]
     return []
+
+
+def _of_neighbours(what: str, error: BaseException) -> str:
+    """How a task file imports the files beside it, where it tried to; empty of any other error."""
+    file, top = Path(what.removeprefix("task file ")), (getattr(error, "name", None) or "").partition(".")[0]
+    near = [folder for folder in file.parents[:2] if (folder / f"{top}.py").is_file() or (folder / top).is_dir()]
+    if not isinstance(error, ModuleNotFoundError) or not top or not near:
+        return ""
+    return f". A task file does not find files beside it: set PYTHONPATH={shlex.quote(str(near[0]))}, on all nodes"
 
 
 def find_in(package: str) -> None:

@@ -101,6 +101,14 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"draw": lambda self, stream, index, size: NUMBERS},
         "gave [3, 7, 1] of float64; it must give a Batch of two tensors",
     ),
+    "sequences of a global generator": (
+        {"draw": lambda self, stream, index, size: Batch(torch.rand(size, 7, 1), NUMBERS)},
+        "draw of the task 'sum' gave other sequences when it was asked for the same ones again; they must depend on",
+    ),
+    "targets of a global generator": (
+        {"draw": lambda self, stream, index, size: Batch(NUMBERS, torch.rand(size, 7, 1))},
+        "draw of the task 'sum' gave other sequences",
+    ),
     "no outputs": ({"outputs": 0}, "outputs of the task 'sum' is 0; it must be a whole number of at least 1"),
     "a chance of nothing": ({"chance": lambda self: 0.0}, "chance of the task 'sum' gave 0.0; it must give a finite"),
     "a metric that is not reported": (

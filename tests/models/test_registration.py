@@ -156,6 +156,22 @@ def test_a_study_imports_no_model_unit_or_rule_that_it_does_not_use() -> None:
     assert not [name for name in imported if name.startswith(tuple(f"memsweep.models.{each}" for each in others))]
 
 
+def test_a_task_file_that_misses_its_neighbour_is_told_how_to_find_it(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (tmp_path / "beside_tasks.py").write_text("x = 1\n")
+    (folder / "_in_tasks.py").write_text("x = 1\n")
+    for number, name in enumerate(("beside_tasks", "_in_tasks", "nowhere_at_all")):
+        (folder / f"own{number}.py").write_text(f"import {name}\n")
+    try:
+        beside, within, nowhere = registry.discover(tmp_path)
+    finally:
+        registry.discover(ROOT)
+    assert f"set PYTHONPATH={tmp_path}, on all nodes" in beside
+    assert f"set PYTHONPATH={folder}, on all nodes" in within
+    assert "PYTHONPATH" not in nowhere
+
+
 def test_a_file_that_is_skipped_is_named_with_its_own_line(tmp_path: Path) -> None:
     """And with no line of memsweep's, which imports it."""
     folder = tmp_path / "tasks"

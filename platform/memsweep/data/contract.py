@@ -103,7 +103,10 @@ def looked_at(part: Any, config: Any) -> Contract:
         for stream in () if problems else (VALIDATION, TEST):
             draw = functools.partial(task.draw, Stream(0, stream), 0, SEQUENCES)
             batch = _called(f"draw of the task {name!r}", draw)
-            problems += [*_of_batch(task, name, stream, batch)] or [*_of_judgement(task, name, batch)]
+            problems += [*_of_batch(task, name, stream, batch)]
+            if not problems and not registry.is_own(part):
+                problems += _of_repetition(name, batch, _called(f"draw of the task {name!r}", draw))
+            problems += [] if problems else _of_judgement(task, name, batch)
             if problems:
                 break
     return Contract(tuple(problems), None if problems or batch is None else batch.inputs)
@@ -177,6 +180,21 @@ def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
         yield f"{draw} inputs with {int((~torch.isfinite(inputs)).sum())} numbers that are not finite; all must be"
     if targets.ndim == 0 or len(targets) != rows:
         yield f"{draw} targets {_kind(targets)}; their first axis must be that of the {rows} sequences"
+
+
+def _of_repetition(name: str, batch: Any, again: Any) -> Iterator[str]:
+    """Whether the same sequences come again: else a trial's numbers are those of what its process drew before."""
+    pairs = [(batch.inputs, again.inputs), (batch.targets, again.targets)]
+    if not all(one.shape == other.shape and _equal(one, other) for one, other in pairs):
+        yield (
+            f"draw of the task {name!r} gave other sequences when it was asked for the same ones again; they must "
+            "depend on the stream and the index alone. Draw them from stream.generator(index), not from the global "
+            "generators of numpy, torch or Python"
+        )
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _of_judgement(task: Any, name: str, batch: Any) -> Iterator[str]:

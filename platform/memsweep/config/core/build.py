@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Mapping
@@ -61,11 +62,15 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
         path: where ``data`` stands, for the messages.
         problems: collects what is wrong.
         fallback: an instance of ``cls`` that gives the fields which ``data`` leaves out (None: the class's defaults).
+
+    Raises:
+        RegistryError: a field has a type that no setting can have, given or not.
     """
     known = layout(cls)
     if not isinstance(data, Mapping):
         problems.append(Problem(path, f"must be a mapping of fields ({one_of(known.fields)})", show(data)))
         return INVALID
+    _check_types(cls)
     before = len(problems)
     problems += [_unknown_field(cls, known, path, key, data[key]) for key in data if key not in known.fields]
     given = values_of(fallback) if isinstance(fallback, cls) else {}
@@ -78,6 +83,27 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
     if len(problems) > before:
         return INVALID
     return _construct(cls, given, path, problems)
+
+
+@functools.cache
+def _check_types(cls: type) -> None:
+    known = layout(cls)
+    for key, field in known.fields.items():
+        if key not in known.parts and not field.metadata.get("each_registered"):
+            _check_type(known.types[key], f"{getattr(cls, 'kind', '')}.{key}".strip("."))
+
+
+def _check_type(hint: Any, path: str) -> None:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType, tuple):
+        for one in typing.get_args(hint):
+            if one not in (types.NoneType, Ellipsis):
+                _check_type(one, path)
+    elif hint not in (*values.NAMES, Arguments) and not dataclasses.is_dataclass(hint):
+        raise RegistryError(
+            f"the field {path} has the type {getattr(hint, '__name__', hint)}; a setting may be bool, int, float, str, "
+            "a config dataclass, Arguments, tuple[X, ...], X | None, or Any with registered=."
+        )
 
 
 def build_field(known: Layout, key: str, data: Any, path: str, problems: list[Problem]) -> Any:
@@ -128,11 +154,6 @@ def _conform(hint: Any, field: dataclasses.Field[Any], data: Any, path: str, pro
     if hint is Arguments:
         arguments = arguments_from(data, path, problems)
         return INVALID if arguments is None else arguments
-    if hint not in values.NAMES:
-        raise RegistryError(
-            f"the field {path} has the type {hint}; a setting may be bool, int, float, str, a config dataclass, "
-            "Arguments, tuple[X, ...], X | None, or Any with registered=."
-        )
     return values.scalar(hint, field, data, path, problems)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,9 @@ from memsweep.config.load.bounded import (
 from memsweep.config.load.study_files import included_from
 from memsweep.errors import ConfigError
 
+_COMPOSING = threading.Lock()
+"""Hydra has one state for the whole process: threads read their studies one after the other."""
+
 
 def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     """The composed study file as plain data, interpolations not yet resolved.
@@ -32,11 +36,18 @@ def read(path: Path, groups: Sequence[str]) -> dict[str, Any]:
     Raises:
         ConfigError: the file is no YAML mapping, or it includes a file that does not exist.
     """
-    from hydra import compose, initialize_config_dir
+    from hydra import initialize_config_dir
+
+    # the call itself sets the state, before its context begins: the lock comes first
+    with _COMPOSING, initialize_config_dir(config_dir=str(path.parent), version_base=None):
+        return _composed(path, groups)
+
+
+def _composed(path: Path, groups: Sequence[str]) -> dict[str, Any]:
+    from hydra import compose
     from omegaconf import OmegaConf
 
-    configured = initialize_config_dir(config_dir=str(path.parent), version_base=None)
-    with _translate_errors(path), bounded_reading(), configured:
+    with _translate_errors(path), bounded_reading():
         _check_file(path)
         with warnings.catch_warnings():
             warnings.filterwarnings("error", message=".*missing `_self_`")
