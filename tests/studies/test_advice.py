@@ -27,6 +27,16 @@ CLUSTER: dict[str, Any] = {"address": "head:6379", "progress": False}
 COMMAND = re.compile(r"memsweep (?:decide|resume|extend|retry|report|weights|sync|sweep|status) [^\n<;]*")
 
 
+def test_a_command_can_be_named_where_its_folder_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job's, which its cluster deletes."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    said = typed("resume", "small", Location.at(tmp_path / "kept"), workspace=tmp_path)
+    assert said == f"memsweep resume small --results {tmp_path / 'kept'} --workspace {tmp_path}"
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workspace with a study that was swept from another folder into a folder of its own, one trial missing."""

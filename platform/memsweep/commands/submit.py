@@ -121,6 +121,11 @@ def _words(args: argparse.Namespace) -> list[str]:
         raise SubmissionError(" ".join(f"--do {args.do} {problem}." for problem in problems))
     if args.share and args.results and (place := Location.at(args.results)).local is None:
         raise SubmissionError(not_in_a_bucket(place))
+    if args.results and "://" not in args.results and not Path(args.results).is_absolute():
+        raise SubmissionError(
+            f"--results {args.results} would lie in the job's own folder, which goes with the job. Give s3://bucket/x, "
+            "or the whole path of a folder that all nodes share."
+        )
     words = [*args.overrides, *(["--results", args.results] if args.results else [])]
     words += [f"--{flag.replace('_', '-')}" for flag in (*_FLAGS, "trust") if getattr(args, flag)]
     if args.nodes is not None:

@@ -212,7 +212,7 @@ def test_a_measurement_that_lasts_is_said_with_the_work_that_it_waits_behind(
     with caplog.at_level(logging.WARNING, "memsweep"):
         backend._fitted([small, wide], fit)
     assert caplog.messages == [
-        "measuring what a pack needs, before packs start: packs of 1 CPU core, kind 2 of 2, at most 120 s. Others "
+        "measuring what a pack needs, once a core is free: packs of 1 CPU core, kind 2 of 2, at most 120 s. Others "
         "hold nodes: memsweep sweep lengths (2 at once)."
     ]
 

@@ -200,6 +200,7 @@ def test_weights_outside_of_the_workspace_are_refused(
         (("small", "--runtime-env", "nowhere.yaml"), "cannot be read"),
         (("small", "--do", "extend", "--share"), "--do extend has no --share: that is for sweep and resume"),
         (("small", "--do", "resume", "--no-reuse"), "--do resume has no --no-reuse: that is for sweep"),
+        (("small", "--results", "some/folder"), "--results some/folder would lie in the job's own folder"),
         (("small", "--force"), "--do sweep has no --force: that is for retry"),
         (("small", "a=1", "~grid.b", "--do", "resume", "--force", "--no-reuse"),
          "--do resume has no --no-reuse: that is for sweep. Leave one of the two out. --do resume has no --force"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import platform
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -166,3 +167,15 @@ def test_lack_of_memory_is_told_from_other_faults() -> None:
     assert is_memory(torch.cuda.OutOfMemoryError("CUDA out of memory"))
     assert not is_memory(RuntimeError("shapes do not match"))
     assert failure_of(MemoryError("x"))["outcome"] == "out_of_memory"
+
+
+def test_a_node_that_lacks_the_code_of_a_trial_is_named(tmp_path: Path) -> None:
+    """The command could make the trial: here is what its author must not mend."""
+    lacking = trial(training={"seeds": 1, "steps": 5})
+    job = job_for(tmp_path, lacking)
+    ((name, data),) = job.members
+    job = replace(job, members=((name, data | {"task": data["task"] | {"name": "only_elsewhere"}}),))
+    for inline in (False, True):
+        (failure,) = execute_pack(replace(job, inline=inline), lambda *_: None).failed.values()
+        assert (f"the node {platform.node()} could not" in failure["error"]) is not inline
+        assert ("memsweep submit" in failure["error"]) is not inline

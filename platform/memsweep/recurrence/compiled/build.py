@@ -51,6 +51,14 @@ def library_path(real: str) -> Path:
     return path
 
 
+def is_ready(real: str) -> bool:
+    """Whether ``library_path`` has nothing to compile, because the library is there or no compiler is."""
+    try:
+        return _built(real) is not None or (_cache() / library_name(real, target(), compiler())).is_file()
+    except CannotBuildError:
+        return True
+
+
 def _built(real: str) -> Path | None:
     """A library of the wheel, made of these very sources for what this processor has, that this system can load."""
     for path in sorted(BUILT.glob(f"kernels-{real}-{target()}-{code_hash(target())}-*.so")):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from memsweep.config.schema.canonical import flatten, to_dict
 from memsweep.errors import ConfigError
 from memsweep.sweep.planning import cost
+from memsweep.sweep.planning.compiling import tell_of_compiling
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity, pack_identity
 
 if TYPE_CHECKING:
@@ -124,6 +125,7 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     """
     by_identity: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
+    tell_of_compiling(frozenset(row.training.dtype for row in sweep.rows if sweep.resources.of(row).device == "cpu"))
     for config in sweep.rows:
         arithmetic = Arithmetic.of(sweep.resources.of(config))
         trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)

@@ -115,7 +115,7 @@ def _said(what: str) -> Iterator[None]:
         with contextlib.suppress(RayError):
             others = Requests().look().others
             behind = f" Others hold nodes: {work_of(others)}." if others else ""
-            _log.warning("measuring what a pack needs, before packs start: %s.%s", what, behind)
+            _log.warning("measuring what a pack needs, once a core is free: %s.%s", what, behind)
 
     timer = threading.Timer(_SOON, say)
     timer.daemon = True
@@ -164,9 +164,8 @@ class RayBackend:
         callback, gate = self._experiment({job.pack: job for job in jobs}, at_once, events)
         if callback.open:
             # On SIGINT fit() stops its workers and returns without an error.
-            if self._head.dead_part:
-                cause = f"its {self._head.dead_part} was killed (often for lack of memory) or crashed"
-                raise ClusterLost(f"Ray on this machine is gone: {cause}")
+            if self._head.lost:
+                raise ClusterLost(self._head.lost)
             if callback.running or not gate.closed:
                 raise KeyboardInterrupt
 

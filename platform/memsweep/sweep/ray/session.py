@@ -8,15 +8,18 @@ import logging
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from memsweep.errors import BlockedError, MemsweepError
+from memsweep.errors import BlockedError, Exit, MemsweepError
 from memsweep.redaction import redacted, without_secrets
+from memsweep.sweep.driver.progress import write_line
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
@@ -44,6 +47,10 @@ _QUIET = {
 
 
 _WATCH_INTERVAL = 0.5  # seconds
+_SILENT_HEAD = 40.0
+"""Seconds without an answer after which the head of a cluster is gone: after 60, Ray ends this process itself."""
+_LEAVING = 8.0
+"""Seconds in which a process whose Ray is gone may end in order."""
 
 
 @dataclass
@@ -51,10 +58,10 @@ class Head:
     """The head of the session's Ray.
 
     Attributes:
-        dead_part: its process that died; empty as long as all of them live, and for a cluster that was joined.
+        lost: why Ray is gone, the start of a sentence; empty as long as it is there.
     """
 
-    dead_part: str = ""
+    lost: str = ""
 
 
 class AddressError(MemsweepError):
@@ -89,7 +96,7 @@ def cluster_of(given: str | None) -> str | None:
 def ray_session(address: str | None) -> Iterator[Head]:
     """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
 
-    If a Ray that was started here dies, this process is interrupted, and the ``Head`` tells which part died.
+    If Ray's head dies meanwhile, this process is interrupted, and the ``Head`` tells why.
 
     Args:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
@@ -103,7 +110,7 @@ def ray_session(address: str | None) -> Iterator[Head]:
             try:
                 with interrupts_held():
                     _connect(address)
-                with _watched() if address is None else nullcontext(Head()) as head:
+                with _watched(_dead_part() if address is None else _silent_head()) as head:
                     yield head
             finally:
                 _shut_down()
@@ -189,9 +196,10 @@ def _connect(address: str | None) -> None:
                 f"Ray could not start on this machine: {without_secrets(str(error))} Run with --inline to go "
                 "without Ray."
             ) from error
+        said = without_secrets(str(error)).rstrip(".")
         raise BlockedError(
-            f"no Ray cluster could be joined at {address!r}: {without_secrets(str(error))}. Start one (ray start "
-            "--head), give its host:port with --address, or leave --address out to run on this machine."
+            f"no Ray cluster could be joined at {address!r}: {said}. Start one (ray start --head), give its host:port "
+            "with --address, or leave --address out to run on this machine."
         ) from error
 
 
@@ -211,23 +219,30 @@ def _check_health(address: str) -> None:
 
 
 @contextmanager
-def _watched() -> Iterator[Head]:
-    """Interrupt this process, as Ctrl-C would, when a part of its Ray's head dies.
+def _watched(lost: Callable[[], str]) -> Iterator[Head]:
+    """Interrupt this process, as Ctrl-C would, when Ray's head is gone.
 
-    Ray itself would end this process in native code some ten seconds later, without an error in Python.
+    Ray itself would end this process in native code, some ten seconds after a head of its own and a minute after that
+    of a cluster, without an error in Python.
+
+    Args:
+        lost: says why it is gone; empty while it is there.
     """
-    head, processes, ended = Head(), head_processes(), threading.Event()
+    head, ended = Head(), threading.Event()
 
     with cleanup_skipped_once_dead() as skip_cleanup:
 
         def watch() -> None:
             while not ended.wait(_WATCH_INTERVAL):
-                for name, process in processes.items():
-                    if process.poll() is not None and not ended.is_set():
-                        head.dead_part = name
-                        skip_cleanup()
-                        os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
-                        return
+                if (why := lost()) and not ended.is_set():
+                    head.lost = why
+                    skip_cleanup()
+                    os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
+                    if not ended.wait(_LEAVING):  # it waits in native code, where no signal is heard
+                        kept = "What is finished is kept: give the same command again once a cluster is there."
+                        write_line(sys.stderr, f"{why}. {kept}")
+                        os._exit(Exit.BLOCKED)
+                    return
 
         thread = threading.Thread(target=watch, name="memsweep-ray-watch", daemon=True)
         thread.start()
@@ -236,6 +251,39 @@ def _watched() -> Iterator[Head]:
         finally:
             ended.set()
             thread.join()
+
+
+def _dead_part() -> Callable[[], str]:
+    """Looks after the processes of a head that was started here."""
+    processes = head_processes()
+
+    def lost() -> str:
+        dead = next((name for name, process in processes.items() if process.poll() is not None), "")
+        how = "was killed (often for lack of memory) or crashed"
+        return f"Ray on this machine is gone: its {dead} {how}" if dead else ""
+
+    return lost
+
+
+def _silent_head() -> Callable[[], str]:
+    """Looks after the head of a cluster, which may start anew within ``_SILENT_HEAD``."""
+    import ray
+
+    where = ray.get_runtime_context().gcs_address
+    host, _, port = where.rpartition(":")
+    heard = time.monotonic()
+
+    def lost() -> str:
+        nonlocal heard
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+                heard = time.monotonic()
+        except OSError:
+            pass
+        silent = time.monotonic() - heard > _SILENT_HEAD
+        return f"the Ray cluster is gone: its head at {where} was silent for {_SILENT_HEAD:g} s" if silent else ""
+
+    return lost
 
 
 def _authentication(address: str | None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Iterator, Mapping
@@ -51,9 +52,13 @@ def called(
 
 def _places(verb: str, results: Location, workspace: Path | None, address: str | None) -> Iterator[tuple[str, str]]:
     """The settings that are not the default."""
-    if results != Location.at(default_results()):
+    default: Location | None = None
+    here: Path | None = None
+    with contextlib.suppress(FileNotFoundError):  # the folder of this process is gone, as that of a job may be
+        default, here = Location.at(default_results()), Path.cwd()
+    if results != default:
         yield "results", results.uri
-    if workspace is not None and workspace.resolve() != Path.cwd():
+    if workspace is not None and workspace.resolve() != here:
         yield "workspace", str(workspace)
     if address and verb in LAUNCHES:
         yield "address", address

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+import platform
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
-from memsweep.errors import StorageError, StoreError
+from memsweep.errors import MemsweepError, StorageError, StoreError
 from memsweep.gate import gated
 from memsweep.imports import importing
 from memsweep.models.module.in_memory import put_all
@@ -160,9 +161,18 @@ class _Worker:
             except BaseException as error:  # an error of this member: the others run without it
                 if _ends_job(error):
                     raise
-                self.failed[name] = failure_of(error, hint=" ".join(broken))
+                self.failed[name] = failure_of(error, hint=" ".join([*broken, *self._of_this_node(error)]))
                 self.culprits.append(name)
         return todo
+
+    def _of_this_node(self, error: BaseException) -> list[str]:
+        """What to do where this node lacks code: the command's own node made the same trial."""
+        if self.job.inline or not isinstance(error, MemsweepError | ImportError):
+            return []
+        return [
+            f"The command's node made this trial, and the node {platform.node()} could not: its files or packages are "
+            "others. Put the same there, or hand the study over with memsweep submit, which uploads the workspace."
+        ]
 
     def packs(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
         """Run the trials of each program together, program by program.
