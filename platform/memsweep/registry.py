@@ -254,7 +254,7 @@ def discover(workspace: Path | None = None) -> list[str]:
         task_folders.append(root / builtin.TASKS)
     broken = []
     for path in dict.fromkeys(path for folder in task_folders for path in _task_files(folder)):
-        broken += _attempt(f"task file {path}", partial(_import_file, path))
+        broken += _attempt(f"task file {path}", partial(_import_file, path), path)
     broken += _load_plugins()
     for sentence in broken:
         _log.debug("%s", sentence)
@@ -311,11 +311,11 @@ def files_are_held() -> bool:
     return bool(_held)
 
 
-def _attempt(what: str, load: Callable[[], object]) -> list[str]:
+def _attempt(what: str, load: Callable[[], object], file: Path | None = None) -> list[str]:
     try:
         load()
     except (Exception, SystemExit) as error:  # any fault of foreign code, sys.exit() too: name it, skip it, go on
-        said = f"{what} was skipped: {type(error).__name__}: {error}{_of_neighbours(what, error)}"
+        said = f"{what} was skipped: {type(error).__name__}: {error}{_of_neighbours(file, error)}"
         if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line
             return [said]
         frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
@@ -325,11 +325,12 @@ def _attempt(what: str, load: Callable[[], object]) -> list[str]:
     return []
 
 
-def _of_neighbours(what: str, error: BaseException) -> str:
-    """How a task file imports the files beside it, where it tried to; empty of any other error."""
-    file, top = Path(what.removeprefix("task file ")), (getattr(error, "name", None) or "").partition(".")[0]
-    near = [folder for folder in file.parents[:2] if (folder / f"{top}.py").is_file() or (folder / top).is_dir()]
-    if not isinstance(error, ModuleNotFoundError) or not top or not near:
+def _of_neighbours(file: Path | None, error: BaseException) -> str:
+    """Advice to a task file that imports a file beside it, which it does not find; empty of any other error."""
+    top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    places = file.parents[:2] if file is not None and top else ()
+    near = [folder for folder in places if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))]
+    if not near:
         return ""
     return f". A task file does not find files beside it: set PYTHONPATH={shlex.quote(str(near[0]))}, on all nodes"
 

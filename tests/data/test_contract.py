@@ -103,7 +103,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "sequences of a global generator": (
         {"draw": lambda self, stream, index, size: Batch(torch.rand(size, 7, 1), NUMBERS)},
-        "draw of the task 'sum' gave other sequences when it was asked for the same ones again; they must depend on",
+        "draw of the task 'sum' gave other sequences of the stream 'train' when it was asked for",
     ),
     "targets of a global generator": (
         {"draw": lambda self, stream, index, size: Batch(NUMBERS, torch.rand(size, 7, 1))},

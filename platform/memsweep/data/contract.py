@@ -26,7 +26,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import ModuleError
-from memsweep.streams import TEST, VALIDATION, Stream
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 MODELS, SEQUENCES = 2, 3
 """N and B of what is judged; different, so that no axis passes for another."""
@@ -94,7 +94,7 @@ def _apart(part: Any, config: Any) -> Contract:
 
 def looked_at(part: Any, config: Any) -> Contract:
     """``contract``, in this process."""
-    name, problems, batch = config.name, list[str](), None
+    name, problems, batch, start = config.name, list[str](), None, time.monotonic()
     with contextlib.suppress(ModuleError):
         task = _called(f"the task {name!r}", lambda: part(config))
         problems += [text for size in ("inputs", "outputs", "horizon") for text in _of_size(task, name, size)]
@@ -103,12 +103,11 @@ def looked_at(part: Any, config: Any) -> Contract:
         for stream in () if problems else (VALIDATION, TEST):
             draw = functools.partial(task.draw, Stream(0, stream), 0, SEQUENCES)
             batch = _called(f"draw of the task {name!r}", draw)
-            problems += [*_of_batch(task, name, stream, batch)]
-            if not problems and not registry.is_own(part):
-                problems += _of_repetition(name, batch, _called(f"draw of the task {name!r}", draw))
-            problems += [] if problems else _of_judgement(task, name, batch)
+            problems += [*_of_batch(task, name, stream, batch)] or [*_of_judgement(task, name, batch)]
             if problems:
                 break
+        if not problems and not registry.is_own(part) and time.monotonic() - start < SECONDS / 4:
+            problems += _of_repetition(task, name)
     return Contract(tuple(problems), None if problems or batch is None else batch.inputs)
 
 
@@ -182,14 +181,18 @@ def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
         yield f"{draw} targets {_kind(targets)}; their first axis must be that of the {rows} sequences"
 
 
-def _of_repetition(name: str, batch: Any, again: Any) -> Iterator[str]:
-    """Whether the same sequences come again: else a trial's numbers are those of what its process drew before."""
-    pairs = [(batch.inputs, again.inputs), (batch.targets, again.targets)]
-    if not all(one.shape == other.shape and _equal(one, other) for one, other in pairs):
+def _of_repetition(task: Any, name: str) -> Iterator[str]:
+    """The fault of other sequences when the same ones are drawn again: numbers would depend on what ran before."""
+    draw = functools.partial(task.draw, Stream(0, TRAIN), 0, SEQUENCES)
+    drawn = []
+    for _ in range(2):
+        batch = _called(f"draw of the task {name!r}", draw)
+        drawn.append([each.clone() for each in (batch.inputs, batch.targets)])  # it may fill the same tensors again
+    if not all(one.shape == other.shape and _equal(one, other) for one, other in zip(*drawn, strict=True)):
         yield (
-            f"draw of the task {name!r} gave other sequences when it was asked for the same ones again; they must "
-            "depend on the stream and the index alone. Draw them from stream.generator(index), not from the global "
-            "generators of numpy, torch or Python"
+            f"draw of the task {name!r} gave other sequences of the stream {TRAIN!r} when it was asked for the same "
+            "ones again; they must depend on the stream and the index alone. Draw them from stream.generator(index), "
+            "and from nothing that goes on from call to call, as global generators do"
         )
 
 

@@ -429,7 +429,9 @@ class Run:
             return Exit.LIMIT
         if summary.interrupted and not (summary.lost or summary.outage):
             return Exit.INTERRUPTED
-        return 1 if summary.lost or summary.outage or summary.failed or self._trials.gave_up else 0
+        if summary.lost:
+            return Exit.BLOCKED
+        return 1 if summary.outage or summary.failed or self._trials.gave_up else 0
 
     def _ending(
         self,

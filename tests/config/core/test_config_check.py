@@ -162,6 +162,12 @@ def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
         tags: list = setting(None, "a list")  # type: ignore[type-arg]
         many: tuple[object, ...] = setting((), "values")
 
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Outer:
+        inner: Strange = setting(doc="a section", factory=Strange)
+
+    with pytest.raises(RegistryError, match="the field when has the type bytes"):
+        config_from(Outer, {}, "it")
     for strange, name in ((Strange, "when"), (Listed, "tags")):
         for fields in ({}, {name: "now"}):  # left out, too: its trials would fail, one by one
             with pytest.raises(RegistryError, match=f"the field {name} has the type"):

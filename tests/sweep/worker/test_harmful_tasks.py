@@ -234,7 +234,6 @@ def test_ways_to_compute_are_chosen_by_no_trial_before() -> None:
         (lambda: backends.mkldnn.enabled, lambda on: setattr(backends.mkldnn, "enabled", on)),
         (lambda: backends.cudnn.benchmark, lambda on: setattr(backends.cudnn, "benchmark", on)),
         (lambda: backends.cudnn.deterministic, lambda on: setattr(backends.cudnn, "deterministic", on)),
-        (lambda: backends.cudnn.allow_tf32, lambda on: setattr(backends.cudnn, "allow_tf32", on)),
     ]
     before = [get() for get, _ in ways]
     with isolated():

@@ -89,8 +89,9 @@ def build(cls: type, data: Any, path: str, problems: list[Problem], fallback: An
 def _check_types(cls: type) -> None:
     known = layout(cls)
     for key, field in known.fields.items():
-        if key not in known.parts and not field.metadata.get("each_registered"):
-            _check_type(known.types[key], f"{getattr(cls, 'kind', '')}.{key}".strip("."))
+        if field.init and key not in known.parts and not field.metadata.get("each_registered"):
+            owner = f" of the {cls.kind} {cls.name}" if hasattr(cls, "kind") and hasattr(cls, "name") else ""
+            _check_type(known.types[key], f"{key}{owner}")
 
 
 def _check_type(hint: Any, path: str) -> None:
@@ -99,10 +100,13 @@ def _check_type(hint: Any, path: str) -> None:
         for one in typing.get_args(hint):
             if one not in (types.NoneType, Ellipsis):
                 _check_type(one, path)
-    elif hint not in (*values.NAMES, Arguments) and not dataclasses.is_dataclass(hint):
+    elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        _check_types(hint)
+    elif hint not in (*values.NAMES, Arguments):
+        shown = hint.__name__ if origin is None and isinstance(hint, type) else hint
         raise RegistryError(
-            f"the field {path} has the type {getattr(hint, '__name__', hint)}; a setting may be bool, int, float, str, "
-            "a config dataclass, Arguments, tuple[X, ...], X | None, or Any with registered=."
+            f"the field {path} has the type {shown}; a setting may be bool, int, float, str, a config dataclass, "
+            "Arguments, tuple[X, ...], X | None, or Any with registered=."
         )
 
 

@@ -9,7 +9,6 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from memsweep.recurrence.compiled import build
-from memsweep.recurrence.compiled.compiler import CannotBuildError, compiler, library_name, target
 
 if TYPE_CHECKING:
     import torch
@@ -49,11 +48,7 @@ def is_put_off(dtype: torch.dtype, *, over_time: bool) -> bool:
 
     if over_time or not _trains_nothing.get() or os.environ.get(KERNELS) == _PLAIN or dtype not in _REALS:
         return False
-    real = _REALS[dtype]
-    try:
-        return build._built(real) is None and not (build.cache() / library_name(real, target(), compiler())).is_file()
-    except CannotBuildError:
-        return False
+    return not build.is_ready(_REALS[dtype])
 
 
 @contextmanager

@@ -175,7 +175,7 @@ class WorkCounter:
             return 0.0
         now = self._clock()
         rate = self._course.rate(now)
-        known = self._guesses or self._finished + self._failed
+        known = self._guesses or self._finished
         if rate is None or not known or done < _KNOWN * self._work:
             return None
         # The last packs run on few workers: the end cannot come before the slowest of them.

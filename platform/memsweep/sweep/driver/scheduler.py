@@ -91,7 +91,9 @@ class PackScheduler:
         self._waiting = jobs_of(plan, workspace, store.location.uri)
         self._cost = _costs(plan)
         costs = sum(self._cost.values())
-        self._work = WorkCounter(len(plan.trials), len(plan.done), costs, plan.most, guesses=not plan.may_end_early)
+        self._work = WorkCounter(
+            len(plan.trials), len(plan.done), costs, plan.most_trials, guesses=not plan.may_end_early
+        )
         self._deaths: Counter[str] = Counter()  # by trial
         self._node_losses: Counter[str] = Counter()  # by pack
         self._retry: list[PackJob] = []  # packs whose worker died, members of packs that failed

@@ -91,7 +91,7 @@ class Plan:
     cut: str = ""
 
     @property
-    def most(self) -> int:
+    def most_trials(self) -> int:
         """The trials that a search may run in all; 0 for a grid, whose plan has them all."""
         if (search := self.sweep.search) is None:
             return 0
@@ -125,7 +125,7 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     """
     by_identity: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
-    tell_of_compiling(frozenset(row.training.dtype for row in sweep.rows if sweep.resources.of(row).device == "cpu"))
+    tell_of_compiling(frozenset(filter(None, map(_compiled, sweep.rows))))
     for config in sweep.rows:
         arithmetic = Arithmetic.of(sweep.resources.of(config))
         trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
@@ -138,6 +138,11 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
             f"study {sweep.name!r}",
         )
     return tuple(by_identity.values())
+
+
+def _compiled(config: TrialConfig) -> str:
+    """The type of numbers of the kernels that its identity asks for; empty of a module, which may need none."""
+    return "" if config.model.name == "module" else config.training.dtype
 
 
 def make_plan(

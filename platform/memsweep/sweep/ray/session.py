@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import gc
 import logging
@@ -47,10 +48,10 @@ _QUIET = {
 
 
 _WATCH_INTERVAL = 0.5  # seconds
-_SILENT_HEAD = 40.0
-"""Seconds without an answer after which the head of a cluster is gone: after 60, Ray ends this process itself."""
-_LEAVING = 8.0
-"""Seconds in which a process whose Ray is gone may end in order."""
+_RAYS_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
+"""How long Ray waits for the head of a cluster to start anew, in seconds, before it ends this process itself."""
+_AHEAD = 20.0
+"""Seconds before this end in which a process may end in order, and then with a sentence."""
 
 
 @dataclass
@@ -110,7 +111,8 @@ def ray_session(address: str | None) -> Iterator[Head]:
             try:
                 with interrupts_held():
                     _connect(address)
-                with _watched(_dead_part() if address is None else _silent_head()) as head:
+                lost, leaving = (_dead_part(), None) if address is None else (_silent_head(), _AHEAD / 2)
+                with _watched(lost, leaving) as head:
                     yield head
             finally:
                 _shut_down()
@@ -219,7 +221,7 @@ def _check_health(address: str) -> None:
 
 
 @contextmanager
-def _watched(lost: Callable[[], str]) -> Iterator[Head]:
+def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
     """Interrupt this process, as Ctrl-C would, when Ray's head is gone.
 
     Ray itself would end this process in native code, some ten seconds after a head of its own and a minute after that
@@ -227,6 +229,7 @@ def _watched(lost: Callable[[], str]) -> Iterator[Head]:
 
     Args:
         lost: says why it is gone; empty while it is there.
+        leaving: seconds after which a process that has not ended by then is ended here; None: it is left to Ray.
     """
     head, ended = Head(), threading.Event()
 
@@ -238,9 +241,8 @@ def _watched(lost: Callable[[], str]) -> Iterator[Head]:
                     head.lost = why
                     skip_cleanup()
                     os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
-                    if not ended.wait(_LEAVING):  # it waits in native code, where no signal is heard
-                        kept = "What is finished is kept: give the same command again once a cluster is there."
-                        write_line(sys.stderr, f"{why}. {kept}")
+                    if leaving is not None and not ended.wait(leaving):  # in native code no signal is heard
+                        write_line(sys.stderr, f"{why}; what is finished is kept, and resume goes on with the rest")
                         os._exit(Exit.BLOCKED)
                     return
 
@@ -266,22 +268,26 @@ def _dead_part() -> Callable[[], str]:
 
 
 def _silent_head() -> Callable[[], str]:
-    """Looks after the head of a cluster, which may start anew within ``_SILENT_HEAD``."""
+    """Looks after the head of a cluster, which may start anew within Ray's patience."""
     import ray
 
+    name, usual = _RAYS_PATIENCE
+    most = max(float(os.environ.get(name, usual)) - _AHEAD, 1.0)
     where = ray.get_runtime_context().gcs_address
-    host, _, port = where.rpartition(":")
+    host, _, text = where.rpartition(":")
+    place = host.strip("[]"), int(text)
     heard = time.monotonic()
 
     def lost() -> str:
         nonlocal heard
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=2.0):
+            with socket.create_connection(place, timeout=2.0):
                 heard = time.monotonic()
-        except OSError:
-            pass
-        silent = time.monotonic() - heard > _SILENT_HEAD
-        return f"the Ray cluster is gone: its head at {where} was silent for {_SILENT_HEAD:g} s" if silent else ""
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it is this process that has no more files
+                heard = time.monotonic()
+        silent = time.monotonic() - heard > most
+        return f"the Ray cluster is gone: its head at {where} did not answer for {most:g} s" if silent else ""
 
     return lost
 

@@ -52,13 +52,13 @@ def called(
 
 def _places(verb: str, results: Location, workspace: Path | None, address: str | None) -> Iterator[tuple[str, str]]:
     """The settings that are not the default."""
-    default: Location | None = None
-    here: Path | None = None
+    usual, at_home = False, False
     with contextlib.suppress(FileNotFoundError):  # the folder of this process is gone, as that of a job may be
-        default, here = Location.at(default_results()), Path.cwd()
-    if results != default:
+        usual = results == Location.at(default_results())
+        at_home = workspace is not None and workspace.resolve() == Path.cwd()
+    if not usual:
         yield "results", results.uri
-    if workspace is not None and workspace.resolve() != here:
+    if workspace is not None and not at_home:
         yield "workspace", str(workspace)
     if address and verb in LAUNCHES:
         yield "address", address

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.chain import chain_value, resolve_chain
-from memsweep.errors import MemsweepError, StorageError, StoreError
+from memsweep.errors import ConfigError, ModuleError, RegistryError, StorageError, StoreError
 from memsweep.gate import gated
 from memsweep.imports import importing
 from memsweep.models.module.in_memory import put_all
@@ -166,12 +166,13 @@ class _Worker:
         return todo
 
     def _of_this_node(self, error: BaseException) -> list[str]:
-        """What to do where this node lacks code: the command's own node made the same trial."""
-        if self.job.inline or not isinstance(error, MemsweepError | ImportError):
+        """Advice where this node may lack code: the command itself has made the same trial."""
+        if self.job.inline or not isinstance(error, ModuleError | RegistryError | ConfigError | ImportError):
             return []
         return [
-            f"The command's node made this trial, and the node {platform.node()} could not: its files or packages are "
-            "others. Put the same there, or hand the study over with memsweep submit, which uploads the workspace."
+            f"The command could make this trial, and the node {platform.node()} could not. If it is another machine, "
+            "its files or packages are others: put the same there, or hand the study over with memsweep submit, which "
+            "uploads the workspace."
         ]
 
     def packs(self, todo: dict[str, TrialConfig], progress: Progress) -> None:
@@ -384,11 +385,11 @@ def _part(
     trained: bool,
     fraction: float,
 ) -> None:
-    """Reports a fraction of one of the job's programs.
+    """Reports a fraction of one of the job's programs, or of the trials of its chain.
 
     Args:
         progress: takes the fraction of the job.
-        what, position, count: its name, such as "trial"; its place among all, and how many these are.
+        what, position, count: "trial" or "program"; its place among all, and how many these are.
         configs: of its trials: how much of their time the training takes. A pack counts ``TRAINING_SHARE`` for it.
         trained: whether their weights are stored, so that the training takes none.
         fraction: of the program, by the pack.

@@ -156,7 +156,7 @@ def _torch() -> Undo:
             (partial(getattr, of, name), partial(setattr, of, name))
             for of, names in (
                 (torch.backends.mkldnn, ("enabled",)),
-                (torch.backends.cudnn, ("enabled", "benchmark", "deterministic", "allow_tf32")),
+                (torch.backends.cudnn, ("enabled", "benchmark", "deterministic")),
                 (torch.utils.deterministic, ("fill_uninitialized_memory",)),
             )
             for name in names

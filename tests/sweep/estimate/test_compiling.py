@@ -1,4 +1,4 @@
-"""What is said before kernels are compiled, which takes minutes on a busy machine."""
+"""A plan says that kernels are compiled before it waits for them, which takes minutes on a busy machine."""
 
 from __future__ import annotations
 
