@@ -425,12 +425,10 @@ class Run:
 
     def _code(self, summary: RunSummary) -> int:
         """The exit code."""
-        if summary.limit:
-            return Exit.LIMIT
-        if summary.interrupted and not (summary.lost or summary.outage):
+        if summary.limit or summary.lost:
+            return Exit.LIMIT if summary.limit else Exit.BLOCKED
+        if summary.interrupted and not summary.outage:
             return Exit.INTERRUPTED
-        if summary.lost:
-            return Exit.BLOCKED
         return 1 if summary.outage or summary.failed or self._trials.gave_up else 0
 
     def _ending(

@@ -152,11 +152,12 @@ def test_the_default_part_gives_the_fields_that_are_left_out() -> None:
         assert config_from(Holder, {"part": {"name": "scaled", "shift": 1}}, "it").part == config(scale=1.0, shift=1.0)
 
 
-def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
-    @dataclasses.dataclass(frozen=True, kw_only=True)
-    class Strange:
-        when: bytes = setting(b"", "no plain value")
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Strange:
+    when: bytes = setting(b"", "no plain value")
 
+
+def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Listed:
         tags: list = setting(None, "a list")  # type: ignore[type-arg]

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 
 from memsweep.errors import BlockedError, Exit, MemsweepError
 from memsweep.redaction import redacted, without_secrets
-from memsweep.sweep.driver.progress import write_line
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
@@ -46,6 +45,8 @@ _QUIET = {
     "TUNE_RESULT_BUFFER_LENGTH": "1",
 }
 
+
+_log = logging.getLogger("memsweep")
 
 _WATCH_INTERVAL = 0.5  # seconds
 _RAYS_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
@@ -242,7 +243,7 @@ def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
                     skip_cleanup()
                     os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
                     if leaving is not None and not ended.wait(leaving):  # in native code no signal is heard
-                        write_line(sys.stderr, f"{why}; what is finished is kept, and resume goes on with the rest")
+                        _log.error("%s; what is finished is kept, and resume goes on with the rest", why)
                         os._exit(Exit.BLOCKED)
                     return
 
