@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -53,18 +54,19 @@ def bare(contents, letters=()):
     [
         "no_such_module:section",
         "memsweep.outcome:nope",
-        "parts:section",
-        "parts:refuses",
-        "parts:column",
-        "parts:number",
-        "parts:bare",
+        "failing_report_parts:section",
+        "failing_report_parts:refuses",
+        "failing_report_parts:column",
+        "failing_report_parts:number",
+        "failing_report_parts:bare",
     ],
 )
 def test_a_report_is_written_without_a_section_that_fails(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "parts.py").write_text(PARTS)
-    monkeypatch.delitem(sys.modules, "parts", raising=False)
+    (tmp_path / "failing_report_parts.py").write_text(PARTS)
+    monkeypatch.setitem(sys.modules, "failing_report_parts", ModuleType("for the end"))  # so that it is removed then
+    del sys.modules["failing_report_parts"]
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.chdir(tmp_path)
 
