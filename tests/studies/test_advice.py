@@ -16,6 +16,7 @@ import yaml
 import memsweep as ms
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
+from memsweep.commands.console import shown
 from memsweep.report.read.study import load_study
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.typed import LAUNCHES, called, typed
@@ -35,6 +36,14 @@ def test_a_command_can_be_named_where_its_folder_is_gone(tmp_path: Path, monkeyp
     gone.rmdir()
     said = typed("resume", "small", Location.at(tmp_path / "kept"), workspace=tmp_path)
     assert said == f"memsweep resume small --results {tmp_path / 'kept'} --workspace {tmp_path}"
+
+
+def test_paths_are_whole_where_the_process_has_gone_to_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process whose folder was deleted goes there, and a person's shell is elsewhere."""
+    monkeypatch.chdir("/")
+    assert shown(Path("/some/results")) == "/some/results"
+    monkeypatch.chdir("/usr")
+    assert shown(Path("/usr/results")) == "results"
 
 
 @pytest.fixture

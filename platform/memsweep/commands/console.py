@@ -247,6 +247,6 @@ def _print_tracking(uri: str, page: str, results: Location) -> None:
 
 
 def shown(path: Path) -> str:
-    """The path relative to the current folder, where it lies below it."""
+    """The path relative to the current folder, where it lies below it; whole at the root, where nobody reads it so."""
     relative = os.path.relpath(path)
-    return printable(str(path) if relative.startswith("..") else relative)
+    return printable(str(path) if relative.startswith("..") or os.getcwd() == os.sep else relative)

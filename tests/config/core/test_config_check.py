@@ -160,7 +160,7 @@ class Strange:
 def test_a_type_that_no_setting_can_have_is_the_authors_fault() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Listed:
-        tags: list = setting(None, "a list")  # type: ignore[type-arg]
+        tags: list[int] = setting(None, "a list")
         many: tuple[object, ...] = setting((), "values")
 
     @dataclasses.dataclass(frozen=True, kw_only=True)

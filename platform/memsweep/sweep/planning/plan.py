@@ -125,7 +125,7 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     """
     by_identity: dict[str, PlannedTrial] = {}
     axes: set[str] = set()  # cosmetic fields that the grid varies
-    tell_of_compiling(frozenset(filter(None, map(_compiled, sweep.rows))))
+    tell_of_compiling(frozenset(row.training.dtype for row in sweep.rows if _asks_for_kernels(row, sweep)))
     for config in sweep.rows:
         arithmetic = Arithmetic.of(sweep.resources.of(config))
         trial = PlannedTrial(identity(config, arithmetic), config, arithmetic)
@@ -140,9 +140,9 @@ def identified(sweep: SweepConfig) -> tuple[PlannedTrial, ...]:
     return tuple(by_identity.values())
 
 
-def _compiled(config: TrialConfig) -> str:
-    """The type of numbers of the kernels that its identity asks for; empty of a module, which may need none."""
-    return "" if config.model.name == "module" else config.training.dtype
+def _asks_for_kernels(config: TrialConfig, sweep: SweepConfig) -> bool:
+    """Whether the identity of a trial asks for compiled kernels; that of a module may not."""
+    return config.model.name != "module" and sweep.resources.of(config).device == "cpu"
 
 
 def make_plan(

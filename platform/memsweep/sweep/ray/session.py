@@ -49,10 +49,10 @@ _QUIET = {
 _log = logging.getLogger("memsweep")
 
 _WATCH_INTERVAL = 0.5  # seconds
-_RAYS_PATIENCE = "RAY_gcs_rpc_server_reconnect_timeout_s", 60.0
-"""How long Ray waits for the head of a cluster to start anew, in seconds, before it ends this process itself."""
+_RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
+"""Ray's variable: after so many seconds without the head of its cluster, Ray ends a process. Its default is 60."""
 _AHEAD = 20.0
-"""Seconds before this end in which a process may end in order, and then with a sentence."""
+"""Seconds before that end at which this process is interrupted."""
 
 
 @dataclass
@@ -257,7 +257,7 @@ def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
 
 
 def _dead_part() -> Callable[[], str]:
-    """Looks after the processes of a head that was started here."""
+    """A function that says which process of a head that was started here has died."""
     processes = head_processes()
 
     def lost() -> str:
@@ -269,11 +269,10 @@ def _dead_part() -> Callable[[], str]:
 
 
 def _silent_head() -> Callable[[], str]:
-    """Looks after the head of a cluster, which may start anew within Ray's patience."""
+    """A function that says when the head of a cluster has not answered for too long; it may start anew before."""
     import ray
 
-    name, usual = _RAYS_PATIENCE
-    most = max(float(os.environ.get(name, usual)) - _AHEAD, 1.0)
+    most = max(float(os.environ.get(_RECONNECT, 60.0)) - _AHEAD, 1.0)
     where = ray.get_runtime_context().gcs_address
     host, _, text = where.rpartition(":")
     place = host.strip("[]"), int(text)
