@@ -91,9 +91,15 @@ def test_every_verb_of_a_study_answers_with_a_document(
 
     report = told(capsys, "report", "small")["report"]
     table = pd.read_csv(Path(report["folder"]) / "verdicts.csv")
-    assert [row["found_share"] for row in report["verdicts"]] == table["found_share"].tolist()
+    for key in ("threshold", "found_share"):  # JSON has no nan
+        assert [row[key] for row in report["verdicts"]] == [None if math.isnan(x) else x for x in table[key]]
+    assert report["verdicts"][0]["threshold"] > 0
     assert [row["condition"]["model.parameterization"] for row in report["verdicts"]] == ["exp", "direct"]
     assert report["verdicts"][0]["slope_horizon"] is None
+    tested = pd.read_csv(Path(report["folder"]) / "compared.csv")
+    assert [(row["left_identity"], row["effect"]) for row in report["claims"]] == [
+        *zip(tested["left_identity"], tested["effect"], strict=True)
+    ]
     assert report["claims"][0]["left_identity"] in identities
     assert {"slopes"} <= set(report["tables"])
 
