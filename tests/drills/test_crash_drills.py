@@ -117,7 +117,7 @@ def cluster_killed(drill: Drill, process: Process) -> None:
         if pid != process.pid:
             kill(pid, signal.SIGKILL)
     out, err = process.communicate(timeout=120)
-    assert process.returncode == 1, out + err
+    assert process.returncode == 4, out + err
     assert f"memsweep resume {STUDY}" in out + err
     drill.all_end()
 

@@ -401,7 +401,7 @@ class Run:
         self._page.rest()
         with contextlib.suppress(StoreError):
             paths = build(self._store.location, apart=True)
-        return self._ending(1, summary, paths, seconds, None, complaint)
+        return self._ending(Exit.BLOCKED, summary, paths, seconds, None, complaint)
 
     def _conclude(self, summary: RunSummary, paths: ReportPaths, seconds: float) -> Ending:
         """Ends the sweep's run in MLflow, and says how the run ended."""
@@ -427,9 +427,9 @@ class Run:
         """The exit code."""
         if summary.limit or summary.lost:
             return Exit.LIMIT if summary.limit else Exit.BLOCKED
-        if summary.interrupted and not summary.outage:
+        if summary.interrupted:
             return Exit.INTERRUPTED
-        return 1 if summary.outage or summary.failed or self._trials.gave_up else 0
+        return 1 if summary.failed or self._trials.gave_up else 0
 
     def _ending(
         self,
