@@ -255,7 +255,7 @@ def run(
                 raise
             interrupted, outage = True, error.cause
         if scheduler is None:
-            return RunSummary(interrupted=True)
+            return RunSummary(interrupted=True, lost=lost)
         scheduler.ended(interrupted=interrupted)
         outage = scheduler.outage.give_up() or outage
         profile = Profile(scheduler.phases.seconds, backend.slots, time.monotonic() - began, backend.absent)

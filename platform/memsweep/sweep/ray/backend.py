@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.study import ResourcesConfig
-from memsweep.sweep.backend import ClusterLost, Events, Work
+from memsweep.sweep.backend import Events, Work
 from memsweep.sweep.ray.capacity import (
     Kinds,
     Requests,
@@ -30,7 +30,7 @@ from memsweep.sweep.ray.capacity import (
 from memsweep.sweep.ray.private import callbacks_uncounted, workers_kept
 from memsweep.sweep.ray.room import NodeHours, Room
 from memsweep.sweep.ray.scratch import scratch_folder
-from memsweep.sweep.ray.session import Head, ray_session
+from memsweep.sweep.ray.session import ray_session
 from memsweep.sweep.ray.turns import Turns
 from memsweep.sweep.ray.worker_group import WorkerGroup, WorkerGroupLostError
 from memsweep.sweep.worker.execute import PackJob, PackReport
@@ -71,7 +71,7 @@ def ray_backend(
         ConfigError: the cluster can never hold one pack.
         MemsweepError: Ray cannot start or be joined, or no node came in time.
     """
-    with ray_session(address) as head:
+    with ray_session(address):
         refuse_impossible(packs(), capacity())
         hours, nodes = NodeHours(), most()
         wait_for_room(packs, nodes, hours.look)
@@ -79,7 +79,7 @@ def ray_backend(
         wait_for_room(lambda: _as_fitted(packs(), fitted), nodes, hours.look)
         kinds = {got for got, _ in fitted.values()}
         follows = address is not None
-        yield RayBackend(work, fitted, fit, head, Room(kinds, follows=follows, nodes=nodes, hours=hours))
+        yield RayBackend(work, fitted, fit, Room(kinds, follows=follows, nodes=nodes, hours=hours))
 
 
 def _as_fitted(packs: Kinds, fitted: Mapping[ResourcesConfig, Fitted]) -> Kinds:
@@ -134,12 +134,11 @@ class RayBackend:
         work: function that a worker runs with a job.
         fitted: what jobs ask for -> what they get, of the kinds so far.
         fit: what a kind that comes later gets.
-        head: of the session.
         room: for what they get.
     """
 
-    def __init__(self, work: Work, fitted: Mapping[ResourcesConfig, Fitted], fit: Fit, head: Head, room: Room) -> None:
-        self._work, self._fitted, self._fit_kind, self._head, self._room = work, dict(fitted), fit, head, room
+    def __init__(self, work: Work, fitted: Mapping[ResourcesConfig, Fitted], fit: Fit, room: Room) -> None:
+        self._work, self._fitted, self._fit_kind, self._room = work, dict(fitted), fit, room
 
     @property
     def slots(self) -> int:
@@ -162,12 +161,9 @@ class RayBackend:
             self._room.add({got for got, _ in fitted.values()})
         at_once = 1 if one_by_one else len(jobs)
         callback, gate = self._experiment({job.pack: job for job in jobs}, at_once, events)
-        if callback.open:
-            # On SIGINT fit() stops its workers and returns without an error.
-            if self._head.lost:
-                raise ClusterLost(self._head.lost)
-            if callback.running or not gate.closed:
-                raise KeyboardInterrupt
+        # on SIGINT fit() stops its workers and returns without an error
+        if callback.open and (callback.running or not gate.closed):
+            raise KeyboardInterrupt
 
     def _fit(self, job: PackJob) -> PackJob:
         got, card_bytes = self._fitted[job.resources]

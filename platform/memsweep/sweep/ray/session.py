@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from memsweep.errors import BlockedError, Exit, MemsweepError
 from memsweep.redaction import redacted, without_secrets
+from memsweep.sweep.backend import ClusterLost
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
@@ -55,17 +55,6 @@ _AHEAD = 20.0
 """Seconds before that end at which this process is interrupted."""
 
 
-@dataclass
-class Head:
-    """The head of the session's Ray.
-
-    Attributes:
-        lost: why Ray is gone, the start of a sentence; empty as long as it is there.
-    """
-
-    lost: str = ""
-
-
 class AddressError(MemsweepError):
     """No cluster can be joined at this address."""
 
@@ -95,16 +84,17 @@ def cluster_of(given: str | None) -> str | None:
 
 
 @contextmanager
-def ray_session(address: str | None) -> Iterator[Head]:
+def ray_session(address: str | None) -> Iterator[None]:
     """Start Ray on this machine, or join a running cluster; leave or stop it at the end.
 
-    If Ray's head dies meanwhile, this process is interrupted, and the ``Head`` tells why.
+    If Ray's head dies meanwhile, this process is interrupted, wherever it is.
 
     Args:
         address: None starts Ray here and stops it afterwards; ``auto`` or ``host:port`` joins a cluster.
 
     Raises:
         BlockedError: the cluster cannot be joined, or Ray cannot start; nothing is left running.
+        ClusterLost: Ray's head has died.
     """
     with _settings(address):
         import_ray(address)
@@ -113,8 +103,8 @@ def ray_session(address: str | None) -> Iterator[Head]:
                 with interrupts_held():
                     _connect(address)
                 lost, leaving = (_dead_part(), None) if address is None else (_silent_head(), _AHEAD / 2)
-                with _watched(lost, leaving) as head:
-                    yield head
+                with _watched(lost, leaving):
+                    yield
             finally:
                 _shut_down()
                 remove_abandoned()  # of groups of workers that were kept when their process ended
@@ -222,7 +212,7 @@ def _check_health(address: str) -> None:
 
 
 @contextmanager
-def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
+def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[None]:
     """Interrupt this process, as Ctrl-C would, when Ray's head is gone.
 
     Ray itself would end this process in native code, some ten seconds after a head of its own and a minute after that
@@ -231,15 +221,18 @@ def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
     Args:
         lost: says why it is gone; empty while it is there.
         leaving: seconds after which a process that has not ended by then is ended here; None: it is left to Ray.
+
+    Raises:
+        ClusterLost: in the place of what ended the work; it says why.
     """
-    head, ended = Head(), threading.Event()
+    gone, ended = list[str](), threading.Event()
 
     with cleanup_skipped_once_dead() as skip_cleanup:
 
         def watch() -> None:
             while not ended.wait(_WATCH_INTERVAL):
                 if (why := lost()) and not ended.is_set():
-                    head.lost = why
+                    gone.append(why)
                     skip_cleanup()
                     os.kill(os.getpid(), signal.SIGTERM)  # a shell's background job may ignore SIGINT
                     if leaving is not None and not ended.wait(leaving):  # in native code no signal is heard
@@ -250,7 +243,11 @@ def _watched(lost: Callable[[], str], leaving: float | None) -> Iterator[Head]:
         thread = threading.Thread(target=watch, name="memsweep-ray-watch", daemon=True)
         thread.start()
         try:
-            yield head
+            yield
+        except (KeyboardInterrupt, Exception) as error:  # Ray may raise one of its own before the signal is heard
+            if gone:
+                raise ClusterLost(gone[0]) from error
+            raise
         finally:
             ended.set()
             thread.join()
