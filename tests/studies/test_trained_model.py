@@ -144,6 +144,46 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert NAME not in registry.names(registry.TASK), "no study can name its task"
 
 
+@pytest.mark.parametrize(("words", "count"), [((), 64), (("perturbation.test_size=9",), 9)])
+def test_errors_are_shares_of_the_variance_of_the_sequences_that_are_tested(words: tuple[str, ...], count: int) -> None:
+    growing = np.random.default_rng(1).standard_normal((90, 5, 2)) * np.linspace(0.1, 3.0, 90)[:, None, None]
+    quick = [word for word in QUICK if "test_size" not in word]
+    found = ms.measure(gru(), *quick, "perturbation.roundings=[]", *words, sequences=growing)
+    assert found.radii["zero_loss"].tolist() == pytest.approx([found.replicas["zero_loss"][0]] * 3, rel=1e-6)
+    assert f"variance of its outputs over {count} sequences" in repr(found)
+    with torch.no_grad():
+        whole = float(gru().double()(torch.from_numpy(growing))[0].var(0, correction=0).mean())
+    assert found.replicas["zero_loss"][0] == pytest.approx(whole, rel=0.5), "the first of a sorted file are not typical"
+
+
+def test_errors_are_shares_of_one_variance() -> None:
+    with pytest.raises(ConfigError, match="has the values 2, 3; give one for each measurement"):
+        ms.measure(gru(), *QUICK[1:], "perturbation.test_size=2,3", sequences=inputs())
+
+
+class Chosen(nn.Module):
+    """Keeps its state as long as its second input is large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        state, states = inputs.new_zeros(inputs.shape[0], 1), []
+        for step in inputs.unbind(1):
+            state = (self.weight * step[:, 1:]).sigmoid() * state + step[:, :1]
+            states.append(state)
+        return torch.stack(states, 1)
+
+
+def test_a_memory_is_of_all_sequences_and_says_where_it_was_cut() -> None:
+    given = np.random.default_rng(0).standard_normal((24, 8, 2))
+    given[:2, :, 1], given[2:, :, 1] = -8.0, 3.0
+    told = repr(ms.measure(Chosen(), *QUICK[1:], "perturbation.roundings=[]", "perturbation.balls=[]", sequences=given))
+    assert "memory of the last output, the median of 24 sequences: 63 % of its weight within 5 of 8 steps" in told
+    assert "up to 7 steps back, the farthest looked at" in told
+
+
 class Offset(nn.Module):
     """A GRU whose outputs have a constant added, which says nothing of the sequences."""
 

@@ -40,7 +40,7 @@ class MemoryOverInputs(Measure):
 
     @classmethod
     def in_short(cls, *, steps: bool, ids: bool) -> tuple[str, ...]:
-        return () if ids else ("perturbation.memory_over_inputs={sequences: 2}",)
+        return () if ids else (f"perturbation.memory_over_inputs={{sequences: {cls.Config().sequences}}}",)
 
     @classmethod
     def cost(cls, asked: Config, effort: Effort) -> float:

@@ -16,7 +16,7 @@ SHARE = 0.01
 def reach_of(study: Study, identities: Iterable[str]) -> Spread:
     """The longest lag k at which the typical ||dy_T / dx_{T-k}|| is at least ``SHARE`` of its largest.
 
-    The longest that can be seen is the horizon minus 1.
+    The longest that can be seen is ``last_lag``: of a value there the true one is that or longer.
 
     Args:
         study: whose table ``memory_over_inputs`` has the median over test sequences by lag.
@@ -28,6 +28,11 @@ def reach_of(study: Study, identities: Iterable[str]) -> Spread:
     table = study.of("memory_over_inputs", identities)
     reaches = [_longest(one) for _, one in table.groupby(["identity", "seed"], observed=True)]
     return Spread.of(reaches)
+
+
+def last_lag(study: Study, identities: Iterable[str]) -> float:
+    """The last lag that was looked at, the horizon minus 1; nan where nothing was measured. Arguments as above."""
+    return float(study.of("memory_over_inputs", identities)["lag"].max())
 
 
 def _longest(memory: pd.DataFrame) -> float:

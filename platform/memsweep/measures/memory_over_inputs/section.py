@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memsweep.measures.memory_over_inputs.reach import SHARE, reach_of
+from memsweep.measures.memory_over_inputs.reach import SHARE, last_lag, reach_of
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.losses import largest
+from memsweep.report.analysis.losses import LossRow, Spread, largest
 from memsweep.report.naming.numbers import percent
 from memsweep.report.values.chart import Chart, chart, over_seeds
 from memsweep.report.values.section import Glance, Section
+from memsweep.report.values.table import Cell, spread_cell
 
 WORDS = (
     "How the last output depends on the input so many steps before: the norm ‖∂y(T) / ∂x(T − k)‖ along test sequences. "
@@ -19,14 +20,22 @@ WORDS = (
 )
 _REACH = (
     "Reach: the longest lag at which the typical derivative of the last output by an input is at least "
-    f"{percent(SHARE)} of its largest."
+    f"{percent(SHARE)} of its largest; ≥ where it is so at the last lag, the horizon minus 1."
 )
 
 
 def section(contents: Contents) -> Section:
     """A chart of each condition at its largest size, and its reach."""
     measured = contents.measured
-    reach = Glance("reach", "reach", _REACH, lambda row: reach_of(measured, row.identities), unit="steps")
+
+    def value(row: LossRow) -> Spread:
+        return reach_of(measured, row.identities)
+
+    def cell(row: LossRow) -> Cell:
+        last = last_lag(measured, row.identities)
+        return spread_cell(value(row), lambda lag: f"{'≥ ' if lag >= last else ''}{lag:g}")
+
+    reach = Glance("reach", "reach", _REACH, value, unit="steps", cell=cell)
     return Section("Memory over inputs", WORDS, charts=[*_charts(contents)], glance=[reach])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import MOVES, REFERENCES
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
+from memsweep.studies.python.own_outputs import count_of
 from memsweep.studies.python.results import Results
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Measurement(Results):
         replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
         if row["task"] == OWN_OUTPUTS:
-            yield f"variance of its outputs over the sequences: {figure(zero)} (L₀)"
+            yield f"variance of its outputs over {self._given(identity)} sequences: {figure(zero)} (L₀)"
         else:
             yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")
@@ -72,11 +73,22 @@ class Measurement(Results):
         weight = own["median"].to_numpy(float)
         if len(weight) and weight.sum() > 0:
             within = 1 + int((weight.cumsum() / weight.sum() >= _MOST_OF_IT).argmax())  # with the present step
-            seen = np.flatnonzero(weight >= _SEEN * weight.max())
+            last = int(own["lag"].iloc[np.flatnonzero(weight >= _SEEN * weight.max())[-1]])
+            farthest = "" if last < own["lag"].max() else ", the farthest looked at"
+            asked = self._config(identity)["perturbation"]["memory_over_inputs"]["sequences"]
             yield (
-                f"memory of the last output: {percent(_MOST_OF_IT)} of its weight within {within} of {len(weight)} "
-                f"steps; at {percent(_SEEN)} of its largest or more up to {int(own['lag'].iloc[seen[-1]])} steps back"
+                f"memory of the last output, the median of {min(asked, self._given(identity) or asked)} sequences: "
+                f"{percent(_MOST_OF_IT)} of its weight within {within} of {len(weight)} steps; at {percent(_SEEN)} of "
+                f"its largest or more up to {last} steps back{farthest}"
             )
+
+    def _given(self, identity: str) -> int | None:
+        """How many sequences were given to the model; None: its task draws as many as are asked for."""
+        task = self._config(identity)["task"]
+        return count_of(task["file"]) if task["name"] == OWN_OUTPUTS else None
+
+    def _config(self, identity: str) -> Mapping[str, Any]:
+        return self._contents.study.records[identity]["config"]
 
 
 def _radius(row: Any) -> str:

@@ -34,7 +34,7 @@ from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain
 from memsweep.studies.python.in_memory import copies_of, name_of, named
 from memsweep.studies.python.measurement import Measurement
-from memsweep.studies.python.own_outputs import NAME, OwnOutputs, read_sequences, write_own_outputs
+from memsweep.studies.python.own_outputs import NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
@@ -118,22 +118,30 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
     given = read_sequences(sequences)
     own = with_steps(copies_of(module)()).eval()
     to_dtype(own, torch.float64, "cpu")
-    file = folder / "sequences.safetensors"
-    with default_dtype(torch.float64):
-        write_own_outputs(own, given, file)
     ids, steps = not given.is_floating_point(), step_of(own) is not None
     measures = [registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE)]
     asked = [word for measure in measures for word in measure.in_short(steps=steps, ids=ids)]
     form = ["model.tokens=true"] if ids else []
-    usual = [
-        f"perturbation.reference={SELF}",
-        f"perturbation.test_size={min(len(given), _MOST)}",
-        *_USUAL,
-        *asked,
-    ]
-    task = {"name": NAME, "file": str(file)}
+
+    def study(count: int) -> SweepConfig:
+        """Of so many of the sequences: those that are tested are those whose variance errors are shares of."""
+        file = folder / f"{count}_sequences.safetensors"
+        with default_dtype(torch.float64):
+            write_own_outputs(own, drawn(given, count), file)
+        usual = [f"perturbation.reference={SELF}", f"perturbation.test_size={count}", *_USUAL, *asked]
+        task = {"name": NAME, "file": str(file)}
+        return _study(name_of(module), model, weights, task, [*form, *usual, *words], workspace)
+
     with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):
-        sweep = _study(name_of(module), model, weights, task, [*form, *usual, *words], workspace)
+        sweep = study(count := min(len(given), _MOST))
+        sizes = sorted({row.perturbation.test_size for row in sweep.rows})
+        if len(sizes) > 1:
+            wrong = f"perturbation.test_size has the values {', '.join(map(str, sizes))}; give one for each measurement"
+            raise ConfigError(
+                [f"{wrong}: errors are shares of the variance over the sequences that are tested."], _SOURCE
+            )
+        if (asked_for := min(len(given), *sizes)) != count:
+            sweep = study(asked_for)
         return analyse(_measured(sweep, Store(folder / "results")))
 
 

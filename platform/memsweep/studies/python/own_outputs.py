@@ -99,6 +99,17 @@ def _read(file: str) -> dict[str, Tensor]:
     return from_bytes(Path(file).read_bytes())
 
 
+def count_of(file: str) -> int:
+    """How many sequences a file of ``write_own_outputs`` holds."""
+    return len(_read(file)["inputs"])
+
+
+def drawn(sequences: Tensor, count: int) -> Tensor:
+    """So many of the sequences, at most all, in an order of chance: people sort them, and measures take the first."""
+    order = torch.randperm(len(sequences), generator=torch.Generator().manual_seed(0))
+    return sequences[order[:count]]
+
+
 def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path) -> Tensor:
     """Writes the file of a task: sequences, and what a module answers to them, in the precision of its weights.
 
