@@ -12,10 +12,13 @@ import pytest
 
 import memsweep as ms
 from memsweep.outcome import Outcome
-from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.analysis.losses import LossRow, once_each
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.naming.conditions import Labels
+from memsweep.report.read.study import load_study
+from report_study import write_study
 
 REFERENCE = "perturbation.reference"
 STUDY = """
@@ -111,3 +114,13 @@ def test_measurements_of_one_model_are_not_ranked_against_each_other(tmp_path: P
     assert answer.startswith("Medians over 4 seeds: accuracy at T ")
     assert "reference" not in answer
     assert "best" not in answer
+
+
+def test_models_that_are_held_against_themselves_hold_no_memory(tmp_path: Path) -> None:
+    def by_itself(index: int, tables: dict[str, pd.DataFrame]) -> None:
+        tables["curves"] = tables["curves"].assign(reading="self")
+
+    write_study(tmp_path, balls=["recurrent"], memory=False, complete=by_itself)
+    headline = answer_of(analyse(load_study(tmp_path))).sentences[0]
+    assert "hat models of polynomial memory compute is not held stably under direct" in headline
+    assert " memory is" not in headline

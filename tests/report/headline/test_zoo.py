@@ -227,7 +227,7 @@ def paired(folder: Path) -> Numbers:
     differences = np.subtract(OUTLIER["direct"], OUTLIER["exp"]).round(9)
     ranks = rankdata(abs(differences))
     sums = [float(np.dot(signs, ranks)) for signs in itertools.product((0, 1), repeat=len(ranks))]
-    p = np.mean(np.array(sums) >= ranks[differences > 0].sum())
+    p = 2 * np.mean(np.array(sums) >= ranks[differences > 0].sum())
     means = sorted((a + b) / 2 for place, a in enumerate(differences) for b in differences[place:])
     low, high = means[8], means[-9]  # the ninth from either end, by the tables of Wilcoxon's test for 10 pairs
     lead = f"{100 * np.median(means):.1f} points [{100 * low:.1f}, {100 * high:.1f}]"

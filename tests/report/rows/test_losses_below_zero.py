@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import wilcoxon
 
 from memsweep.analyses.comparison.compare import _log_losses
 from memsweep.report.analysis.losses import LossRow, quantities
@@ -66,8 +68,30 @@ def test_a_negative_share_has_a_minus_and_no_exponent() -> None:
 def test_a_pair_with_too_few_seeds_keeps_no_other_from_its_test() -> None:
     rows = [row("lru", np.linspace(0.1, 0.11, 8)), row("rnn", np.linspace(0.2, 0.22, 8)), row("gru", [0.3] * 4)]
     said = paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
-    assert said.startswith("Paired by seed, against the best of these seeds (signed ranks, Holm over 2): `rnn` 2 times")
-    assert said.endswith("; 1 more difference needs 6 common seeds.")
+    about = "signed ranks, two-sided, Holm over 3 pairs"
+    assert said.startswith(f"Paired by seed, against the best of these seeds ({about}): `rnn` 2 times")
+    assert said.endswith("; 1 more difference needs 7 common seeds.")
+
+
+def test_of_alike_models_a_difference_is_resolved_in_a_twentieth_of_studies() -> None:
+    rng, studies, resolved = np.random.default_rng(0), 400, 0
+    for _ in range(studies):
+        rows = sorted(
+            (row(name, np.exp(rng.standard_normal(6))) for name in ("lru", "rnn")), key=lambda r: r.loss.middle
+        )
+        resolved += "not resolved" not in paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+    assert resolved / studies < 0.05 + 3 * math.sqrt(0.05 * 0.95 / studies)
+
+
+def test_all_pairs_of_models_are_counted_whichever_is_best() -> None:
+    rng = np.random.default_rng(1)
+    rows = [row(name, np.exp(shift + 0.8 * rng.standard_normal(12))) for shift, name in enumerate("abc")]
+    said = paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+    logs = [np.log(one.table["error"].to_numpy(float)) for one in rows]
+    least, most = sorted(wilcoxon(logs[0] - other).pvalue for other in logs[1:])
+    assert sorted(map(float, re.findall(r"p = (\S+)\)", said))) == [
+        float(f"{p:.2g}") for p in (3 * least, max(3 * least, 2 * most))
+    ]
 
 
 def test_a_model_alone_is_best_of_none() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from memsweep.config.schema.trial import SELF
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.headline.evidence import errors_of, gap_of, nearest, slope_words
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
@@ -42,17 +43,24 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
     """
     noun = _noun(findings, labels)
     clauses: dict[tuple[str, str], list[str]] = {}
-    for memory in dict.fromkeys(labels.memory(finding.condition) for finding in findings):
-        of_memory = [finding for finding in findings if labels.memory(finding.condition) == memory]
+    subjects = [_subject(finding, labels) for finding in findings]
+    for subject in dict.fromkeys(subjects):
+        of_memory = [finding for finding, own in zip(findings, subjects, strict=True) if own == subject]
         ball = first_ball(of_memory)
         own = {labels.machine(f.condition): f for f in of_memory if f.ball == ball}
         others = [{labels.machine(f.condition): f for f in of_memory if f.ball == other} for other in BALLS]
         wider = [verdicts for verdicts in others if verdicts and verdicts != own]
-        kernel = any(finding.condition.get(KERNEL) is not None for finding in own.values())
         moves = "" if ball == first_ball(findings) else f" when {_MOVE[ball]}"
         clause = f"{sizes_of(own.values())}{moves}", _clause(own, wider, noun, _STAY.get(ball, ""))
-        clauses.setdefault(clause, []).append(f"{memory}{_MEMORY}" if kernel else memory)
+        clauses.setdefault(clause, []).append(subject)
     return " ".join(_sentences(clauses))
+
+
+def _subject(finding: Finding, labels: Labels) -> str:
+    """What is held, or not: a memory; where a model is held against itself, which may have learned nothing, its own."""
+    memory = labels.memory(finding.condition)
+    named = f"{memory}{_MEMORY}" if finding.condition.get(KERNEL) is not None else memory
+    return f"what models of {named} compute" if finding.reference == SELF else named
 
 
 def _sentences(clauses: dict[tuple[str, str], list[str]]) -> Iterator[str]:
