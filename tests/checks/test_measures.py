@@ -67,6 +67,22 @@ def test_one_mode_remembers_as_long_as_its_factor_says() -> None:
     assert held.numbers["declared_time_constant_longest"] == pytest.approx(TAU)
 
 
+class Rectified(OneMode):
+    """y = |h|: its gradient has the same norm for all inputs, and the sign of h."""
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        states, last = super().forward(x, state)
+        return states.abs(), last
+
+
+def test_gradients_that_differ_in_sign_alone_depend_on_the_input() -> None:
+    found = gradient(Subject(Rectified, 1, 64), 600)
+    assert found.numbers["time_scale_shortest"] == found.numbers["time_scale_longest"]
+    assert found.numbers["depends_on_input"] is True
+    assert "linear" not in found.sentence
+    assert "The gradient is the same for all 6 inputs" in gradient(one_mode(64), 600).sentence
+
+
 class Modes(nn.Module):
     """Linear modes side by side, of which one output shows so many different ones."""
 

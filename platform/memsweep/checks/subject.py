@@ -317,6 +317,8 @@ def first(answer: Any) -> Tensor:
         if answer is None or isinstance(answer, str | bytes | int | float | set):
             raise TypeError(f"forward gave {given}, which is no tensor and begins with none")
         answer = next(iter(answer.values())) if isinstance(answer, dict) else answer[0]
+    if answer.is_complex():
+        raise TypeError("forward gave complex numbers; give their real part, or both parts as outputs")
     return answer.unsqueeze(-1) if answer.ndim == 2 else answer
 
 

@@ -89,7 +89,7 @@ class Trace(TorchDispatchMode):
                     self.narrow = self._place(func)
                 if tensor.dtype == torch.float32 and self.single is None:
                     self.single = self._place(func)
-                if self._values and tensor.is_floating_point() and self.undefined is None:
+                if self._values and _has_fractions(tensor) and self.undefined is None:
                     self._look(func, tensor, finite)
         return result
 
@@ -126,8 +126,13 @@ class Trace(TorchDispatchMode):
 
 
 def _all_finite(values: Any) -> bool:
-    tensors = (value for value in tree_leaves(values) if isinstance(value, Tensor) and value.is_floating_point())
+    tensors = (value for value in tree_leaves(values) if isinstance(value, Tensor) and _has_fractions(value))
     return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)
+
+
+def _has_fractions(tensor: Tensor) -> bool:
+    """Whether a tensor holds real or complex numbers, which may be infinite."""
+    return tensor.is_floating_point() or tensor.is_complex()
 
 
 def _line() -> str:

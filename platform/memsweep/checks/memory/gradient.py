@@ -1,6 +1,6 @@
 """The gradient of an output with respect to earlier inputs, by the lag.
 
-Letters: S sequences, T time (length).
+Letters: S sequences, P projections, T time (length).
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ _PROJECTIONS = 4
 
 def gradient(subject: Subject, seconds: float) -> Finding:
     """|dy_T / dx_(T-k)| by the lag k, along several inputs: the typical one and the one with the longest memory."""
-    norms = np.empty((0, 0))
+    norms, signed = np.empty((0, 0)), np.empty((0, 0, 0))
     try:
         for length in subject.affordable(subject.lengths(), seconds):
-            measured = _gradients(subject, length)
-            if measured is None:
-                break
-            norms = measured
+            norms, signed = _gradients(subject, length)
     except RuntimeError as error:
         return not_measured("gradient", f"{(str(error).splitlines() or [''])[0][:200]}.")
+    signed = signed[np.isfinite(norms).all(-1)]
     norms, notes = finite_rows(norms, "inputs, whose gradients")
     if not norms.size or not norms.any():
         return not_measured("gradient", "no finite gradient of an output reaches the inputs.")
@@ -42,12 +40,13 @@ def gradient(subject: Subject, seconds: float) -> Finding:
         "time_scale_longest": longest,
         "time_scale_shortest": float(np.nanmin(scales)),
         "horizon_limited": longest > CUT_OFF * length,
-        "depends_on_input": bool(np.ptp(norms, axis=0).max() > 1e-6 * norms.max()),
+        "depends_on_input": bool(np.ptp(signed, axis=0).max() > 1e-6 * norms.max()),
         "last_over_first": float(profile[-1] / profile[0]) if profile[0] else None,
         "sequences": len(norms),
     }
     more = " or more" if numbers["horizon_limited"] else ""
-    kind = "" if numbers["depends_on_input"] else " The gradient is the same for all inputs: the module is linear."
+    same = f" The gradient is the same for all {len(norms)} inputs, as that of a linear module."
+    kind = same if len(norms) > 1 and not numbers["depends_on_input"] else ""
     well = (
         f"63 % of the gradient by lag lies within {show(typical)} steps for typical inputs, {show(longest)}{more} for "
         f"the longest of {len(norms)} (measured over {length}).{kind}"
@@ -57,8 +56,11 @@ def gradient(subject: Subject, seconds: float) -> Finding:
     return finding("gradient", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
 
 
-def _gradients(subject: Subject, length: int) -> np.ndarray | None:
-    """Frobenius norms by lag ``[S, T]``, from random projections where there are many outputs; None: too large."""
+def _gradients(subject: Subject, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Frobenius norms by lag ``[S, T]``, and signed numbers ``[S, P, T]`` that are equal where the gradients are.
+
+    From random projections where there are many outputs.
+    """
     dtype = subject.reference
     sizes = SIZES if not subject.tokens else SIZES[:4]
     sequences = torch.cat([subject.noise(1, length, 20 + row, size) for row, size in enumerate(sizes)])
@@ -76,13 +78,18 @@ def _gradients(subject: Subject, length: int) -> np.ndarray | None:
     for some in sequences.repeat_interleave(len(projections), 0).split(together):
         rows.append(some)
     directions = projections.repeat(len(sequences), 1).split(together)
-    squares = [_squares(subject, part, towards) for part, towards in zip(rows, directions, strict=True)]
-    by_lag = torch.cat(squares).flip(1).unflatten(0, (len(sequences), len(projections))).sum(1)
-    return by_lag.sqrt().numpy()
+    parts = [_parts(subject, part, towards) for part, towards in zip(rows, directions, strict=True)]
+    squares, signed = (
+        torch.cat(each).flip(1).unflatten(0, (len(sequences), len(projections))) for each in zip(*parts, strict=True)
+    )
+    return squares.sum(1).sqrt().numpy(), signed.numpy()
 
 
-def _squares(subject: Subject, inputs: Tensor, projections: Tensor) -> Tensor:
-    """Squared norms of the gradients of projected last outputs with respect to each step's input: ``[S, T]``."""
+def _parts(subject: Subject, inputs: Tensor, projections: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of projected last outputs by each step's input: squared norms, and parts along one direction.
+
+    Both are ``[S, T]``. Gradients that differ have other parts along a random direction, whatever their norms.
+    """
     dtype = subject.reference
     module = subject.at(dtype)
     read: list[Tensor] = []
@@ -110,7 +117,9 @@ def _squares(subject: Subject, inputs: Tensor, projections: Tensor) -> Tensor:
     finally:
         for hook in hooks:
             hook.remove()
-    return slope.to("cpu", torch.float64).flatten(2).square().sum(-1)
+    slope = slope.to("cpu", torch.float64).flatten(2)
+    direction = torch.randn(slope.shape[-1], generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return slope.square().sum(-1), slope @ (direction / direction.norm())
 
 
 CHECK = Check("gradient", gradient, place=90, share=0.08)

@@ -298,13 +298,23 @@ class _Moves:
     def compare(self, name: str, names: Sequence[str]) -> None:
         """Compares along one random direction of the named weights."""
         directions = {each: _weight_direction(self._weights[each], place) for place, each in enumerate(names)}
-        given = sum((self._slopes[each] * directions[each].cpu()).sum() for each in names)
+        given = sum(_along(self._slopes[each], directions[each].cpu()) for each in names)
         sides = _weight_sides(self._subject, self._module, self._weights, self._inputs, directions, self._projection)
         self._compared.add(name, self._regime, torch.as_tensor(given).reshape(1), sides, self._subject.inside)
 
 
+def _along(slope: Tensor, direction: Tensor) -> Tensor:
+    """The derivative along a direction: torch's gradient by a complex weight is dy/dRe + i dy/dIm."""
+    return (slope.conj() * direction).sum().real
+
+
+def _wide(weight: Tensor) -> torch.dtype:
+    return WIDE.to_complex() if weight.is_complex() else WIDE
+
+
 def _weight_direction(weight: Tensor, place: int) -> Tensor:
-    drawn = torch.randn(weight.shape, generator=torch.Generator().manual_seed(3 + place), dtype=WIDE)
+    """A random direction; of a complex weight it moves both parts, as a fault may be in either."""
+    drawn = torch.randn(weight.shape, generator=torch.Generator().manual_seed(3 + place), dtype=_wide(weight))
     size = float(weight.detach().abs().to(WIDE).square().mean().sqrt()) or 1.0
     return (size * drawn).to(weight.device)
 
@@ -315,11 +325,11 @@ def _weight_slopes(
     with default_dtype(subject.reference), torch.enable_grad():
         answer = first(module(subject.cast(inputs, subject.reference)))
         if not answer.requires_grad:
-            return {name: torch.zeros(weight.shape, dtype=WIDE) for name, weight in weights.items()}
+            return {name: torch.zeros(weight.shape, dtype=_wide(weight)) for name, weight in weights.items()}
         total = (answer * projection[0].to(answer)).sum()
         found = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
     return {
-        name: torch.zeros(weight.shape, dtype=WIDE) if slope is None else slope.real.to("cpu", WIDE)
+        name: torch.zeros(weight.shape, dtype=_wide(weight)) if slope is None else slope.to("cpu", _wide(weight))
         for (name, weight), slope in zip(weights.items(), found, strict=True)
     }
 
