@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -136,3 +137,21 @@ def test_more_steps_say_why_they_train_from_the_beginning(study: Path, capsys: p
     assert "training.steps: 2 trials train from the beginning: the learning rate falls over all steps" in told
     assert "training.steps=30 training.until=20" in told
     assert "kept state" not in told
+
+
+def test_what_a_measurement_lacks_is_added_to_its_study_first(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = ["--results", str(study.parent / "results"), "--workspace", str(ROOT)]
+    assert run("sweep", study, "training.seeds=1") == 0
+    words = ["measure", "small", "perturbation.reference=self", 'name="own"', "--inline", *results]
+    monkeypatch.setattr(sys, "argv", ["memsweep", *words])
+    assert main(words) == 0
+    own = load_study(Location.at(study.parent / "results" / "own"))
+    first, then = (shlex.split(part) for part in own.extended_by("training.seeds=2").split(" && "))
+    assert (first[:4], then[:3]) == (["memsweep", "extend", str(study), "training.seeds=2"], ["memsweep", *words[:2]])
+    assert shlex.split(own.extended_by("perturbation.starts=3"))[:3] == ["memsweep", *words[:2]]
+    capsys.readouterr()
+    for line in (first, then):
+        assert main([*line[1:], *(["--inline"] if line is first else [])]) == 0
+    assert set(load_study(Location.at(study.parent / "results" / "own")).tables["replicas"]["seed"]) == {0, 1}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memsweep.config.load.study_files import MODULE
 
@@ -44,3 +46,26 @@ def replaces(path: str, word: str) -> bool:
     """Whether an override of a path takes the place of another: of the same path, or one that removes what holds it."""
     name = word.partition("=")[0].lstrip("+~").removeprefix("grid.")
     return name == path or (word.startswith("~") and path.startswith(f"{name}."))
+
+
+def with_words(command: str, added: Sequence[str]) -> str:
+    """A command line with overrides in the place of those of the same paths, and without the limits of its run."""
+    paths = [word.partition("=")[0] for word in added]
+    kept = [word for word in without_run_options(command) if not any(replaces(path, word) for path in paths)]
+    return shlex.join([*kept, *added])
+
+
+def measured_study(command: str) -> str:
+    """The stored study whose weights ``memsweep measure STUDY`` measured; empty for any other command line."""
+    verb, name = [*shlex.split(command)[1:3], "", ""][:2]
+    return name if verb == "measure" and name and not name.startswith("-") else ""
+
+
+def made_by(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """How a study was made, as fields of ``Study``: ``command``, ``source``, ``overrides`` and ``address``."""
+    return {
+        "command": str(provenance.get("command") or ""),
+        "source": provenance.get("source"),
+        "overrides": tuple(map(str, provenance.get("overrides") or ())),
+        "address": str(provenance.get("address") or ""),
+    }

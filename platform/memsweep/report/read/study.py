@@ -21,9 +21,11 @@ from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.recurrence.freed_memory import give_back_freed_memory
-from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
+from memsweep.report.read.command_line import is_of_words as made_of_words
+from memsweep.report.read.command_line import made_by, without_run_options
+from memsweep.report.read.extending import extension
 from memsweep.report.read.failures import FailureGroup, failure_groups
-from memsweep.report.read.fields import fields_of, fields_of_width
+from memsweep.report.read.fields import fields_of
 from memsweep.report.read.rounds import StoredRound, shown_trials, stored_rounds, unfinished
 from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
 from memsweep.sweep.store.filesystem import Location, at_once
@@ -33,8 +35,8 @@ from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names, schema
 from memsweep.sweep.store.tables import not_measured as without
-from memsweep.sweep.store.typed import called, workspace_of
 from memsweep.sweep.store.typed import typed as typed_command
+from memsweep.sweep.store.typed import workspace_of
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
@@ -217,37 +219,18 @@ class Study:
         return self.typed("resume", self.name)
 
     def extended_by(self, words: str) -> str:
-        """The command that adds the trials of overrides: it names the study's file, and what its sweep changed.
-
-        A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
-        command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
-        command with the overrides, and without the limits of its run, which would stop the next one as well. ``decide``
-        moves fields that are tied to the width, and keeps the settings to which a round has brought trials.
-        """
-        added = words.split()
-        paths = [word.partition("=")[0] for word in added]
-        tied = "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1
-        if tied or self.replaced:
-            return self.until_decided  # empty where there is no such command
-        if self._is_of_words:
-            before = [
-                word for word in without_run_options(self.command) if not any(replaces(path, word) for path in paths)
-            ]
-            return shlex.join([*before, *added])
-        kept = [word for word in self.overrides if not any(replaces(path, word) for path in paths)]
-        if self.source == "":
-            return called("extend", self._results, *kept, *added, workspace=self.workspace, address=self.address)
-        return self.typed("extend", self.source or self.name, *kept, *added)
+        """The command that adds the trials of overrides (``memsweep.report.read.extending``)."""
+        return extension(self, words)
 
     @property
-    def _is_of_words(self) -> bool:
+    def is_of_words(self) -> bool:
         """Whether a command line made the study, which no file holds."""
-        return is_of_words(self.command, self.source)
+        return made_of_words(self.command, self.source)
 
     @property
     def until_decided(self) -> str:
         """The command that goes on with the study until it is decided; empty for a study that Python made of a dict."""
-        if self._is_of_words:
+        if self.is_of_words:
             is_decided = shlex.split(self.command)[1] == "decide"
             return shlex.join([*without_run_options(self.command), "--max-core-hours", "1"]) if is_decided else ""
         words = (*self.overrides, "--max-core-hours", "1")
@@ -255,10 +238,11 @@ class Study:
 
     def typed(self, verb: str, study: str, *flags: str) -> str:
         """A command on this study as it works when it is typed in this folder."""
-        return typed_command(verb, study, self._results, *flags, workspace=self.workspace, address=self.address or None)
+        return typed_command(verb, study, self.results, *flags, workspace=self.workspace, address=self.address or None)
 
     @property
-    def _results(self) -> Location:
+    def results(self) -> Location:
+        """The results folder that it lies in."""
         return Location.at(default_results()) if self.location is None else self.location.parent
 
 
@@ -383,10 +367,7 @@ def load_study(where: Location | Path, known: Known | None = None, *, as_planned
         claims=plan.claims,
         protocol=plan.protocol,
         search=_search(place, plan) if plan.search is not None else None,
-        command=str(plan.provenance.get("command") or ""),
-        source=plan.provenance.get("source"),
-        overrides=tuple(map(str, plan.provenance.get("overrides") or ())),
-        address=str(plan.provenance.get("address") or ""),
+        **made_by(plan.provenance),
         rows={identity: known.shared(config) for identity, config in {**plan.rows, **rows}.items()},
         absent=known.absent(whole),
         location=place,
