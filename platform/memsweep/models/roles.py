@@ -57,6 +57,7 @@ class Role:
         layer: the layer of a deep model in which it is, from 0; None: before or behind all of them, or no deep model.
         optimizer_settings: which this tensor alone asks for; those of its group come before them.
         from_influence: the part follows from the tensor's measured influence, and not from a guess.
+        complex_entries: the last dimension holds the real and the imaginary part of complex numbers.
     """
 
     part: Part
@@ -67,6 +68,7 @@ class Role:
     layer: int | None = None
     optimizer_settings: GroupConfig | None = None
     from_influence: bool = False
+    complex_entries: bool = False
 
 
 def asks_settings(roles: Iterable[Role]) -> bool:

@@ -21,7 +21,11 @@ _TOGETHER = 64
 
 
 def memory_function(model: Model, weights: Weights, horizon: int) -> Tensor:
-    """Memory at lags 0 ... horizon-1 of stacked models: ``[N, T]``; exact for linear models."""
+    """Memory at lags 0 ... horizon-1 of stacked models: ``[N, T]``.
+
+    Of linear models it is exact where inputs or outputs are one, and else an upper bound: each output has its own worst
+    input. Of others it is the lower bound of ``step_memory``, so that the two are not to be compared number by number.
+    """
     linear = as_linear(model)
     if linear is not None:
         return linear.response(weights, horizon).kernel.abs().sum(-2).norm(dim=-2)

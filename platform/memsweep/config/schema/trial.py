@@ -70,7 +70,8 @@ class PerturbationConfig:
     norm: str = setting(
         "spectral",
         "ball per weight tensor: spectral (matrices spectral, vectors Euclidean, diagonal recurrent weights "
-        "entrywise: the paper's norm) or entrywise (largest entry: the published code's norm)",
+        "entrywise: the paper's norm; complex weights as complex numbers) or entrywise (largest entry: the published "
+        "code's norm; the real and the imaginary part of a number are entries)",
         choices=("spectral", "entrywise"),
     )
     balls: tuple[str, ...] = setting(

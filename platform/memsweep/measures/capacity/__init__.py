@@ -38,8 +38,8 @@ class Capacity(Measure):
 
         sequences: int = setting(
             5,
-            "test sequences of each seed at which derivatives are taken; sizes are medians over them. A linear model "
-            "does not depend on them",
+            "test sequences of each seed at which derivatives are taken; sizes are medians over them, of an even "
+            "number the lower one. A linear model does not depend on them",
             at_least=1,
         )
         bits: tuple[int, ...] | None = setting(

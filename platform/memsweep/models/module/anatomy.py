@@ -31,9 +31,11 @@ from memsweep.models.module.roles import (
     asked_settings,
     carries_settings,
     describe,
+    holds_complex,
     in_groups,
     patterns_of,
     unused_patterns,
+    with_complex_entries,
     with_settings,
 )
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
@@ -104,6 +106,8 @@ def _anatomy(config: ModuleConfig, signature: Signature, factory: Factory) -> An
             tensors = wrapped_roles(module, inputs, tensors)
         if influence_decides(config, signature, tensors, build_module):
             tensors = by_influence(config, signature, tensors, build_module)
+        if holds_complex(module):
+            tensors = with_complex_entries(module, tensors)
         if asks_groups(config):
             tensors = in_groups(tensors, {Group.RECURRENT: config.recurrent_group, Group.INPUT: config.input_group})
         if carries_settings(config, module):

@@ -93,6 +93,20 @@ def with_part(each: Described, part: Part, reason: str) -> Described:
     return replace(each, role=role, reason=reason, guessed=False)
 
 
+def holds_complex(module: nn.Module) -> bool:
+    """Whether a parameter is complex."""
+    return any(weight.is_complex() for weight in module.parameters())
+
+
+def with_complex_entries(module: nn.Module, described: list[Described]) -> list[Described]:
+    """The same parameters, with a mark in the roles of complex ones, which are stored as pairs (``stored``)."""
+    named = {name for name, weight in module.named_parameters() if weight.is_complex()}
+    return [
+        replace(each, role=replace(each.role, complex_entries=True)) if each.name in named else each
+        for each in described
+    ]
+
+
 def in_groups(described: list[Described], groups: Mapping[Group, tuple[str, ...]]) -> list[Described]:
     """The same parameters, in the groups of the optimizer whose patterns fit their names."""
     return [replace(each, role=replace(each.role, group=_group_of(each.name, groups))) for each in described]

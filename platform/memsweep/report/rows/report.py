@@ -32,7 +32,7 @@ from memsweep.stability.verdict.radius import THRESHOLD
 
 _MEANS = (
     "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
-    "the zero predictor's loss L₀."
+    "L₀: the zero predictor's loss; of a model on sequences without a task, the variance of its outputs over them."
 )
 _RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀, of the seeds that fit."
 _LEAST = 2

@@ -2,7 +2,8 @@
 
 |theta|_2 is the largest over the weight tensors of their spectral norm (matrices) or Euclidean norm (vectors):
 arXiv 2305.19190, Definition 3.4. A diagonal recurrent matrix is stored as a vector; its spectral norm is its
-largest entry. The ``entrywise`` norm, the largest entry of any tensor, is the published code's.
+largest entry. The ``entrywise`` norm, the largest entry of any tensor, is the published code's. A complex tensor of a
+user's module has the spectral norm of complex numbers (``complex_ball``); entrywise, its parts are entries.
 
 Letters: P rows (replicas and dummies), K copies, S size of the flat weights.
 """
@@ -17,6 +18,7 @@ from torch import Tensor
 from memsweep.learning.ensemble.flat_layout import Segment
 from memsweep.learning.ensemble.replicas import Ensemble
 from memsweep.models.base import Part
+from memsweep.stability.perturbation.complex_ball import complex_clipped, complex_size, complex_steepest, takes_modulus
 
 RECURRENT, WEIGHTS, ALL = "recurrent", "weights", "all"
 SPECTRAL, ENTRYWISE = "spectral", "entrywise"
@@ -78,6 +80,8 @@ class Ball:
         return "euclidean" if min(_matrix(segment)) == 1 else "spectral"
 
     def _dual(self, segment: Segment, part: Tensor) -> Tensor:
+        if takes_modulus(self.norm, segment.role):
+            return complex_steepest(segment, part, self.rows)
         kind = self._kind(segment)
         if kind == "largest entry":
             return part.sign()
@@ -87,6 +91,8 @@ class Ball:
         return self._matrices(segment, part, _polar)
 
     def _clip(self, segment: Segment, part: Tensor, radius: Tensor) -> Tensor:
+        if takes_modulus(self.norm, segment.role):
+            return complex_clipped(segment, part, self.rows, radius)
         kind = self._kind(segment)
         if kind == "largest entry":
             return torch.minimum(torch.maximum(part, -radius), radius)
@@ -102,6 +108,8 @@ class Ball:
         return part.index_copy(0, self.rows, changed)
 
     def _size(self, segment: Segment, part: Tensor) -> Tensor:
+        if takes_modulus(self.norm, segment.role):
+            return complex_size(segment, part)
         kind = self._kind(segment)
         if kind == "largest entry":
             return part.abs().amax(-1, keepdim=True)

@@ -13,7 +13,7 @@ import importlib.metadata
 import importlib.util
 import sys
 import sysconfig
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,15 +22,20 @@ from memsweep import registry
 from memsweep.config.schema.batch_loss import trains_by_convolution, trains_over_sequences, transforms_blocks
 from memsweep.config.schema.training import groups_by_pattern
 from memsweep.config.schema.trial import asked_of, asks_measures, mixes_models, refers_elsewhere
-from memsweep.errors import ModuleError
 from memsweep.models.module.config import asks_groups, wraps
+from memsweep.sweep.planning.module_conditions import (
+    asks_own_settings,
+    has_layer_units,
+    holds_layers_of_torch,
+    moves_complex,
+    takes_influence,
+)
 from memsweep.sweep.planning.sources.kept import Kept
 from memsweep.sweep.planning.sources.source_graph import SourceGraph, folders_of
 from memsweep.sweep.planning.sources.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
-    from memsweep.models.roles import Role
 
 PACKAGE = Path(__file__).resolve().parents[2]
 ENGINE = PACKAGE.name
@@ -71,13 +76,12 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
     ),
-    "memsweep.models.module.roles.carries_settings": lambda config, kernels: _asks_settings(config),
-    "memsweep.models.roles.asks_settings": lambda config, kernels: _asks_settings(config),
-    "memsweep.models.module.influence.influence_decides": lambda config, kernels: any(
-        role.from_influence for role in _roles_of_module(config)
-    ),
+    "memsweep.models.module.roles.carries_settings": lambda config, kernels: asks_own_settings(config),
+    "memsweep.models.roles.asks_settings": lambda config, kernels: asks_own_settings(config),
+    "memsweep.models.module.influence.influence_decides": lambda config, kernels: takes_influence(config),
+    "memsweep.models.module.roles.holds_complex": lambda config, kernels: moves_complex(config),
     "memsweep.models.module.torch_layers.holds_torch_layers": lambda config, kernels: (
-        kernels == "compiled" and _holds_torch_layers(config)
+        kernels == "compiled" and holds_layers_of_torch(config)
     ),
     "memsweep.models.module.config.wraps": lambda config, kernels: (
         config.model.name == "module" and wraps(config.model)
@@ -98,7 +102,8 @@ CONDITIONAL: dict[str, Condition] = {
         kernels == "compiled" and config.model.name == "residual_stack" and _drops(config.model)
     ),
     "memsweep.models.deep.no_encoder": lambda config, kernels: getattr(config.model, "encoder__", "") == "none",
-    "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: _has_layer_units(config.model),
+    "memsweep.models.deep.unit.has_layer_units": lambda config, kernels: has_layer_units(config.model),
+    "memsweep.stability.perturbation.complex_ball.takes_modulus": lambda config, kernels: moves_complex(config),
     "memsweep.recurrence.compiled": lambda config, kernels: bool(kernels),
     "memsweep.recurrence.gated.onednn.suits": lambda config, kernels: kernels == "compiled" and _suits_onednn(config),
     "memsweep.recurrence.triton": lambda config, kernels: kernels == "triton",
@@ -154,8 +159,11 @@ def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Defi
 
 
 def _measuring(config: TrialConfig) -> set[Definition]:
-    """The classes of the settings by which weights are measured, which the closure of a training leaves out."""
-    return {(type(each).__module__, type(each).__qualname__) for each in _in_section(config.perturbation)}
+    """The definitions that the closure of a training leaves out: the classes of the settings by which weights are
+    measured, and what marks complex weights, which balls alone read.
+    """
+    classes = {(type(each).__module__, type(each).__qualname__) for each in _in_section(config.perturbation)}
+    return {("memsweep.models.module.roles", "holds_complex"), *classes}
 
 
 def named_code(config: Any) -> set[Definition]:
@@ -347,12 +355,6 @@ def _is_deep(config: TrialConfig) -> bool:
     return is_deep(config.model)
 
 
-def _has_layer_units(model: Any) -> bool:
-    from memsweep.models.deep.unit import has_layer_units, is_deep
-
-    return is_deep(model) and has_layer_units(model)
-
-
 def _drops(model: Any) -> bool:
     from memsweep.models.deep.fused_stack import drops
 
@@ -365,38 +367,9 @@ def _suits_onednn(config: TrialConfig) -> bool:
     from memsweep.recurrence.gated.onednn import suits
 
     dtype = getattr(torch, config.training.dtype)
-    if _holds_torch_layers(config):  # the width of a layer in it is any
+    if holds_layers_of_torch(config):  # the width of a layer in it is any
         return dtype is torch.float32
     return _is_deep(config) and suits(dtype, getattr(config.model, "width", 0))
-
-
-def _holds_torch_layers(config: TrialConfig) -> bool:
-    from memsweep.models.module.anatomy import build_module
-    from memsweep.models.module.torch_layers import holds_torch_layers
-    from memsweep.models.module_unit.config import modules_of
-
-    return any(holds_torch_layers(module, build_module) for module in modules_of(config.model))
-
-
-def _asks_settings(config: TrialConfig) -> bool:
-    """Whether parameters of a user's module ask for settings of the optimizer."""
-    from memsweep.models.roles import asks_settings
-
-    return asks_settings(_roles_of_module(config))
-
-
-def _roles_of_module(config: TrialConfig) -> Collection[Role]:
-    """The roles of the weights where a user's module is among the models or the layers; none if it cannot be built."""
-    from memsweep.models.roles import signature_of
-
-    if config.model.name != "module" and not _has_layer_units(config.model):
-        return ()
-    model = registry.get(registry.MODEL, config.model.name)
-    signature = signature_of(config)
-    try:
-        return () if signature is None else model.roles_at(config.model, signature).values()
-    except ModuleError:  # the check before a study says it
-        return ()
 
 
 @functools.lru_cache(maxsize=16)
