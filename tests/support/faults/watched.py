@@ -5,6 +5,7 @@ It runs in a fork of this process, where the heavy libraries are imported alread
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -52,6 +53,7 @@ def watched(
 
     out, counted = workspace.with_suffix(".out"), workspace.with_suffix(".count")
     counted.unlink(missing_ok=True)
+    faulthandler.cancel_dump_traceback_later()  # of pytest: a fork with one pending waits for ever when it sets its own
     child = os.fork()
     if child == 0:
         _run(words, workspace, out, counted, (str(folder or workspace), at, deed))
