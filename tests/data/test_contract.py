@@ -136,7 +136,9 @@ def test_what_is_wrong_is_said_in_numbers(what: str) -> None:
 @pytest.mark.parametrize(
     ("memory", "words"),
     [
-        (torch.ones(8), "gave [8] of float32; it must give numbers [7], one for each lag"),
+        (torch.ones(8), "gave [8] of float32; it must give a tensor of real numbers [7], one for each lag"),
+        (torch.ones(7, dtype=torch.complex64), "gave [7] of complex64; it must give a tensor of real numbers [7]"),
+        ([1.0] * 7, "gave a value of type list; it must give a tensor of real numbers [7]"),
         (torch.ones(7) / 0, "gave 7 numbers that are not finite; all must be"),
     ],
 )

@@ -137,9 +137,11 @@ def _of_kernel(task: Any, name: str) -> Iterator[str]:
     if not all(callable(getattr(task, name, None)) for name in ("kernel", "filtered")):
         return
     value = _called(f"kernel of the task {name!r}", task.kernel)
-    if not isinstance(value, Tensor) or tuple(value.shape) != (task.horizon,):
-        shown = _kind(value) if isinstance(value, Tensor) else repr(value)
-        yield f"kernel of the task {name!r} gave {shown}; it must give numbers [{task.horizon}], one for each lag"
+    if not isinstance(value, Tensor) or tuple(value.shape) != (task.horizon,) or value.is_complex():
+        yield (
+            f"kernel of the task {name!r} gave {_kind(value)}; it must give a tensor of real numbers "
+            f"[{task.horizon}], one for each lag"
+        )
     elif not torch.isfinite(value).all():
         count = int((~torch.isfinite(value)).sum())
         yield f"kernel of the task {name!r} gave {count} numbers that are not finite; all must be"

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
+import torch
 
 from memsweep import registry
 from memsweep.cli import main
+from memsweep.config.core.fields import setting
 from memsweep.config.grid.first_plan import WIDTHS
 from memsweep.config.grid.time_scale import USABLE_SCALES, time_scale
 from memsweep.config.load.study import load_study
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.api import LinearFunctionalTask
 from memsweep.errors import ConfigError
 from memsweep.report.naming.conditions import find_grouping, planned_replicas
 from memsweep.stability.verdict.judgement import SMALLEST_GRID, SMALLEST_SEEDS
@@ -143,6 +149,39 @@ def test_settings_of_the_file_and_of_its_protocol_stay(tmp_path: Path) -> None:
 def test_what_has_no_time_scale_is_refused_in_words(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         study(tmp_path, *words)
+
+
+KERNELS: dict[str, Callable[[int], Any]] = {
+    "a table with an end": lambda steps: torch.exp(-torch.arange(steps) / 20.0).where(torch.arange(steps) < 1000, nan),
+    "growing": lambda steps: torch.exp(torch.arange(steps) / 3.0),
+    "zero": torch.zeros,
+    "a list": lambda steps: [1.0] * steps,
+    "an array": np.ones,
+    "too short": lambda steps: torch.ones(steps - 1),
+    "complex": lambda steps: torch.ones(steps, dtype=torch.complex128),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_memory_of_which_no_time_scale_is_known_needs_its_horizons(name: str, tmp_path: Path) -> None:
+    class Own(LinearFunctionalTask):
+        @dataclass(frozen=True, kw_only=True)
+        class Config:
+            horizon: int = setting(16, "steps", at_least=1)
+
+        @property
+        def horizon(self) -> int:
+            return int(self.config.horizon)  # type: ignore[attr-defined]
+
+        def kernel(self) -> Any:
+            return KERNELS[name](self.horizon)
+
+    with registry.lent(registry.TASK, "own_kernel", Own), pytest.raises(ConfigError) as caught:
+        study(tmp_path, "~task.kernel", "~task.rate", "task=own_kernel")
+    told = [problem for problem in caught.value.problems if problem.startswith("task.horizon")]
+    assert len(told) == 1
+    assert "no finite number at each of 4,096 lags: name the horizons" in told[0]
+    assert not [problem for problem in caught.value.problems if problem.startswith("model.width")]
 
 
 def test_smaller_plans_are_parts_of_the_whole_one_and_cost_less(tmp_path: Path) -> None:

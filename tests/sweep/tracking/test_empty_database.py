@@ -8,6 +8,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from mlflow import MlflowClient
 
 from memsweep.sweep.tracking.uri import default_uri, is_whole, make_whole
 
@@ -38,3 +39,22 @@ def test_a_copy_is_what_mlflow_makes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     kept.write_bytes(before[:5000])
     assert made(tmp_path / "third") == by_mlflow
     assert is_whole(f"sqlite:///{kept}")
+
+
+@pytest.mark.parametrize("name", ["why?1", "a%41b", "x #y"])
+def test_a_database_lies_in_its_folder_whatever_that_is_called(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a URI ? and % stand for something else: the runs of two folders would be in one file outside of both."""
+    monkeypatch.setenv("MEMSWEEP_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / name
+    folder.mkdir()
+    uri = default_uri(folder)
+    make_whole(uri, folder)
+    assert is_whole(uri)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    MlflowClient(uri).create_experiment("own")
+    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database:
+        assert ("own",) in database.execute("SELECT name FROM experiments").fetchall()
+    files = [path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()]
+    assert {file.parts[0] for file in files} == {name, "cache"}

@@ -138,10 +138,18 @@ def longest(task: Mapping[str, Any]) -> Any:
 
 
 def scale_of(task: Any) -> float | None:
-    """The time scale of the memory of a task, see ``time_scale``; of one from ``longest`` as far as anything looks."""
+    """The time scale of the memory of a task, see ``time_scale``; of one from ``longest`` as far as anything looks.
+
+    None, too, for a kernel that is no real number at each lag: the check of trials tells what it is.
+    """
+    from torch import Tensor
+
     from memsweep.config.grid.time_scale import time_scale
 
-    return time_scale(task.kernel().numpy())
+    kernel = task.kernel()
+    if not isinstance(kernel, Tensor) or kernel.shape != (task.horizon,) or kernel.is_complex():
+        return None
+    return time_scale(kernel.detach().double().numpy())
 
 
 def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[str]) -> list[int]:
@@ -163,7 +171,11 @@ def _horizons(base: Mapping[str, Any], axes: Mapping[str, Any], problems: list[s
         return []
     from memsweep.config.grid.time_scale import USABLE_SCALES
 
-    scale = scale_of(made) or 1.0
+    scale = scale_of(made)
+    if scale is None:
+        rule = f"{rule}. This one is zero, or no finite number at each of {_LONG:,} lags"
+        problems.append(sentence(HORIZON, f"{rule}: name the horizons, such as {HORIZON}=32,64,128,256"))
+        return []
     if scale == math.inf:
         rule = f"{rule}. This one has none: within {_LONG:,} steps it does not fall as fast as a power of -1/2"
         problems.append(sentence(HORIZON, f"{rule}. Name the horizons, such as {HORIZON}=32,64,128,256"))

@@ -166,7 +166,9 @@ class DecideDocument(TypedDict):
 
     study: Annotated[str, "its name"]
     decisions: Annotated[list[DecisionItem], "every condition and ball that needs a verdict and has results"]
-    trials_left: Annotated[int, "planned trials without a result; while there are some, nothing is hopeless"]
+    trials_left: Annotated[
+        int, "planned trials without a result: nothing of theirs is decided, and nothing at all hopeless"
+    ]
     hopeless: Annotated[list[str], "names of the questions that no seed fits, or that would need more than is allowed"]
     rounds: Annotated[int, "of the study so far"]
     next_round: Annotated[list[RoundItem], "of --plan; else empty"]

@@ -113,13 +113,18 @@ class GrowingTrials(GridTrials):
         return [found for _, found in self._standing()]
 
     def _standing(self) -> list[tuple[Subject, Decision]]:
-        """The questions as the results have them; while trials are left, nothing is hopeless."""
-        every = self._look().every
-        if not self.left:
+        """The questions as the results have them.
+
+        While trials are left, nothing is hopeless. And what they belong to is not decided: a look in the middle of a
+        round is one more than the error of its verdict is spent on.
+        """
+        every, left = self._look().every, {kind_of(trial.config) for trial in self.left}
+        if not left:
             return every
         return [
-            (subject, replace(found, state=OPEN, why="", needed=math.nan) if subject.is_open else found)
+            (subject, replace(found, state=OPEN, why="", needed=math.nan) if subject.is_open or goes_on else found)
             for subject, found in every
+            for goes_on in [not left.isdisjoint(map(kind_of, subject.trials.values()))]
         ]
 
     @property

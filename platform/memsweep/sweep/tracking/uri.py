@@ -60,7 +60,12 @@ def home(results: Location | Path) -> Path:
 
 def default_uri(results: Location | Path) -> str:
     """The tracking URI of the results folder's own database."""
-    return f"sqlite:///{home(results) / MLFLOW_DATABASE}"
+    return _of_file(home(results) / MLFLOW_DATABASE)
+
+
+def _of_file(database: Path) -> str:
+    """The URI of a file: in one, % and ? stand for something else."""
+    return f"sqlite:///{str(database).replace('%', '%25').replace('?', '%3F')}"
 
 
 def tracking_uri(uri: str | None, results: Location | Path) -> str:
@@ -97,7 +102,7 @@ def is_whole(uri: str) -> bool:
     if scheme.partition("+")[0].lower() != "sqlite":
         return True
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(path)}?mode=ro", uri=True)) as database:
+        with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(urllib.parse.unquote(path))}?mode=ro", uri=True)) as database:
             return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
     except sqlite3.Error:
         return False
@@ -192,7 +197,7 @@ def make_whole(uri: str, results: Location | Path) -> None:
         if not _copied(_kept(), draft, _root(results)):
             from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
-            made = SqlAlchemyStore(f"sqlite:///{draft}", _root(results))
+            made = SqlAlchemyStore(_of_file(draft), _root(results))
             made._dispose_engine()
             _keep(draft)
         if not database.exists():
@@ -216,7 +221,7 @@ def _kept() -> Path | None:
 
 def _copied(kept: Path | None, database: Path, root: str) -> bool:
     """Copies the kept empty database, whose own experiment then lies below ``root``; false where none is whole."""
-    if kept is None or not kept.is_file() or not is_whole(f"sqlite:///{kept}"):
+    if kept is None or not kept.is_file() or not is_whole(_of_file(kept)):
         return False
     shutil.copyfile(kept, database)
     try:
