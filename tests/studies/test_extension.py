@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 
+import memsweep as ms
 from memsweep.cli import main
 from memsweep.config.load.study import load_study as read_study
 from memsweep.config.schema.canonical import to_dict
@@ -155,3 +158,30 @@ def test_what_a_measurement_lacks_is_added_to_its_study_first(
     for line in (first, then):
         assert main([*line[1:], *(["--inline"] if line is first else [])]) == 0
     assert set(load_study(Location.at(study.parent / "results" / "own")).tables["replicas"]["seed"]) == {0, 1}
+
+
+def test_what_cannot_be_extended_first_has_no_advice(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two measurements of one another, one of a study of Python, and one whose study is gone."""
+    folder = study.parent / "results"
+    results = ["--results", str(folder), "--workspace", str(ROOT)]
+
+    def advice(*words: str, name: str) -> str:
+        line = ["measure", "--inline", *results, *words, f'name="{name}"']
+        monkeypatch.setattr(sys, "argv", ["memsweep", *line])
+        assert main(line) == 0
+        return load_study(Location.at(folder / name)).extended_by("training.seeds=2")
+
+    assert run("sweep", study, "training.seeds=1") == 0
+    plain = advice("perturbation.reference=self", "small", name="own")
+    assert shlex.split(plain)[:4] == ["memsweep", "extend", str(study), "training.seeds=2"]
+    assert advice(str(folder / "own"), "perturbation.starts=3", name="small") == ""
+    assert load_study(Location.at(folder / "own")).extended_by("training.seeds=2") == ""
+    text = {**yaml.safe_load(study.read_text()), "name": "dicted"}
+    text["perturbation"]["radii"]["from"] = 1e-3  # which YAML's own reader takes for text
+    ms.sweep(text, results=folder, inline=True, progress=False)
+    assert advice("dicted", name="other").startswith("ms.extend(study, 'training.seeds=2'")
+    assert "memsweep" not in advice("dicted", name="other")
+    shutil.rmtree(folder / "dicted")
+    assert load_study(Location.at(folder / "other")).extended_by("training.seeds=2") == ""

@@ -420,3 +420,8 @@ def test_models_of_transformers_are_measured_from_a_folder_and_from_the_local_ca
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("radius when the recurrent weights move") == 4
     assert "hf:tiny/none cannot be loaded from this machine" in done.stderr
+
+
+def test_one_sequence_is_too_few_whatever_the_setting_says() -> None:
+    with pytest.raises(ConfigError, match="test_size is 1; at least 2 sequences are needed"):
+        ms.measure(gru(), *QUICK[1:], "perturbation.test_size=1", sequences=inputs())

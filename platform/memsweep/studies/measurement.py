@@ -70,7 +70,7 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
     less = len(trials) - len(ready)
     left_out = f"{less} of {len(trials)} trials have no stored weights that fit: left out." if less else ""
     sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
-    return Request(sweep, tuple(ready), measures=True), left_out
+    return Request(sweep, tuple(ready), measures=plan.study), left_out
 
 
 def settings(words: Sequence[str], workspace: Path) -> Overrides:

@@ -191,8 +191,7 @@ class Run:
 
     def _make_trials(self, statuses: Mapping[str, TrialStatus]) -> None:
         """Plans the trials, of which those are left out that failed too often by the journal."""
-        request = self._request
-        retry_all = request.retry_all or request.no_reuse
+        request, retry_all = self._request, self._request.retry_all or self._request.no_reuse
         failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
         kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
         with phase("planning the trials", self._stream):
@@ -270,6 +269,7 @@ class Run:
             "overrides": overrides,
             "workspace": without_secrets(way_to(self._workspace, self._store.location)),
             "address": without_secrets(self._address or ""),
+            "measured": request.measures or before.get("measured", ""),
         }
 
     def _write_plan(self) -> None:

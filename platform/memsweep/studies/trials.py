@@ -163,7 +163,7 @@ class Request:
         begun: with ``no_reuse``: an earlier command, which was stopped, has begun with it; this one goes on.
         tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
         plan: the stored plan that the command continues; None where it needs none.
-        measures: train nothing: every trial's trained weights are stored.
+        measures: the stored study whose weights are measured, and nothing is trained; empty: trials are trained.
         extended: what ``extend`` added to the study, as of ``StoredPlan``; None: as the stored plan says.
         drop_extended: a plan without what ``extend`` added may replace one that has it.
         command: as it was typed, for the report; empty where none was.
@@ -180,7 +180,7 @@ class Request:
     begun: bool = False
     tracking: Mapping[str, Any] | None = None
     plan: StoredPlan | None = None
-    measures: bool = False
+    measures: str = ""
     extended: tuple[str, ...] | None = None
     drop_extended: bool = False
     command: str = ""
@@ -251,7 +251,7 @@ class GridTrials:
         if self._results is not None:
             trials = with_stored_training(trials, done, self._results)
             trials = with_kept_states(trials, done, self._store)
-        return make_plan(request.sweep, trials, done, apart, measures=request.measures)
+        return make_plan(request.sweep, trials, done, apart, measures=bool(request.measures))
 
     def restart(self) -> None:
         """Sets aside what is recomputed, before the plan says that this has begun."""

@@ -11,7 +11,7 @@ import pytest
 
 from memsweep.config.load.study import load_study
 from memsweep.report.analysis.contents import Contents, analyse
-from memsweep.report.read.study import Known
+from memsweep.report.read.known import Known
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies.decide.question import HORIZON, Question
 from memsweep.studies.decide.reading import question_of, subjects

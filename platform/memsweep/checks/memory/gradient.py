@@ -40,13 +40,13 @@ def gradient(subject: Subject, seconds: float) -> Finding:
         "time_scale_longest": longest,
         "time_scale_shortest": float(np.nanmin(scales)),
         "horizon_limited": longest > CUT_OFF * length,
-        "depends_on_input": bool(np.ptp(signed, axis=0).max() > 1e-6 * norms.max()),
+        "depends_on_input": bool(np.ptp(signed, axis=0).max() > 1e-6 * norms.max()) if len(norms) > 1 else None,
         "last_over_first": float(profile[-1] / profile[0]) if profile[0] else None,
         "sequences": len(norms),
     }
     more = " or more" if numbers["horizon_limited"] else ""
     same = f" The gradient is the same for all {len(norms)} inputs, as that of a linear module."
-    kind = same if len(norms) > 1 and not numbers["depends_on_input"] else ""
+    kind = same if numbers["depends_on_input"] is False else ""
     well = (
         f"63 % of the gradient by lag lies within {show(typical)} steps for typical inputs, {show(longest)}{more} for "
         f"the longest of {len(norms)} (measured over {length}).{kind}"

@@ -13,7 +13,8 @@ from memsweep.report.formats import PAGE, REPORT
 from memsweep.report.page.grid import LiveCell, live_cells
 from memsweep.report.page.live import live_state
 from memsweep.report.page.render import render
-from memsweep.report.read.study import Known, Study, load_study
+from memsweep.report.read.known import Known
+from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.report import tables_of
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses

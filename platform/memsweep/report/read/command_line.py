@@ -55,17 +55,12 @@ def with_words(command: str, added: Sequence[str]) -> str:
     return shlex.join([*kept, *added])
 
 
-def measured_study(command: str) -> str:
-    """The stored study whose weights ``memsweep measure STUDY`` measured; empty for any other command line."""
-    verb, name = [*shlex.split(command)[1:3], "", ""][:2]
-    return name if verb == "measure" and name and not name.startswith("-") else ""
-
-
 def made_by(provenance: Mapping[str, Any]) -> dict[str, Any]:
-    """How a study was made, as fields of ``Study``: ``command``, ``source``, ``overrides`` and ``address``."""
+    """How a study was made, as fields of ``Study``: ``command`` to ``measured``."""
     return {
         "command": str(provenance.get("command") or ""),
         "source": provenance.get("source"),
         "overrides": tuple(map(str, provenance.get("overrides") or ())),
         "address": str(provenance.get("address") or ""),
+        "measured": str(provenance.get("measured") or ""),
     }

@@ -4,39 +4,33 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.recurrence.freed_memory import give_back_freed_memory
 from memsweep.report.read.command_line import is_of_words as made_of_words
-from memsweep.report.read.command_line import made_by, without_run_options
-from memsweep.report.read.extending import extension
+from memsweep.report.read.command_line import made_by, replaces, with_words, without_run_options
 from memsweep.report.read.failures import FailureGroup, failure_groups
-from memsweep.report.read.fields import fields_of
+from memsweep.report.read.fields import fields_of, fields_of_width
+from memsweep.report.read.known import Known
 from memsweep.report.read.rounds import StoredRound, shown_trials, stored_rounds, unfinished
 from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
-from memsweep.sweep.store.filesystem import Location, at_once
-from memsweep.sweep.store.form import OtherSchemaError
-from memsweep.sweep.store.layout import default_results
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import default_results, folder_name
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.tables import names, schema
-from memsweep.sweep.store.tables import not_measured as without
+from memsweep.sweep.store.typed import called, workspace_of
 from memsweep.sweep.store.typed import typed as typed_command
-from memsweep.sweep.store.typed import workspace_of
 
 if TYPE_CHECKING:
     from memsweep.search.history import SearchHistory
@@ -99,8 +93,6 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-_TOGETHER = 500  # results whose small tables become one
-_WORDS = {"identity", "ball", "norm", "method", "reading"}
 DAMAGED = "damaged"
 """In place of an outcome, for a result that is there and cannot be read."""
 
@@ -143,6 +135,7 @@ class Study:
             plan does not say.
         overrides: in which the study differs from its file.
         address: of the Ray cluster that it was run on, as it was given; empty without one.
+        measured: of a measurement, the stored study whose weights were measured; else empty.
         rows: identity -> config of every planned trial, and of every trial in ``standing_in``.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
@@ -167,6 +160,7 @@ class Study:
     source: str | None = None
     overrides: tuple[str, ...] = ()
     address: str = ""
+    measured: str = ""
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     runs_page: str = ""
     location: Location | None = None
@@ -219,8 +213,42 @@ class Study:
         return self.typed("resume", self.name)
 
     def extended_by(self, words: str) -> str:
-        """The command that adds the trials of overrides (``memsweep.report.read.extending``)."""
-        return extension(self, words)
+        """The command that adds the trials of overrides: it names the study's file, and what its sweep changed.
+
+        A study that Python made of a dict has no file: there it is the call ``ms.extend(study, ...)``. One that a
+        command made of other words (``measure``, ``atlas``, ``decide`` of a module) has none, either: there it is that
+        command with the overrides, and without the limits of its run, which would stop the next one as well. ``decide``
+        moves fields that are tied to the width, and keeps the settings to which a round has brought trials.
+        """
+        added = words.split()
+        paths = [word.partition("=")[0] for word in added]
+        tied = "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1
+        if tied or self.replaced:
+            return self.until_decided  # empty where there is no such command
+        if self.measured:
+            return self._of_measurement(added)
+        if self.is_of_words:
+            return with_words(self.command, added)
+        kept = [word for word in self.overrides if not any(replaces(path, word) for path in paths)]
+        if self.source == "":
+            return called("extend", self.results, *kept, *added, workspace=self.workspace, address=self.address)
+        return self.typed("extend", self.source or self.name, *kept, *added)
+
+    def _of_measurement(self, added: list[str]) -> str:
+        """The command that made a measurement, again. It trains nothing: trials come to the study that was measured.
+
+        Empty where that one is not there any more, or a measurement itself; of one of Python its own call alone.
+        """
+        trials = [word for word in added if not word.startswith("perturbation.")]
+        again = with_words(self.command, [word for word in added if word not in trials]) if self.is_of_words else ""
+        plan = None
+        with suppress(StoreError):
+            plan = read_plan(self.results / folder_name(self.measured)) if trials else None
+        if plan is None or plan.provenance.get("measured"):
+            return "" if trials else again
+        trained = replace(self, name=self.measured, **made_by(plan.provenance))
+        before = trained.extended_by(" ".join(trials))
+        return f"{before} && {again}" if before and again and trained.source != "" else before
 
     @property
     def is_of_words(self) -> bool:
@@ -258,70 +286,6 @@ def not_measured(study: Study) -> list[str]:
 
 def _failed(record: Mapping[str, Any]) -> bool:
     return bool(record.get("summary", {}).get("not_measured"))
-
-
-class Known:
-    """The results that were read so far, which are not read again; records by identity, and one table for many."""
-
-    def __init__(self) -> None:
-        self.records: dict[str, Record] = {}
-        self._absent: dict[str, list[str]] = {}
-        self._parts: dict[str, Any] = {}
-        self._tables: dict[str, list[pa.Table]] = {name: [_compact(schema(name).empty_table())] for name in names()}
-
-    def read(self, store: Store, identities: Sequence[str]) -> dict[str, str]:
-        """Read the results that are not known yet; returns what is wrong with each damaged one, by identity."""
-        new, faults = [identity for identity in identities if identity not in self.records], dict[str, str]()
-        for at in range(0, len(new), _TOGETHER):
-            some = new[at : at + _TOGETHER]
-            parts: dict[str, list[pa.Table]] = {name: [] for name in names()}
-            for identity, result in zip(some, at_once(partial(_read, store), some), strict=True):
-                if isinstance(result, str):
-                    faults[identity] = result
-                    continue
-                record, tables = result
-                record["config"] = self.shared(record["config"])
-                record["provenance"] = self.shared(record["provenance"])
-                self.records[identity] = record
-                if absent := [f"{name}.{column}" for name in names() for column in without(name, tables[name])]:
-                    self._absent[identity] = absent
-                for name, part in parts.items():
-                    part.append(tables[name])
-            for name, part in parts.items():  # thousands of small tables take five times the memory of one
-                self._tables[name] += [_compact(pa.concat_tables(part))] if part else []
-        pa.default_memory_pool().release_unused()
-        give_back_freed_memory()
-        return faults
-
-    def shared(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """The same settings, of which each part is one object for all trials that have an equal one: most do."""
-        return {sys.intern(key): self._parts.setdefault(json.dumps(part), part) for key, part in settings.items()}
-
-    def absent(self, chosen: Sequence[str]) -> dict[str, int]:
-        """Column that some of these trials lack, as ``table.column`` -> their number."""
-        return dict(Counter(column for identity in chosen for column in self._absent.get(identity, ())))
-
-    def tables(self, chosen: Sequence[str]) -> dict[str, pd.DataFrame]:
-        """The tables of some trials, in their order. Columns that repeat a few words are categories."""
-        return {name: self._table(name, chosen) for name in names()}
-
-    def _table(self, name: str, chosen: Sequence[str]) -> pd.DataFrame:
-        self._tables[name] = [whole := pa.concat_tables(self._tables[name]).unify_dictionaries().combine_chunks()]
-        frame: pd.DataFrame = whole.to_pandas(split_blocks=True)  # numbers stay where they are
-        frame["identity"] = frame["identity"].cat.set_categories(chosen)
-        places = frame["identity"].cat.codes.to_numpy()
-        if (places < 0).any() or (np.diff(places) < 0).any():
-            order = np.argsort(places, kind="stable")
-            frame = frame.iloc[order[places[order] >= 0]]
-        return frame.reset_index(drop=True)
-
-
-def _compact(table: pa.Table) -> pa.Table:
-    """In one piece, with each of a few repeated words once."""
-    for place, name in enumerate(table.column_names):
-        if name in _WORDS:
-            table = table.set_column(place, name, table[name].dictionary_encode())
-    return table.combine_chunks()
 
 
 def load_study(where: Location | Path, known: Known | None = None, *, as_planned: bool = False) -> Study:
@@ -406,19 +370,6 @@ def _search(place: Location, plan: StoredPlan) -> SearchHistory | None:
     from memsweep.search.history import read
 
     return read(place, plan)
-
-
-def _read(store: Store, identity: str) -> tuple[Record, dict[str, pa.Table]] | str:
-    """A result with all its tables, or what is wrong with it."""
-    try:
-        record = store.record(identity)
-        return record, {name: store.arrow(name, record) for name in names()}
-    except OtherSchemaError:
-        raise  # it may be whole
-    except StoreError as error:
-        if isinstance(error.__cause__, OSError) and store.location.local is None:
-            raise  # the bucket is away: that says nothing of the result
-        return str(error)
 
 
 def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapping[str, Any] | None) -> MissingRow:

@@ -12,8 +12,9 @@ from memsweep.data.sizes import horizon_of
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.effort import core_seconds, seconds_of
-from memsweep.report.read.study import Known, load_study
+from memsweep.report.read.known import Known
 from memsweep.report.read.study import Study as Stored
+from memsweep.report.read.study import load_study
 from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose, longer
 from memsweep.studies.decide.decisions import (
     DECIDED,

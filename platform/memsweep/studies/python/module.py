@@ -29,12 +29,13 @@ from memsweep.models.module.factory import to_dtype
 from memsweep.models.module.model import Module
 from memsweep.models.module.steps import step_of, with_steps
 from memsweep.report.analysis.contents import Contents, analyse
-from memsweep.report.read.study import Known, Study
+from memsweep.report.read.known import Known
+from memsweep.report.read.study import Study
 from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain
 from memsweep.studies.python.in_memory import copies_of, name_of, named
 from memsweep.studies.python.measurement import Measurement
-from memsweep.studies.python.own_outputs import NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
+from memsweep.studies.python.own_outputs import LEAST, NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
@@ -133,7 +134,7 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
         return _study(name_of(module), model, weights, task, [*form, *usual, *words], workspace)
 
     with registry.lent(registry.TASK, NAME, OwnOutputs), _section(own, folder) as (model, weights):
-        sweep = study(count := min(len(given), _MOST))
+        sweep = study(count := min(len(given), _asked(words)))
         sizes = sorted({row.perturbation.test_size for row in sweep.rows})
         if len(sizes) > 1:
             wrong = f"perturbation.test_size has the values {', '.join(map(str, sizes))}; give one for each measurement"
@@ -156,6 +157,20 @@ def _section(module: nn.Module, folder: Path) -> Iterator[tuple[dict[str, Any], 
         return
     with named(module) as factory:
         yield {"name": "module", "factory": factory, "width_argument": None}, str(file)
+
+
+def _asked(words: Sequence[str]) -> int:
+    """The test sequences that overrides ask for, so far as that is seen before a study is made of them.
+
+    Raises:
+        ConfigError: too few.
+    """
+    values = [word.partition("=")[2] for word in words if word.partition("=")[0] == "perturbation.test_size"]
+    count = int(values[-1]) if values and values[-1].isdigit() else _MOST
+    if count < LEAST:
+        wrong = f"perturbation.test_size is {count}; at least {LEAST} sequences are needed"
+        raise ConfigError([f"{wrong}: errors are shares of what differs among them."], _SOURCE)
+    return count
 
 
 def _study(

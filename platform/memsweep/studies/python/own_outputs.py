@@ -30,7 +30,7 @@ from memsweep.streams import Stream
 NAME = "own_outputs"
 _AT_ONCE = 32
 """Sequences of one call: a trained model of others may be large."""
-_LEAST = 2
+LEAST = 2
 _SAME = 1e-12
 """Share of the largest output below which a difference is rounding."""
 _SOURCE = "the sequences"
@@ -178,9 +178,9 @@ def read_sequences(given: Any) -> Tensor:
             [f"sequences are numbers [sequences, time, inputs] or ids [sequences, time], got {list(found.shape)}."],
             _SOURCE,
         )
-    if len(found) < _LEAST:
+    if len(found) < LEAST:
         raise ConfigError(
-            [f"at least {_LEAST} sequences are needed: errors are shares of what differs among them."], _SOURCE
+            [f"at least {LEAST} sequences are needed: errors are shares of what differs among them."], _SOURCE
         )
     if found.is_floating_point() and not found.isfinite().all():
         raise ConfigError(["some numbers are not finite (nan or inf)."], _SOURCE)

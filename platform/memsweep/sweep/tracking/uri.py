@@ -102,7 +102,9 @@ def is_whole(uri: str) -> bool:
     if scheme.partition("+")[0].lower() != "sqlite":
         return True
     try:
-        with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(urllib.parse.unquote(path))}?mode=ro", uri=True)) as database:
+        with contextlib.closing(
+            sqlite3.connect(f"file:{urllib.parse.quote(urllib.parse.unquote(path))}?mode=ro", uri=True)
+        ) as database:
             return bool(database.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
     except sqlite3.Error:
         return False
