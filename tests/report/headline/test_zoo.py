@@ -323,7 +323,9 @@ def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow
     assert answer.missing in " ".join(report_text(contents, tables_of(contents), width=80, colour=False).split())
     assert answer.missing in study_run_of(contents).tags[ANSWERS]
     few = losses(tmp_path / "losses", {"direct": (0.7, 0.71), "exp": (0.9, 0.92)})
-    assert answer_of(few).decide.startswith("memsweep extend synthetic training.seeds=4")
+    ranked = answer_of(replace(few, study=replace(few.study, source="study.yaml")))
+    assert ranked.decide.startswith("memsweep extend study.yaml training.seeds=4")
+    assert ranked.until == "", "memsweep decide finds nothing to decide where no weights were moved"
 
 
 def test_the_command_for_what_is_missing_promises_no_decision(tmp_path: Path) -> None:

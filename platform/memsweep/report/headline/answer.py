@@ -91,7 +91,8 @@ def answer_of(contents: Contents) -> StudyAnswer:
     nothing_advised = not answer.decide and (not is_open or contents.study.rounds)
     if nothing_advised or contents.searched is not None:
         return answer
-    until = contents.study.until_decided if contents.criteria == DEFAULT else ""  # by which alone it decides
+    rounds = is_open and contents.criteria == DEFAULT  # decide knows no other criteria, and ranks nothing
+    until = contents.study.until_decided if rounds else ""
     return replace(
         answer,
         decides=_decides(contents) if answer.decide else "",
