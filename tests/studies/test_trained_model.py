@@ -136,6 +136,7 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"]), "torch's layers go step by step"
     assert set(found.radii["reading"]) == {"self"}
     assert "radii by the model itself" in repr(found)
+    assert "radii are upper bounds: a search of 1 random start and 1 step found the worst pushes" in repr(found)
     assert "memory of the last output" in repr(found)
     table = repr(found).partition("all weights, fixed point")
     assert "width" not in table[0].splitlines()[-2], "nobody said the width of a module in memory"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memsweep.errors import counted
 from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import MOVES, REFERENCES
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
@@ -64,6 +65,10 @@ class Measurement(Results):
             found = ", ".join(f"{_radius(each)} at {percent(each['threshold'])}" for _, each in own.iterrows())
             norm = self.curves.query("identity == @identity and ball == @ball")["norm"].iloc[0]
             yield f"radius when {MOVES[str(ball)]} (ball {ball}, norm {norm}): {found}"
+        moved = self._config(identity)["perturbation"]
+        if len(radii) and moved["method"] == "worst_case":
+            effort = f"{counted(moved['starts'], 'random start')} and {counted(moved['ascent_steps'], 'step')}"
+            yield f"radii are upper bounds: a search of {effort} found the worst pushes"
         yield from self._memory_lines(identity)
 
     def _memory_lines(self, identity: str) -> Iterator[str]:
