@@ -161,7 +161,15 @@ def _metrics(folder: Path) -> list[list[object]]:
         unit = config["model"].get("unit") or {}
         least = f"r_min {unit['r_min']:g}" if "r_min" in unit else ""
         sizes = f"T = {config['task']['horizon']}" if "horizon" in config["task"] else ""
-        names = _model(config["model"]), sizes, training.get("rule", ""), least, f"rate {training['learning_rate']:g}"
+        depth = counted(config["model"]["layers"], "layer") if "layers" in config["model"] else ""
+        names = (
+            _model(config["model"]),
+            depth,
+            sizes,
+            training.get("rule", ""),
+            least,
+            f"rate {training['learning_rate']:g}",
+        )
         found.append((names, rest))
     return [[folder.name, _condition(names, [other for other, _ in found]), *rest] for names, rest in found]
 
