@@ -171,7 +171,7 @@ def test_a_memory_of_which_no_time_scale_is_known_needs_its_horizons(name: str, 
 
         @property
         def horizon(self) -> int:
-            return int(self.config.horizon)  # type: ignore[attr-defined]
+            return int(cast(Any, self.config).horizon)
 
         def kernel(self) -> Any:
             return KERNELS[name](self.horizon)

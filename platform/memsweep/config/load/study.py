@@ -209,16 +209,10 @@ def _said(written: Mapping[str, Any], changes: Overrides, protocol: str) -> list
 
 def _other_widths(trials: Sequence[TrialConfig]) -> list[str]:
     """The advice to name widths: the model's code fails at those that were found, and runs at another one."""
-    widths = sorted({width for row in trials if (width := getattr(row.model, "width", 0))})
-    models: list[Any] = [row.model for row in trials]
-    others = [
-        replace(row, model=replace(model, width=_OTHER_WIDTH))
-        for row, model in zip(trials, models, strict=True)
-        if getattr(model, "width", 0)
-    ]
-    if not widths or code_problems(others):
+    rows: list[Any] = [row for row in trials if getattr(row.model, "width", 0)]
+    if not rows or code_problems([replace(row, model=replace(row.model, width=_OTHER_WIDTH)) for row in rows]):
         return []
-    tried = f"is left out, so {', '.join(map(str, widths))} were tried"
+    tried = f"is left out, so {', '.join(map(str, sorted({row.model.width for row in rows})))} were tried"
     return [sentence(WIDTH, f"{tried}. The model runs at others: name them ({WIDTH}=16,32,48,64)")]
 
 

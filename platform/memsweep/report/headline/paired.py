@@ -16,7 +16,7 @@ _MOST = 3  # models that a sentence names
 
 
 def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labels: Labels) -> str:
-    """``Paired by seed, against the best of these seeds (signed ranks): `gru` 2.1 points behind (p = 0.002).``
+    """``Paired by seed, against the best of these seeds (signed ranks, two-sided): `gru` 2 points behind (p = 0.004).``
 
     Wilcoxon's test of each model against the best one; the interval is that of the median difference, and needs 6
     seeds. The same seeds have found which is best. So tests are two-sided, and Holm's correction counts all pairs of

@@ -57,7 +57,7 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
 
 
 def _subject(finding: Finding, labels: Labels) -> str:
-    """What is held, or not: a memory; where a model is held against itself, which may have learned nothing, its own."""
+    """What is held, or not: a memory. Models that are held against themselves may have learned none of it."""
     memory = labels.memory(finding.condition)
     named = f"{memory}{_MEMORY}" if finding.condition.get(KERNEL) is not None else memory
     return f"what models of {named} compute" if finding.reference == SELF else named

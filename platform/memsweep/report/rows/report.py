@@ -31,8 +31,8 @@ from memsweep.report.values.table import (
 from memsweep.stability.verdict.radius import THRESHOLD
 
 _MEANS = (
-    "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: of "
-    "L₀: the zero predictor's loss; of a model on sequences without a task, the variance of its outputs over them."
+    "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: a "
+    "share of L₀, the zero predictor's loss. Of a model on sequences without a task L₀ is the variance of its outputs."
 )
 _RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀, of the seeds that fit."
 _LEAST = 2

@@ -81,7 +81,7 @@ class Ball:
 
     def _dual(self, segment: Segment, part: Tensor) -> Tensor:
         if takes_modulus(self.norm, segment.role):
-            return complex_steepest(segment, part, self.rows)
+            return complex_steepest(segment, part, self.rows, _polar)
         kind = self._kind(segment)
         if kind == "largest entry":
             return part.sign()

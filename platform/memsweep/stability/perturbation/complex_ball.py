@@ -23,16 +23,17 @@ def takes_modulus(norm: str, role: Role) -> bool:
     return norm == "spectral" and role.complex_entries
 
 
-def complex_steepest(segment: Segment, part: Tensor, rows: Tensor) -> Tensor:
+def complex_steepest(segment: Segment, part: Tensor, rows: Tensor, polar: Callable[[Tensor], Tensor]) -> Tensor:
     """The point of the unit ball that maximizes the linear function with this gradient: ``[P, K, S]``.
 
     Args:
         segment: of the weight.
         part: ``[P, K, S]``.
         rows: of the replicas; matrices of dummies stay, which saves their time.
+        polar: sets all nonzero singular values of matrices to 1.
     """
     if _is_matrix(segment):
-        return _changed(segment, part, rows, _polar)
+        return _changed(segment, part, rows, polar)
     groups = _groups(segment, part)
     sizes = groups.norm(dim=-1, keepdim=True)
     return (groups / torch.where(sizes > 0, sizes, 1.0)).flatten(-2)
@@ -78,13 +79,6 @@ def _complex(segment: Segment, part: Tensor) -> Tensor:
 def _changed(segment: Segment, part: Tensor, rows: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
     matrices = change(_complex(segment, part[rows]))
     return part.index_copy(0, rows, torch.view_as_real(matrices.resolve_conj()).flatten(-3))
-
-
-def _polar(matrices: Tensor) -> Tensor:
-    """The matrices with all nonzero singular values set to 1."""
-    left, values, right = torch.linalg.svd(matrices, full_matrices=False)
-    used = (values > values[..., :1] * 1e-12).to(matrices.dtype)
-    return (left * used.unsqueeze(-2)) @ right
 
 
 def _with_values_up_to(matrices: Tensor, largest: Tensor) -> Tensor:

@@ -122,10 +122,13 @@ class GrowingTrials(GridTrials):
         every, left = self._look().every, {kind_of(trial.config) for trial in self.left}
         if not left:
             return every
+
+        def goes_on(subject: Subject) -> bool:
+            return subject.is_open or not left.isdisjoint(map(kind_of, subject.trials.values()))
+
         return [
-            (subject, replace(found, state=OPEN, why="", needed=math.nan) if subject.is_open or goes_on else found)
+            (subject, replace(found, state=OPEN, why="", needed=math.nan) if goes_on(subject) else found)
             for subject, found in every
-            for goes_on in [not left.isdisjoint(map(kind_of, subject.trials.values()))]
         ]
 
     @property

@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from memsweep import registry
+from memsweep.config.load.overrides import parse
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
@@ -125,7 +126,7 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
     form = ["model.tokens=true"] if ids else []
 
     def study(count: int) -> SweepConfig:
-        """Of so many of the sequences: those that are tested are those whose variance errors are shares of."""
+        """The study of ``count`` sequences. Errors are shares of their variance, so all of them are tested."""
         file = folder / f"{count}_sequences.safetensors"
         with default_dtype(torch.float64):
             write_own_outputs(own, drawn(given, count), file)
@@ -160,13 +161,14 @@ def _section(module: nn.Module, folder: Path) -> Iterator[tuple[dict[str, Any], 
 
 
 def _asked(words: Sequence[str]) -> int:
-    """The test sequences that overrides ask for, so far as that is seen before a study is made of them.
+    """The number of test sequences that overrides ask for; a section as a whole is read by the study alone.
 
     Raises:
         ConfigError: too few.
     """
-    values = [word.partition("=")[2] for word in words if word.partition("=")[0] == "perturbation.test_size"]
-    count = int(values[-1]) if values and values[-1].isdigit() else _MOST
+    count = dict(parse(words).values).get("perturbation.test_size", _MOST)
+    if type(count) is not int:
+        return _MOST  # the check of the study tells what is wrong
     if count < LEAST:
         wrong = f"perturbation.test_size is {count}; at least {LEAST} sequences are needed"
         raise ConfigError([f"{wrong}: errors are shares of what differs among them."], _SOURCE)

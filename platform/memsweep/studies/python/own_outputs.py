@@ -31,6 +31,7 @@ NAME = "own_outputs"
 _AT_ONCE = 32
 """Sequences of one call: a trained model of others may be large."""
 LEAST = 2
+"""Sequences: of one there is no variance."""
 _SAME = 1e-12
 """Share of the largest output below which a difference is rounding."""
 _SOURCE = "the sequences"
@@ -105,7 +106,7 @@ def count_of(file: str) -> int:
 
 
 def drawn(sequences: Tensor, count: int) -> Tensor:
-    """So many of the sequences, at most all, in an order of chance: people sort them, and measures take the first."""
+    """``count`` of the sequences in a random order, at most all: people sort them, and measures take the first."""
     order = torch.randperm(len(sequences), generator=torch.Generator().manual_seed(0))
     return sequences[order[:count]]
 
