@@ -276,6 +276,35 @@ def test_after_the_time_of_a_run_no_test_starts_and_another_file_comes_first_eac
     assert sorted(first) == ["test_a", "test_b"]
 
 
+@pytest.mark.parametrize("day", [0, 1])
+def test_the_gate_runs_drills_and_combinations_on_every_day(tmp_path: Path, day: int) -> None:
+    """The first of the two has half of the time that is left, and the failure of either ends the gate."""
+    (tmp_path / ".ci").mkdir()
+    gate = shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    now = 86400 * (20_000 + day)
+    programs = {
+        "bin/date": f"echo {now}",
+        "bin/id": "echo 0",
+        "bin/make": 'echo "make $1 ${MEMSWEEP_UNTIL:-}"; [ "$1" != "${FAILS:-}" ]',
+        ".ci/newcomer": "echo newcomer",
+    }
+    for name, lines in programs.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/bash\n{lines}\n")
+        (tmp_path / name).chmod(0o755)
+
+    def run(fails: str = "") -> tuple[int, list[str]]:
+        env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path), "FAILS": fails}
+        done = subprocess.run([gate], env=env, capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout.splitlines()
+
+    base = ["make ci-deps ", "make check ", "newcomer", "make test "]
+    first, second = ("drill", "test-all") if day == 0 else ("test-all", "drill")
+    assert run() == (0, [*base, f"make {first} {now + 1200}", f"make {second} {now + 2400}"])
+    assert run(first) == (1, [*base, f"make {first} {now + 1200}"])
+    assert run(second)[0] == 1
+
+
 def test_every_slow_test_exists() -> None:
     """A name that nothing has would hide that its test is a quick one since it was renamed."""
     paths = [*(ROOT / "tests").rglob("*.py"), *(ENGINE / "testing").rglob("*.py")]
