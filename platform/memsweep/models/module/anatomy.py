@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ from torch import nn
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.training import GroupConfig, GroupsConfig
 from memsweep.errors import ModuleError, listed
-from memsweep.models.base import Role, Signature
+from memsweep.models.base import Part, Role, Signature
 from memsweep.models.contracts import breaches, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
 from memsweep.models.module.factory import (
@@ -41,6 +42,9 @@ from memsweep.models.module.roles import (
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
 from memsweep.models.training_mode import in_training
+
+if TYPE_CHECKING:
+    from memsweep.config.schema.trial import PerturbationConfig
 
 
 @dataclass(frozen=True)
@@ -248,3 +252,35 @@ def _ends_at_the_horizon(target: str, module: nn.Module, sizes: Signature, token
             "measured within the horizon"
         ]
     return []
+
+
+_PUSHED = (Part.RECURRENT, Part.ENCODER, Part.READOUT)
+"""Parts that a search moves before it follows a gradient; without random starts it moves no others."""
+
+
+def unmoved(config: PerturbationConfig, factory: str, described: Sequence[Described]) -> Iterator[str]:
+    """Sentences of the balls that would move no parameter."""
+    there = {each.role.part for each in described} - {Part.STATISTIC}
+    pushed = config.method == "worst_case" and not config.starts
+    for ball, moved, kind in (
+        ("recurrent", {Part.RECURRENT}, "recurrent"),
+        ("weights", {*Part} - {Part.BIAS}, "anything but a bias"),
+        ("all", {*Part}, "anything"),
+    ):
+        if ball not in config.balls:
+            continue
+        rest = "or leave that ball out"
+        if there & moved and pushed and not there & moved & {*_PUSHED}:
+            kind, rest = "recurrent, encoder or readout", "take random starts (perturbation.starts=4), or leave it out"
+        elif there & moved:
+            continue
+        yield (
+            f"perturbation.balls has {ball}, which moves no parameter of {factory}: none is taken to be {kind} "
+            f'({_listed(described)}). Say which are, such as model.roles.recurrent: ["*gate*"], {rest}'
+        )
+
+
+def _listed(described: Sequence[Described]) -> str:
+    """Some parameters with their roles, in words."""
+    named = [f"{each.name} {each.role.part}" for each in described[:6]]
+    return ", ".join([*named, *([f"and {len(described) - 6} more"] if len(described) > 6 else [])])

@@ -78,8 +78,9 @@ class ModuleConfig:
     replicas: str = setting(
         "auto",
         "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
-        "or auto (on a GPU vmap, where torch can; on a processor sequential: in plain operations vmap is 1.2 to 2.6 "
-        "times as fast at width 12, and slower at width 64 or with many sequences)",
+        "or auto (where torch can, on a GPU vmap, and on a processor the perturbed copies of a search together; seeds "
+        "are sequential there: in plain operations vmap is 1.2 to 2.6 times as fast at width 12, and slower at width "
+        "64 or with many sequences)",
         choices=("auto", "vmap", "sequential"),
     )
     causal: bool = setting(

@@ -26,7 +26,8 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.trial import asked_of
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
-from memsweep.models.module.anatomy import anatomy, build_module, findings
+from memsweep.models.copies import Copies, have_equal_numbers, takes_copies, together_where_small
+from memsweep.models.module.anatomy import anatomy, build_module, findings, unmoved
 from memsweep.models.module.config import ModuleConfig
 from memsweep.models.module.factory import (
     PROBE_STEPS,
@@ -37,7 +38,7 @@ from memsweep.models.module.factory import (
     resolve,
     to_dtype,
 )
-from memsweep.models.module.roles import Described, stored
+from memsweep.models.module.roles import stored
 from memsweep.models.module.steps import step_of
 from memsweep.models.module.torch_layers import compiled_layers, holds_torch_layers
 from memsweep.models.registered import pattern_problems
@@ -48,7 +49,7 @@ from memsweep.registry import register_model
 from memsweep.streams import Stream
 
 if TYPE_CHECKING:
-    from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
+    from memsweep.config.schema.trial import TrialConfig
 
 _NEAR = 1e-6
 """The number that is added to weights, near which it is tried whether a module takes steps one by one."""
@@ -152,7 +153,7 @@ class Module(Model):
             yield from registry.get(registry.MEASURE, asked.name).problems_without_steps(asked, config.factory)
         if vmap is not None:
             yield f"model.replicas is vmap, but torch cannot: {vmap}. Use auto, or sequential"
-        yield from _still(trial.perturbation, config.factory, described)
+        yield from unmoved(trial.perturbation, config.factory, described)
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
@@ -162,6 +163,8 @@ class Module(Model):
             return
         how = "one after the other"
         why = "on a processor; together by model.replicas=vmap, where torch can, which is faster for small ones"
+        if device != "cuda" and computes_copies(config, signature):
+            why = f"{why}; perturbed copies together, where operations are small"
         if config.replicas == "sequential":
             why = "as the study says"
         if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
@@ -193,12 +196,22 @@ class Module(Model):
     def outputs(self, weights: Weights, inputs: Tensor) -> Tensor:
         """See ``Model.outputs``; replicas and copies are computed one after the other, or together by vmap."""
         leading, flat = flattened(self, weights)
+        if takes_copies(self, leading):
+            together = together_where_small(self, flat, inputs)
+            if together is not None:
+                self._check(together, inputs)
+                return together.unflatten(0, leading)
         if self._together(next(iter(flat.values())).device):
             result = torch.func.vmap(lambda own: self._outputs_of_one(own, inputs), randomness="error")(flat)
         else:
             result = torch.stack(list(self._one_by_one(flat, inputs, leading)))
         self._check(result, inputs)
         return result.unflatten(0, leading)
+
+    @functools.cached_property
+    def own_copies(self) -> Copies | None:
+        """Computes copies in a measurement; None where torch cannot compute them together, or the study says how."""
+        return Copies(self._outputs_of_one) if computes_copies(self.config, self.signature) else None
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
         self._seeds, self._step = list(seeds), step
@@ -380,6 +393,21 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
     return None if equal else "its numbers differ from those of one seed alone"
 
 
+def computes_copies(config: ModuleConfig, signature: Signature) -> bool:
+    """Whether a measurement on a processor computes copies of a module together: torch can, with equal numbers."""
+    return _computes_copies(config, signature, resolve(config.factory))
+
+
+@functools.lru_cache(maxsize=256)
+def _computes_copies(config: ModuleConfig, signature: Signature, factory: Factory) -> bool:
+    if config.replicas != "auto" or holds_torch_layers(config, build_module):
+        return False
+    sizes = config.sizes(Signature(signature.inputs, signature.outputs, min(PROBE_STEPS, signature.horizon)))
+    model, initial = Module(config, signature).eval(), Module.initial(config, signature, np.random.default_rng(0))
+    own = {name: torch.from_numpy(np.stack([value, value + _NEAR])) for name, value in initial.items()}
+    return have_equal_numbers(model._outputs_of_one, own, probe_inputs(sizes, config.tokens, dtype=torch.float64))
+
+
 def under_names(own: Collection[str], state: Weights) -> dict[str, Tensor]:
     """A state under a module's own names, without whose common beginning it may come: where a child ``net`` holds all
     of a module, the reader of files took ``net.`` for a wrapper's.
@@ -412,38 +440,6 @@ def _used(weight: Tensor, like: Tensor) -> Tensor:
     elif not like.is_floating_point():
         weight = weight.round().to(like.dtype)
     return weight.reshape(like.shape) if weight.shape != like.shape else weight
-
-
-_PUSHED = (Part.RECURRENT, Part.ENCODER, Part.READOUT)
-"""Parts that a search moves before it follows a gradient; without random starts it moves no others."""
-
-
-def _still(config: PerturbationConfig, factory: str, described: Sequence[Described]) -> Iterator[str]:
-    """The balls that would move no parameter."""
-    there = {each.role.part for each in described} - {Part.STATISTIC}
-    pushed = config.method == "worst_case" and not config.starts
-    for ball, moved, kind in (
-        ("recurrent", {Part.RECURRENT}, "recurrent"),
-        ("weights", {*Part} - {Part.BIAS}, "anything but a bias"),
-        ("all", {*Part}, "anything"),
-    ):
-        if ball not in config.balls:
-            continue
-        rest = "or leave that ball out"
-        if there & moved and pushed and not there & moved & {*_PUSHED}:
-            kind, rest = "recurrent, encoder or readout", "take random starts (perturbation.starts=4), or leave it out"
-        elif there & moved:
-            continue
-        yield (
-            f"perturbation.balls has {ball}, which moves no parameter of {factory}: none is taken to be {kind} "
-            f'({_listed(described)}). Say which are, such as model.roles.recurrent: ["*gate*"], {rest}'
-        )
-
-
-def _listed(described: Sequence[Described]) -> str:
-    """Some parameters with their roles, in words."""
-    named = [f"{each.name} {each.role.part}" for each in described[:6]]
-    return ", ".join([*named, *([f"and {len(described) - 6} more"] if len(described) > 6 else [])])
 
 
 def _seed(rng: np.random.Generator) -> int:

@@ -25,6 +25,7 @@ from memsweep.learning.loss.base import Data, TaskLoss
 from memsweep.learning.loss.exact import ExactLoss
 from memsweep.learning.loss.sampled import SampledLoss
 from memsweep.models.base import Part, as_linear
+from memsweep.models.copies import COPIES_BUDGET, takes_copies
 from memsweep.stability.perturbation.ascent import FIRST_STEP, LAST_STEP, Ascent, Loss, first_steps, slice_size
 from memsweep.stability.perturbation.ball import RECURRENT, Ball
 from memsweep.streams import Stream
@@ -66,6 +67,8 @@ class Moved(Generic[Data]):
         budget: int | None = None,
     ) -> Moved[Data]:
         """In the balanced gauge, where that is asked for."""
+        if takes_copies(ensemble.model):
+            budget = budget or (COPIES_BUDGET if weights.device.type == "cpu" else None)
         if refers_elsewhere(config):
             how, around = _AGAINST[config.reference], balanced(ensemble, weights, ball, config)
             return how(ensemble, task_loss, around, targets, ball, config, budget)

@@ -28,6 +28,7 @@ from memsweep.sweep.planning.module_conditions import (
     has_layer_units,
     holds_layers_of_torch,
     moves_complex,
+    takes_copies,
     takes_influence,
 )
 from memsweep.sweep.planning.sources.kept import Kept
@@ -76,6 +77,7 @@ CONDITIONAL: dict[str, Condition] = {
     "memsweep.models.module.config.asks_groups": lambda config, kernels: (
         config.model.name == "module" and asks_groups(config.model)
     ),
+    "memsweep.models.copies.takes_copies": lambda config, kernels: kernels != "triton" and takes_copies(config),
     "memsweep.models.module.roles.carries_settings": lambda config, kernels: asks_own_settings(config),
     "memsweep.models.roles.asks_settings": lambda config, kernels: asks_own_settings(config),
     "memsweep.models.module.influence.influence_decides": lambda config, kernels: takes_influence(config),
@@ -160,10 +162,10 @@ def code_roots(config: TrialConfig, *, training: bool = False) -> frozenset[Defi
 
 def _measuring(config: TrialConfig) -> set[Definition]:
     """The definitions that the closure of a training leaves out: the classes of the settings by which weights are
-    measured, and what marks complex weights, which balls alone read.
+    measured, what marks complex weights, which balls alone read, and what computes copies.
     """
     classes = {(type(each).__module__, type(each).__qualname__) for each in _in_section(config.perturbation)}
-    return {("memsweep.models.module.roles", "holds_complex"), *classes}
+    return {("memsweep.models.module.roles", "holds_complex"), ("memsweep.models.copies", "takes_copies"), *classes}
 
 
 def named_code(config: Any) -> set[Definition]:

@@ -44,6 +44,21 @@ def takes_influence(config: TrialConfig) -> bool:
     return any(role.from_influence for role in _roles_of_module(config))
 
 
+def takes_copies(config: TrialConfig) -> bool:
+    """Whether a measurement computes copies of a user's module together."""
+    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.model import computes_copies
+    from memsweep.models.roles import signature_of
+
+    if not isinstance(config.model, ModuleConfig):
+        return False
+    signature = signature_of(config)
+    try:
+        return signature is not None and computes_copies(config.model, signature)
+    except ModuleError:  # the check before a study says it
+        return False
+
+
 def moves_complex(config: TrialConfig) -> bool:
     """Whether complex weights of a user's module move in balls of complex numbers."""
     moved = config.perturbation

@@ -46,6 +46,7 @@ _BRANCHES = frozenset(
         "reads_inputs",
         "refers_elsewhere",
         "suits",
+        "takes_copies",
         "takes_modulus",
         "trains_by_convolution",
         "trains_over_sequences",
