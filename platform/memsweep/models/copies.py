@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from memsweep.models.steps_once import _FEW, StepsOnce, _place, _Steps
+from memsweep.models.steps_once import StepsOfCopies
 
 COPIES_BUDGET = 64 << 20
 """Bytes of a slice of copies that are computed together. In 16 MiB, there are two or three of a long sequence."""
@@ -82,7 +82,7 @@ class Copies:
         Raises:
             RuntimeError: torch would compute an operation of it copy by copy, or not at all.
         """
-        with _StepsOfCopies(), _each_together():
+        with StepsOfCopies(), _each_together():
             outputs: Tensor = torch.func.vmap(lambda copy: self._one(copy, inputs), randomness="error")(dict(own))
         return outputs
 
@@ -147,21 +147,3 @@ class _Operations(TorchDispatchMode):
         given = answer if isinstance(answer, tuple | list) else (answer,)
         self.bytes += sum(each.nbytes for each in given if isinstance(each, Tensor))
         return answer
-
-
-class _StepsOfCopies(StepsOnce):
-    """The same within vmap, where no tensor says that it requires a gradient."""
-
-    def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
-        dimension, index = _place(key)
-        if not torch.is_grad_enabled() or not 0 <= dimension < tensor.ndim:
-            return None
-        steps = self._taken.get((id(tensor), dimension))
-        if steps is None or steps.version != tensor._version:
-            steps = self._taken[id(tensor), dimension] = _Steps(tensor, tensor._version)
-        steps.asked += 1
-        size = tensor.shape[dimension]
-        if steps.asked <= _FEW or not -size <= index < size:
-            return None
-        steps.all = steps.all or tensor.unbind(dimension)
-        return steps.all[index][...]

@@ -81,6 +81,24 @@ class StepsOnce(TorchFunctionMode):
         return steps.all[index][...]
 
 
+class StepsOfCopies(StepsOnce):
+    """The same within vmap, where no tensor says that it requires a gradient."""
+
+    def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
+        dimension, index = _place(key)
+        if not torch.is_grad_enabled() or not 0 <= dimension < tensor.ndim:
+            return None
+        steps = self._taken.get((id(tensor), dimension))
+        if steps is None or steps.version != tensor._version:
+            steps = self._taken[id(tensor), dimension] = _Steps(tensor, tensor._version)
+        steps.asked += 1
+        size = tensor.shape[dimension]
+        if steps.asked <= _FEW or not -size <= index < size:
+            return None
+        steps.all = steps.all or tensor.unbind(dimension)
+        return steps.all[index][...]
+
+
 def _place(key: Any) -> tuple[int, int]:
     """The dimension and the index of ``x[t]``, ``x[:, t]`` and ``x[:, t, :]``; a dimension of -1 for any other key."""
     keys = key if isinstance(key, tuple) else (key,)
