@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import io
 import json
 import re
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import arguments, main
+from memsweep.cli.guard import guarded_output
 from memsweep.cli.usage import COMMANDS
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
@@ -141,6 +143,24 @@ def test_an_output_that_takes_nothing(how: str, words: str) -> None:
     assert "Traceback" not in ended.stderr
     assert "Exception ignored" not in ended.stderr
     assert len(ended.stderr) < 500
+
+
+def test_a_letter_that_an_output_lacks_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    with guarded_output():
+        sys.stdout.write("10 % of L₀\n")
+        sys.stdout.flush()
+    assert written.getvalue() == b"10 % of L?\n"
+
+
+@pytest.mark.parametrize("where", ["ftp://x", "s3://", "s3:///x", "sqlite:///x"])
+def test_a_place_that_can_hold_no_results_is_wrong_on_the_command_line(
+    where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Code 4 would say that the same command goes on later."""
+    assert main(["status", "quickstart", "--results", where]) == Exit.REFUSED
+    assert "allowed are a folder and s3://bucket/prefix" in capsys.readouterr().err
 
 
 def test_the_table_of_exit_codes_is_the_one_that_commands_use() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import select
 import sys
@@ -71,7 +72,12 @@ class Output:
 
 @contextlib.contextmanager
 def guarded_output() -> Iterator[Output]:
-    """While it lasts, standard output and standard error are ``Output``; gives the former."""
+    """While it lasts, standard output and standard error are ``Output``; gives the former.
+
+    A letter that the terminal's encoding lacks comes as a question mark: what was computed is not lost for its sake.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
     output, errors = Output(sys.stdout), Output(sys.stderr)
     with contextlib.redirect_stdout(cast(TextIO, output)), contextlib.redirect_stderr(cast(TextIO, errors)):
         yield output

@@ -51,7 +51,7 @@ def decide(args: argparse.Namespace) -> Answer:
     ending = execute(request, args, results, limits)
     with phase("looking at what is decided", sys.stderr):
         decisions = questions.decisions(at_limit=bool(ending.summary.limit))
-    _print(decisions)
+    _print(decisions, left=questions.left)
     if questions.left:
         console.say_sentence(f"{counted(questions.left, 'planned trial')} left, the same command goes on with them")
     elif any(one.state == LIMIT for one in decisions):
@@ -104,8 +104,8 @@ def _smallest(args: argparse.Namespace) -> SweepConfig:
     return smallest(args.study, args.kernel or _KERNEL, args.overrides, Path(args.workspace))
 
 
-def _print(decisions: Sequence[Decision], steps: Sequence[Step] = ()) -> None:
-    if not decisions and not steps:
+def _print(decisions: Sequence[Decision], steps: Sequence[Step] = (), *, left: int = 0) -> None:
+    if not decisions and not steps and not left:
         console.say_sentence("nothing to decide: no weights were moved over several widths or horizons")
     if decisions:
         states = ", ".join(f"{count} {state}" for state, count in Counter(one.state for one in decisions).items())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterable
 from functools import partial
 
 from memsweep.config.schema.study import SweepConfig
@@ -103,15 +104,12 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
         return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
-        made = plan.provenance
-        source, words = str(made.get("source", plan.study)), map(str, made.get("overrides") or ())
-        again = partial(typed, "sweep", source) if source else partial(called, "sweep")
-        workspace = workspace_of(made, results / folder_name(plan.study))
-        command = again(results, *words, workspace=workspace, address=str(made.get("address") or ""))
+        made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
+        command = swept_again(plan, results, made.get("overrides") or ())
         reuses = f"{command} (memsweep plan says which results it can reuse)"
         line = str(made.get("command") or "")
         if is_of_words(line, source) and "decide" in line.split()[:2]:  # no sweep knows the study
-            kept = [word for word in without_run_options(line) if not replaces("name", word)]
+            kept = [word for word in without_run_options(line, limits=False) if not replaces("name", word)]
             reuses = f"{shlex.join([*kept, f'name={_another(plan.study)}'])} (it needs another name)"
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
@@ -120,6 +118,14 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
             f"{reuses}."
         )
     return study
+
+
+def swept_again(plan: StoredPlan, results: Location, words: Iterable[object]) -> str:
+    """The command that runs the file of a stored plan with these overrides, or the call in place of it."""
+    made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
+    again = partial(typed, "sweep", source) if source else partial(called, "sweep")
+    workspace = workspace_of(made, results / folder_name(plan.study))
+    return again(results, *map(str, words), workspace=workspace, address=str(made.get("address") or ""))
 
 
 def _another(name: str) -> str:

@@ -334,6 +334,16 @@ def test_the_command_for_what_is_missing_promises_no_decision(tmp_path: Path) ->
     assert answer_of(stability(tmp_path / "all", [DIRECT], seeds=2)).prompt == "To decide"
 
 
+@pytest.mark.parametrize("skip", [0, 4])
+def test_what_would_decide_is_advised_once_all_that_is_planned_is_there(tmp_path: Path, skip: int) -> None:
+    """Advice that knows nothing of the planned trials asks for dear ones that the finished study does not need."""
+    contents = stability(tmp_path / "study", [DIRECT], seeds=2, skip=range(skip))
+    table = tables_of(contents).verdicts
+    said = [str(column.value(row)) for column in table.columns if column.name == "reasons" for row in table.rows]
+    assert len(said) == 2 * len(contents.verdicts)  # of the page, and of the CSV file
+    assert all(("to decide: " in words) == (skip == 0) for words in said)
+
+
 def test_where_nothing_is_known_to_decide_rounds_are_offered(tmp_path: Path) -> None:
     contents = stability(tmp_path / "study", [DIRECT])
     lacking = {"verdict": Verdict.INCONCLUSIVE, "extend": (), "lacks": (Lack(Missing.STEP, 5, 8),)}

@@ -262,6 +262,9 @@ def test_all_cells_are_trained_longer_a_few_times_where_seeds_learn_the_target()
     assert longer(asked, cost, (LONGER,) * REPAIRED[LONGER]) is None
     assert longer(replace(asked, misfit={(8, 800): 2.0}), cost) is None
     assert longer(asked, lambda asked, option: math.inf) is None
+    few = question(0.05, 4, 3)
+    assert few.gaps
+    assert longer(few, cost) is None  # however long, the rule lacks seeds for a verdict
 
 
 def test_no_horizon_and_no_training_is_added_where_no_horizon_is_long_enough() -> None:

@@ -63,8 +63,10 @@ def test_a_stored_study_of_a_module_is_known_by_its_name_and_goes_on_after_an_ed
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
     typed = re.search(r"run the study with this one: memsweep (.*) \(it needs another name\)", said)
     assert typed is not None, said
-    assert not {"--no-page", "--max-trials"} & {*shlex.split(typed[1])}
-    assert main([*shlex.split(typed[1]), "--plan"]) == 0
+    again = shlex.split(typed[1])
+    assert "--no-page" not in again
+    assert again[again.index("--max-trials") + 1] == "1"  # what begins anew has the limit that a person set
+    assert main([*again, "--plan"]) == 0
     assert "leaky_nets_Leaky_exponential_2" in capsys.readouterr().out
 
 
@@ -94,7 +96,7 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     assert {"(training.steps: 2, 4)", "(training.steps: 4, 2)"} & {*re.findall(r"\(training.steps: [^)]*\)", said)}
     typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
-    assert main([*shlex.split(typed[1]), "--plan"]) == 0
+    assert main([*again, "--plan"]) == 0
     # an earlier version checked the search of all trials, and a round may have replaced every one
     rows = [trial_from_dict(row) for row in plan.rows.values()]
     checked = [replace(row, perturbation=replace(row.perturbation, stronger_every=5)) for row in rows]

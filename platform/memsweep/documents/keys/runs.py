@@ -114,7 +114,7 @@ class MeasuredItem(TypedDict):
     identity: Identity
     seeds: Annotated[int, "test sets"]
     error: Annotated[float, "without perturbation"]
-    zero_loss: Annotated[float, "of the predictor that says 0"]
+    zero_loss: Annotated[float, "of the predictor that says 0; of sequences, the variance of the outputs"]
     balls: Annotated[dict[str, list[MeasuredRadiusItem]], "ball -> errors by radius"]
     lags: Annotated[dict[str, LagItem], "learned (memory function) and gradient (of the last state), by lag"]
 

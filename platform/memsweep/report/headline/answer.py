@@ -105,7 +105,7 @@ def _missing(contents: Contents) -> str:
     """``4 of 6 planned trials have no result, so verdicts may change.``"""
     study, may = contents.study, ""
     missing = len(study.missing)
-    if missing <= sum(group.count for group in study.failures):
+    if not study.is_unfinished:
         return ""
     if contents.searched is None:
         may = f", so {'verdicts' if contents.verdicts else 'the answer'} may change"

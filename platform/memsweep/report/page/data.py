@@ -18,7 +18,7 @@ from memsweep.report.headline.answer import Kind, StudyAnswer
 from memsweep.report.headline.stability import first_ball
 from memsweep.report.naming.numbers import figure, interval, show
 from memsweep.report.read.fields import fields_of
-from memsweep.report.rows.verdicts import MOVES, reasons
+from memsweep.report.rows.verdicts import MOVES, reasons, waits
 from memsweep.report.values.chart import Chart, ChartSet, says_something
 from memsweep.report.values.section import Rank, figured, sections_of
 
@@ -273,7 +273,7 @@ def _finding(finding: Finding, contents: Contents, trials: Trials, *, whole: boo
         "width": finding.width,
         "choice": choice_of(finding, labels, memories),
         "slopes": [*filter(says_something, slope_charts(finding))],
-        "reasons": reasons(finding, contents.study).split("; "),
+        "reasons": reasons(finding, contents.study, waits=waits(contents.study)).split("; "),
         "points": [*_points(finding, trials, whole=whole)],
     }
 

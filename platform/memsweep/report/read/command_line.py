@@ -28,13 +28,13 @@ def is_of_words(command: str, source: str | None) -> bool:
     return named and bool(verb) and verb[0] in _OF_WORDS
 
 
-def without_run_options(command: str) -> list[str]:
-    """The words of a command line without the limits of its run, and without what it prints."""
+def without_run_options(command: str, *, limits: bool = True) -> list[str]:
+    """The words of a command line without what it prints and, with ``limits``, without the limits of its run."""
     kept, words = list[str](), iter(shlex.split(command))
     for word in words:
         if word in _OF_ONE_RUN:
             continue
-        limit = _LIMIT.fullmatch(word)
+        limit = _LIMIT.fullmatch(word) if limits else None
         if limit is None:
             kept.append(word)
         elif limit[1] is None:

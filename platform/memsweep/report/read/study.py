@@ -203,6 +203,11 @@ class Study:
         return self.planned - len(self.missing)
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether planned trials have no result, besides those that failed."""
+        return len(self.missing) > sum(group.count for group in self.failures)
+
+    @property
     def damaged(self) -> int:
         """How many of the missing rows have a result that is damaged."""
         return sum(row.outcome == DAMAGED for row in self.missing)

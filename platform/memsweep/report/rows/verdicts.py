@@ -93,11 +93,13 @@ def moving(ball: str) -> str:
     return f"When {MOVES[ball]}"
 
 
-def reasons(finding: Finding, study: Study | None = None) -> str:
+def reasons(finding: Finding, study: Study | None = None, *, waits: bool = False) -> str:
     """Why the verdict is what it is, and what its errors are.
 
     Args:
         finding: with the verdict.
+        waits: whether planned trials are still to come. They may decide what more would be advised for, so that nothing
+            is.
         study: whose command names what would decide. None: the words that it would have, so that the text, as that of
             a CSV file, depends on the results alone and not on where the study's file lies.
     """
@@ -106,7 +108,7 @@ def reasons(finding: Finding, study: Study | None = None) -> str:
     command = f"extend it by {first}" if study is None else study.extended_by(first)
     ways = [command, *others] if command.endswith(first) else [command]  # other words of the same command
     prompt = "may show unstable, not stable" if shows_unstable_alone(judgement.lacks) else "to decide"
-    advice = (f"{prompt}: {', or '.join(ways)}",) if command and first else ()
+    advice = (f"{prompt}: {', or '.join(ways)}",) if command and first and not waits else ()
     read = () if finding.reference == TARGET else (f"verdict {REFERENCES[finding.reference]}",)
     about = (*read, f"errors: {EXPLANATIONS[finding.bound]}", *_how(finding), *_shortfall(finding))
     return "; ".join((*advice, *judgement.reasons, *about))
@@ -154,8 +156,13 @@ def _verdict_cell(finding: Finding) -> Cell:
     return Cell(f"{SIGNS[word]} {word}{MARK if finding.marked else ''}", word)
 
 
-def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding]]:
-    """The columns of ``verdicts.csv``, and those of its readers."""
+def waits(study: Study) -> bool:
+    """Whether planned trials of a study are still to come; a search plans its trials as it goes."""
+    return study.is_unfinished and study.search is None
+
+
+def verdict_columns(names: Sequence[str], labels: Labels, *, wait: bool = False) -> list[Column[Finding]]:
+    """The columns of ``verdicts.csv``, and those of its readers; ``wait``: planned trials are still to come."""
     return [
         *condition_columns(names, labels),
         Column("ball", lambda f: f.ball, views=EXPORTED),
@@ -169,14 +176,15 @@ def verdict_columns(names: Sequence[str], labels: Labels) -> list[Column[Finding
         Column("fit error", lambda f: f.judgement.fit_error, percent, key="fit_error", views=EXPORTED),
         Column("rule_version", lambda f: f.judgement.rule_version, views=EXPORTED),
         Column("found of the largest change", lambda f: f.found_share, _share, key="found_share", views=EXPORTED),
-        Column("reasons", reasons, views=EXPORTED),
+        Column("reasons", lambda f: reasons(f, waits=wait), views=EXPORTED),
     ]
 
 
 def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Labels, study: Study) -> Table[Finding]:
     """Every verdict, by ball."""
-    said = Column[Finding]("reasons", lambda f: reasons(f, study), views=frozenset({PAGE}), style="reasons")
-    columns = [*verdict_columns(names, labels), said]
+    wait = waits(study)
+    said = Column[Finding]("reasons", lambda f: reasons(f, study, waits=wait), views=frozenset({PAGE}), style="reasons")
+    columns = [*verdict_columns(names, labels, wait=wait), said]
     return Table("verdicts", "Verdicts", findings, columns, lambda f: f"{moving(f.ball)} (ball: {f.ball})")
 
 

@@ -120,13 +120,16 @@ def longer(question: Question, cost: Cost, tried: Sequence[str] = ()) -> Chosen 
     """Twice the training of every cell; arguments as of ``choose``.
 
     Seeds that learn the target may still differ because they have not come to rest. No forecast says by how much less
-    they will. None where too few seeds learn it, where that was tried often enough, or where trainings have another
-    end.
+    they will. None where too few seeds learn it, where that was tried often enough, where trainings have another end,
+    and where the rule lacks seeds or sizes: however long the training, it has no verdict then.
     """
-    if question.since == math.inf:
-        return None  # no horizon is long enough, however long the training
     option = Option(question.design, (LONGER,))
-    if question.misfit or tried.count(LONGER) >= REPAIRED[LONGER] or not math.isfinite(price := cost(question, option)):
+    if (
+        question.gaps
+        or question.misfit
+        or tried.count(LONGER) >= REPAIRED[LONGER]
+        or not math.isfinite(price := cost(question, option))
+    ):
         return None
     return Chosen(question, option, price)
 

@@ -20,7 +20,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memsweep.errors import MemsweepError, StorageError, StoreError, user
+from memsweep.errors import ConfigError, MemsweepError, StorageError, user
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.store.retry import with_retries
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 S3 = "s3://"
+_WHERE = "the location of results"
 STAGING = ".partial"
 _STALE_SECONDS = 3600.0
 _READERS = 16
@@ -55,7 +56,7 @@ class Location:
         """A location by its path or ``s3://`` URI; credentials, region and endpoint come from AWS's own variables.
 
         Raises:
-            StoreError: a URI of another kind, one without a bucket, or one with a password in it.
+            ConfigError: a URI of another kind, one without a bucket, or one with a password in it.
         """
         if isinstance(where, Location):
             return where
@@ -65,15 +66,17 @@ class Location:
         parts = urllib.parse.urlsplit(text)
         names = text.removeprefix(S3).rstrip("/").split("/")
         if not text.startswith(S3) or parts.query or parts.fragment or {"", ".", ".."}.intersection(names):
-            raise StoreError(
-                f"{redacted(text)!r} is no location for results; allowed are a folder and s3://bucket/prefix (the "
-                "endpoint of another service than Amazon's goes into AWS_ENDPOINT_URL)."
+            allowed = "allowed are a folder and s3://bucket/prefix"
+            raise ConfigError(
+                [
+                    f"{redacted(text)!r} is no location for results; {allowed} (the endpoint of another service than "
+                    "Amazon's goes into AWS_ENDPOINT_URL)."
+                ],
+                _WHERE,
             )
         if redacted(text) != text:
-            raise StoreError(
-                f"{redacted(text)!r} carries credentials, which would be stored with the results. Set "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."
-            )
+            problem = f"{redacted(text)!r} carries credentials, which would be stored with the results"
+            raise ConfigError([f"{problem}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead."], _WHERE)
         return cls(text.rstrip("/"))
 
     def __truediv__(self, name: str) -> Location:
