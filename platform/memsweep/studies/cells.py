@@ -185,7 +185,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _form(code: CodeType) -> Iterator[str]:
-    """What the bytes of a function do not say: which arguments it takes in any number, and what a ``try`` is around."""
+    """The facts that a function's bytes do not say: arguments that it takes in any number, and the code in a try."""
     if taken := code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         yield f"takes {taken} {code.co_argcount} {code.co_kwonlyargcount}"
     if "CHECK_EXC_MATCH" in {each.opname for each in dis.get_instructions(code)}:

@@ -1,4 +1,4 @@
-"""What the usual text of a user's file leaves out, and may change its numbers all the same.
+"""The facts of a user's file that its usual text leaves out, and that may change its numbers all the same.
 
 The text of a statement (``memsweep.sweep.planning.sources.statements``) leaves out imports, annotations, messages and
 the order of definitions. In memsweep's own code this is safe, and in most files of users, too. A file where it is not
