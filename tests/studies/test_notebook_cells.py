@@ -166,6 +166,82 @@ def test_whatever_decides_a_number_is_in_the_name(old: str, new: str) -> None:
     assert digest(cell()["Net"]) != digest(cell(CELL.replace(old, new, 1))["Net"])
 
 
+WAYS = """
+import functools
+import torch
+from dataclasses import dataclass
+
+
+@dataclass
+class Small:
+    wide: int = 1
+    deep: float = 0.5
+
+
+@dataclass
+class Big:
+    wide: int = 2
+
+
+def one(x):
+    return x
+
+
+def two(x, *more):
+    return one(x)
+
+
+OPS = {"b": one, "a": two}
+
+
+@functools.lru_cache
+def kept(x):
+    return 2 * x
+
+
+class Net(torch.nn.Module):
+    def __init__(self, config: Small = None):
+        super().__init__()
+
+    @functools.cached_property
+    def rate(self):
+        return 3
+
+    def forward(self, x):
+        for op in OPS.values():
+            x = op(x)
+        try:
+            x = kept(x)
+        except ValueError:
+            x = 0
+        else:
+            x = x.sum()
+        return x * self.rate
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return 2 * x", "return 4 * x"),
+        ("return 3", "return 5"),
+        ('{"b": one, "a": two}', '{"a": two, "b": one}'),
+        ("def one(x)", "def one(*x)"),
+        ("x, *more", "x, more"),
+        ("x = kept(x)\n", "x = kept(x)\n            x = x.sum()\n"),
+        ("config: Small", "config: Big"),
+        ("wide: int = 1", "wide: int = 3"),
+    ],
+)
+def test_what_compiled_code_does_not_say_is_in_the_name(old: str, new: str) -> None:
+    assert old in WAYS
+    changed = WAYS.replace(old, new, 1)
+    if new.count("sum"):
+        changed = changed.replace("        else:\n            x = x.sum()\n", "")
+    assert digest(cell(WAYS)["Net"]) == digest(cell(WAYS)["Net"])
+    assert digest(cell(WAYS)["Net"]) != digest(cell(changed)["Net"])
+
+
 def test_comments_and_places_are_no_change() -> None:
     text = "# a comment\nOTHER = 1\n" + CELL.replace("    rate = 0.5", "    # why\n    rate = 0.5")
     assert digest(cell()["Net"]) == digest(cell(text)["Net"])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import dis
 import functools
 import hashlib
+import inspect
+import io
 import os
 import pickle
 import re
 import sys
+import typing
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import packages_distributions, version
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -26,6 +30,8 @@ from memsweep.sweep.planning.sources.statements import WHOLE
 
 _BUILT_IN = frozenset({*sys.stdlib_module_names, "torch", "numpy", "scipy"})
 """Modules that count by Python's version, or in every identity."""
+_CACHE = type(functools.lru_cache(int))
+"""Of a function behind ``functools.lru_cache``."""
 _NO_CODE = frozenset({"__dict__", "__weakref__", "__module__", "__doc__", "__annotations__", "__qualname__"})
 _NO_CODE |= {"__firstlineno__", "__static_attributes__", "__abstractmethods__", "_abc_impl"}
 
@@ -115,6 +121,7 @@ class _Walk:
             yield from self._words_of_function(value)
         elif isinstance(value, CodeType):
             yield f"{value.co_code!r} {value.co_names} {value.co_varnames} {value.co_freevars} {value.co_cellvars}"
+            yield from _form(value)
             yield from self.words(value.co_consts)
         else:
             yield from self._words_of_data(value)
@@ -130,11 +137,14 @@ class _Walk:
         for name, value in sorted(vars(owner).items()):
             if name not in _NO_CODE:
                 yield name
-                yield from self.words(value)
+                yield from self.words(_by_name(value) if name == "__dataclass_fields__" else value)
 
     def _words_of_function(self, function: FunctionType) -> Iterator[str]:
         yield f"function {function.__name__}"
-        yield from self.words([function.__code__, function.__defaults__, function.__kwdefaults__])
+        yield from self.words([function.__code__, function.__defaults__, _by_name(function.__kwdefaults__)])
+        for name, kind in _settings(function):
+            yield name
+            yield from self.words(kind)
         for name in sorted(_names(function.__code__) & function.__globals__.keys()):
             yield name
             yield from self.words(function.__globals__[name])
@@ -147,7 +157,9 @@ class _Walk:
     def _words_of_data(self, value: Any) -> Iterator[str]:
         if isinstance(value, Mapping):
             yield type(value).__name__
-            for key in sorted(value, key=repr):
+            if [*value] != (keys := sorted(value, key=repr)):
+                yield f"in the order {[*value]}"
+            for key in keys:
                 yield repr(key)
                 yield from self.words(value[key])
         elif isinstance(value, list | tuple | set | frozenset):
@@ -158,15 +170,42 @@ class _Walk:
             yield type(value).__name__
             yield from self.words(parts)
         elif self._stands_beside(type(value)) and hasattr(value, "__dict__"):
-            yield from self.words([type(value), vars(value)])
+            yield from self.words([type(value), _by_name(vars(value))])
         else:
-            yield _pickled(value)
+            told, inside = _pickled(value, self._stands_beside)
+            yield told
+            for each in inside:
+                yield from self.words(each)
 
 
 def _names(code: CodeType) -> set[str]:
     """The names that a function and those in it read from its module."""
     own = {str(each.argval) for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return own.union(*(_names(each) for each in code.co_consts if isinstance(each, CodeType)))
+
+
+def _form(code: CodeType) -> Iterator[str]:
+    """The facts that a function's bytes do not say: arguments that it takes in any number, and the code in a try."""
+    if taken := code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        yield f"takes {taken} {code.co_argcount} {code.co_kwonlyargcount}"
+    if "CHECK_EXC_MATCH" in {each.opname for each in dis.get_instructions(code)}:
+        yield f"tries {code.co_exceptiontable!r}"
+
+
+def _settings(function: FunctionType) -> Iterator[tuple[str, type]]:
+    """The dataclasses that annotations name: ``wrap`` makes an argument of such a class."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # annotations may name what is not there
+        return
+    for name, hint in hints.items():
+        kinds = (each for each in (hint, *typing.get_args(hint)) if isinstance(each, type))
+        yield from ((name, kind) for kind in kinds if dataclasses.is_dataclass(kind))
+
+
+def _by_name(value: Any) -> Any:
+    """A dict in the order of its names, where its own order does not count."""
+    return dict(sorted(value.items())) if isinstance(value, dict) else value
 
 
 def _parts(value: Any) -> list[Any] | None:
@@ -177,19 +216,47 @@ def _parts(value: Any) -> list[Any] | None:
         return [value.fget, value.fset, value.fdel]
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
+    if isinstance(value, functools.cached_property):
+        return [value.func]
+    if isinstance(value, dataclasses.Field):
+        return [value.name, value.default, value.default_factory, value.init, value.kw_only, dict(value.metadata)]
+    if isinstance(value, _CACHE):
+        return [value.__wrapped__]
     return None
 
 
-def _pickled(value: Any) -> str:
-    """A hash of an object by value, such as a tensor."""
+class _Pickler(pickle.Pickler):
+    """Sets apart the code in an object, which ``pickle`` would keep by its name alone.
+
+    Args:
+        file: gets the rest.
+        stands_beside: whether a class or function is followed.
+    """
+
+    def __init__(self, file: io.BytesIO, stands_beside: Callable[[Any], bool]) -> None:
+        super().__init__(file)
+        self.inside: list[Any] = []
+        self._stands_beside = stands_beside
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, type | FunctionType) or not self._stands_beside(value):
+            return None
+        self.inside.append(value)
+        return len(self.inside)
+
+
+def _pickled(value: Any, stands_beside: Callable[[Any], bool]) -> tuple[str, list[Any]]:
+    """A hash of an object by value, such as a tensor, and the code in it."""
     try:
         if isinstance(value, Tensor):
             value = _array_of(value)
         if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:  # which holds addresses
-            return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}"
-        return hashlib.sha256(pickle.dumps(value)).hexdigest()
+            return f"{value.dtype} {value.shape} {hashlib.sha256(value.tobytes()).hexdigest()}", []
+        pickler = _Pickler(file := io.BytesIO(), stands_beside)
+        pickler.dump(value)
+        return hashlib.sha256(file.getvalue()).hexdigest(), pickler.inside
     except Exception:  # what cannot be read is another one in each process: computed again, and never taken for equal
-        return f"{type(value).__qualname__} {os.getpid()} {id(value)}"
+        return f"{type(value).__qualname__} {os.getpid()} {id(value)}", []
 
 
 def _array_of(tensor: Tensor) -> Any:

@@ -32,7 +32,7 @@ from memsweep.sweep.planning.module_conditions import (
     takes_influence,
 )
 from memsweep.sweep.planning.sources.kept import Kept
-from memsweep.sweep.planning.sources.source_graph import SourceGraph, folders_of
+from memsweep.sweep.planning.sources.source_graph import ANNOTATIONS, SourceGraph, folders_of
 from memsweep.sweep.planning.sources.statements import WHOLE, Definition
 
 if TYPE_CHECKING:
@@ -171,21 +171,24 @@ def _measuring(config: TrialConfig) -> set[Definition]:
 def named_code(config: Any) -> set[Definition]:
     """The definitions that the config names besides its parts, such as a user's class."""
     roots: set[Definition] = set()
+    wrapped: set[Definition] = set()
     for owner in filter(is_of_part, configs_in(config)):
         named = getattr(registry.get(owner.kind, owner.name), "code", None)
-        roots |= named(owner) if named is not None else set()
+        roots |= (found := named(owner) if named is not None else set())
+        wrapped |= found if getattr(owner, "wrap", False) else set()
     if roots:
         _see_new_files()
-    return roots
+    files = {name for name, _ in GRAPH.closure(wrapped, _is_of_engine)}
+    return roots | {(name, ANNOTATIONS) for name in files if _find(name) is not None}
 
 
 def named_fingerprint(config: Any) -> str:
     """A hash of the code that the config names besides its parts, without the engine's, 16 hexadecimal digits."""
+    return GRAPH.digest(GRAPH.closure(named_code(config), _is_of_engine), _is_of_engine)
 
-    def of_engine(definition: Definition) -> bool:
-        return _top(definition[0]) == ENGINE
 
-    return GRAPH.digest(GRAPH.closure(named_code(config), of_engine), of_engine)
+def _is_of_engine(definition: Definition) -> bool:
+    return _top(definition[0]) == ENGINE
 
 
 def _see_new_files() -> None:
@@ -209,7 +212,7 @@ def libraries(config: TrialConfig) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def _libraries(own: frozenset[Definition]) -> dict[str, str]:
-    reached = GRAPH.closure(own, lambda definition: _top(definition[0]) == ENGINE)
+    reached = GRAPH.closure(own, _is_of_engine)
     names = {"torch", "numpy", "scipy"}.union(
         *(_distributions(top) for top in GRAPH.outside(reached) | {_top(name) for name, _ in own} if not _is_local(top))
     )
@@ -293,7 +296,9 @@ def _definitions_of(part: type) -> frozenset[Definition]:
 
 
 _FILES: dict[str, Path] = {}  # modules that no import finds by name: helpers of a workspace's tasks
-_LIBRARIES = tuple({Path(path).resolve() for path in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))})
+_LIBRARIES = tuple(
+    {Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib", "platstdlib")}
+)
 
 
 def _find(module: str) -> Path | None:
@@ -303,7 +308,7 @@ def _find(module: str) -> Path | None:
         return _engine_file(module)
     if module in _FILES:
         return _FILES[module]
-    if top in sys.stdlib_module_names or not _is_local(top):
+    if not _is_local(top):
         return None
     loaded = sys.modules.get(top)
     if loaded is not None and not hasattr(loaded, "__path__"):  # a file, perhaps loaded by its path

@@ -20,8 +20,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memsweep.sweep.planning.sources.facts import second_text, settings_text
 from memsweep.sweep.planning.sources.kept import Kept
-from memsweep.sweep.planning.sources.members import bases, mentioned_in, names_bound, take_later
+from memsweep.sweep.planning.sources.members import bases, mentioned, mentioned_in, names_bound, take_later
 from memsweep.sweep.planning.sources.moved import as_before
 from memsweep.sweep.planning.sources.statements import (
     SENTENCES,
@@ -32,10 +33,15 @@ from memsweep.sweep.planning.sources.statements import (
     is_text,
     is_type_only,
     read_statement,
+    read_text,
+    spelled,
 )
 
 _EFFECTS = ""
 """In place of a name: statements that define nothing. They run whenever the module is imported."""
+ANNOTATIONS = ".annotations"
+"""In place of a name: what a user's file says of the settings of layers, which counts where memsweep wraps them. With
+its point, it is no part of ``WHOLE``."""
 OTHER_CODE = frozenset({".pyx", ".so", ".pyd", ".c", ".cc", ".cpp", ".cu", ".h", ".hpp", ".cuh"})
 """Suffixes of code in other languages. Such files count with the Python modules of their folder."""
 _LATER_CODE = {
@@ -171,8 +177,8 @@ class SourceGraph:
         while definition not in seen:
             seen.add(definition)
             name, word = definition
-            if word == WHOLE or self._is_whole(name):
-                return name, WHOLE
+            if word in (WHOLE, ANNOTATIONS) or self._is_whole(name):
+                return name, word if word == ANNOTATIONS else WHOLE
             module = self._module(name)
             if word in module.texts:
                 return definition
@@ -245,7 +251,8 @@ class SourceGraph:
         defined = {word: (name, word) for node, _ in within for word in names_bound(node)}
         texts: dict[str, list[str]] = {}
         if self._is_whole(name):
-            texts[_EFFECTS], module.references[_EFFECTS] = [], self._foreign_imports(tree, imports)
+            texts[_EFFECTS], module.references[_EFFECTS] = [], self._foreign_imports(name, tree, imports)
+            self._add_facts(tree, imports, texts, module)
         for node, found in within:
             if type(node) in _IMPORTS or is_text(node):
                 continue
@@ -259,10 +266,22 @@ class SourceGraph:
         module.texts = {word: _hash("\n".join(parts).encode()) for word, parts in texts.items()}
         return module
 
-    def _foreign_imports(self, tree: ast.Module, imports: _Imports) -> References:
-        """Imports of other foreign modules: each runs its module, whether or not its names are used."""
-        imported = imports.bound_by(ast.walk(tree)).values()
-        return {f"import {source}": (source, WHOLE) for source, _ in imported if self._is_whole(source)}
+    def _foreign_imports(self, name: str, tree: ast.Module, imports: _Imports) -> References:
+        """Imports of other foreign modules, and the packages that this one is in: each runs, used or not."""
+        imported = {source for source, _ in imports.bound_by(ast.walk(tree)).values()}
+        words = name.split(".")
+        around = {".".join(words[:length]) for length in range(1, len(words))}
+        found = {*imported, *(package for package in around if _runs(self._find(package)))}
+        return {f"import {source}": (source, WHOLE) for source in sorted(found) if self._is_whole(source)}
+
+    def _add_facts(self, tree: ast.Module, imports: _Imports, texts: dict[str, list[str]], module: Module) -> None:
+        """Adds what the usual text of a foreign module leaves out, where it counts."""
+        if settings := settings_text(tree):
+            texts[ANNOTATIONS], module.references[ANNOTATIONS] = [settings], {}
+        if (second := second_text(tree, imports.bound_by)) is not None:
+            texts[_EFFECTS].append(spelled(second))
+            module.mentions[_EFFECTS] = {*mentioned(second)}
+            module.references[_EFFECTS] |= read_text(second, imports.bound_by(ast.walk(tree)))[1]
 
     def _statements(self, name: str, node: ast.stmt, known: References, module: Module) -> list[tuple[str, ast.stmt]]:
         """A statement after each name that it binds; of a class, notes its bases and later members, which follow it."""
@@ -309,6 +328,13 @@ class _Imports:
             return node.module or ""
         above = self.package.split(".")
         return ".".join(filter(None, (*above[: len(above) - node.level + 1], node.module)))
+
+
+def _runs(path: Path | None) -> bool:
+    """Whether a file is that of a package, and has statements."""
+    if path is None or path.name != "__init__.py":
+        return False
+    return not all(map(is_text, ast.parse(path.read_bytes()).body))
 
 
 def _base(node: ast.expr, known: References) -> Definition | None:
@@ -362,7 +388,8 @@ def folders_of(top: str) -> list[Path]:
     if spec is None:
         return []
     inside = spec.submodule_search_locations
-    places = [Path(place) for place in (inside or [spec.origin or ""]) if Path(place).exists()]
+    own = [spec.origin] if spec.origin and spec.has_location else []  # a part of Python itself has no place
+    places = [Path(place) for place in (inside or own) if Path(place).exists()]
     # a link is followed, so that a package under development is not taken for an installed one; under another name
     # than that of its target it is where the link lies
     return [real.parent if (real := place.resolve()).name == place.name else place.parent.resolve() for place in places]

@@ -2,7 +2,8 @@
 
 Left out are comments, docstrings, annotations, messages of errors and logs, functions for readers alone
 (``SENTENCES``), what memsweep says where code of others fails (``_GUARD``), and fields declared by ``setting`` (their
-values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own.
+values are in a trial's identity). A branch for some trials alone (``_BRANCHES``) is a text of its own in memsweep's own
+code. Of what is left out of users' code, ``memsweep.sweep.planning.sources.facts`` says what counts all the same.
 """
 
 from __future__ import annotations
@@ -76,8 +77,9 @@ class _Stripper(ast.NodeTransformer):
         super().generic_visit(node)
         if isinstance(getattr(node, "body", None), list):  # of a block; a lambda's body is an expression
             kept = [each for each in node.body if not (_is_removable(each) or self._is_said(each))]  # type: ignore[attr-defined]
-            self.branches += [each for each in kept if is_branch(each)]
-            node.body = [each for each in kept if not is_branch(each)] or [ast.Pass()]  # type: ignore[attr-defined]
+            branches = [each for each in kept if self._own and is_branch(each)]
+            self.branches += branches
+            node.body = [each for each in kept if each not in branches] or [ast.Pass()]  # type: ignore[attr-defined]
         return node
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -98,7 +100,7 @@ class _Stripper(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        if self._own and _is_named(node.func, {_GUARD}):
+        if self._own and is_named(node.func, {_GUARD}):
             node.args, node.keywords = [], []
         return self.generic_visit(node)
 
@@ -114,8 +116,8 @@ def _is_removable(node: ast.AST) -> bool:
     if isinstance(node, ast.FunctionDef):
         return node.name in SENTENCES
     if isinstance(node, ast.AnnAssign):
-        return isinstance(node.value, ast.Call) and _is_named(node.value.func, {"setting"})
-    return isinstance(node, ast.Import | ast.ImportFrom) or is_text(node) or is_type_only(node) or _is_log(node)
+        return isinstance(node.value, ast.Call) and is_named(node.value.func, {"setting"})
+    return isinstance(node, ast.Import | ast.ImportFrom) or is_text(node) or is_type_only(node) or is_log(node)
 
 
 def is_text(node: ast.AST) -> bool:
@@ -125,22 +127,24 @@ def is_text(node: ast.AST) -> bool:
 
 def is_type_only(node: ast.AST) -> bool:
     """A block that type checkers alone read."""
-    return isinstance(node, ast.If) and _is_named(node.test, {"TYPE_CHECKING"})
+    return isinstance(node, ast.If) and is_named(node.test, {"TYPE_CHECKING"})
 
 
 def is_branch(node: ast.AST) -> bool:
     """Whether a statement is for the trials alone that its condition holds for."""
     test = node.test if isinstance(node, ast.If) and not node.orelse else None
-    return isinstance(test, ast.Call) and _is_named(test.func, _BRANCHES)
+    return isinstance(test, ast.Call) and is_named(test.func, _BRANCHES)
 
 
-def _is_log(node: ast.AST) -> bool:
+def is_log(node: ast.AST) -> bool:
+    """A call of a log, or of what is called like one."""
     call = node.value if isinstance(node, ast.Expr) else None
     function = call.func if isinstance(call, ast.Call) else None
-    return isinstance(function, ast.Attribute) and _is_named(function.value, _LOGGERS)
+    return isinstance(function, ast.Attribute) and is_named(function.value, _LOGGERS)
 
 
-def _is_named(node: ast.AST, names: Collection[str]) -> bool:
+def is_named(node: ast.AST, names: Collection[str]) -> bool:
+    """Whether an expression is one of these names."""
     return isinstance(node, ast.Name) and node.id in names
 
 
@@ -154,12 +158,13 @@ def read_statement(
     """
     stripper = _Stripper(own=own)
     stripped = stripper.visit(node)
-    branches = [(known[branch.test.func.id], *_read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
+    branches = [(known[branch.test.func.id], *read_text(branch, known)) for branch in stripper.branches]  # type: ignore[attr-defined]
     words = {word for each in (stripped, *stripper.branches) for word in mentioned(each)}
-    return *_read_text(stripped, known), branches, words
+    return *read_text(stripped, known), branches, words
 
 
-def _read_text(stripped: ast.AST, known: References) -> tuple[str, References]:
+def read_text(stripped: ast.AST, known: References) -> tuple[str, References]:
+    """The text of a syntax tree, and the references in it."""
     references: References = {}
     for each in ast.walk(stripped):  # an attribute comes before the name that it belongs to
         if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name):
@@ -169,14 +174,14 @@ def _read_text(stripped: ast.AST, known: References) -> tuple[str, References]:
                 each.value.id = "<module>"  # under which name a module was imported does not matter
         elif isinstance(each, ast.Name) and each.id in known:
             references[each.id] = known[each.id]
-    return _spelled(stripped), references
+    return spelled(stripped), references
 
 
-def _spelled(value: Any) -> str:
+def spelled(value: Any) -> str:
     """A syntax tree as text, the same on every version of Python: fields without content are left out."""
     if isinstance(value, ast.AST):
         filled = [(name, given) for name, given in ast.iter_fields(value) if given is not None and given != []]
-        return f"{type(value).__name__}({','.join(f'{name}={_spelled(given)}' for name, given in filled)})"
+        return f"{type(value).__name__}({','.join(f'{name}={spelled(given)}' for name, given in filled)})"
     if isinstance(value, list):
-        return f"[{','.join(map(_spelled, value))}]"
+        return f"[{','.join(map(spelled, value))}]"
     return repr(value)
