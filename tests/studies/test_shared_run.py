@@ -145,6 +145,21 @@ def test_failures_are_not_forgotten_when_another_driver_leads(tmp_path: Path, mo
     assert (ended.code, [*ended.summary.failed], ended.left) == (1, [name], 0)
 
 
+def test_what_a_driver_ran_before_it_leads_is_not_reused(tmp_path: Path) -> None:
+    """The leader is gone when the packs have ended: the report alone is left, and the work was this driver's."""
+    with leading(tmp_path, a_request(1, 2)) as leader:
+        first, second = leader.names
+        Journal(leader.store.location, {first: TrialStatus(State.RUNNING), second: TrialStatus()})
+        stream = Watched("is to write the report", lambda: leader.claims.release(["lead"]))
+        ended = follow(tmp_path, leader.request, stream)
+    assert (ended.code, ended.trials, ended.reused, ended.left) == (0, 2, 0, 0)
+    assert ended.summary.finished.keys() == {first, second}
+    assert ended.summary.profile.work > 0
+    assert ended.seconds >= ended.summary.profile.makespan
+    assert ended.report is not None
+    assert "queued again" not in stream.getvalue()
+
+
 def test_a_driver_takes_over_what_an_earlier_one_could_not_store(tmp_path: Path) -> None:
     with leading(tmp_path, a_request(1)) as leader:
         follow(tmp_path, leader.request, Watched("is to write the report", leader.conclude))

@@ -186,15 +186,16 @@ def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[s
     states = {name: status.state for name, status in statuses.items()}
     new = len(planned - statuses.keys()) if statuses else 0
     removed = sum(name not in planned and state is not State.CANCELLED for name, state in states.items())
-    stopped = sum(name in planned and state is State.RUNNING for name, state in states.items())
+    without = planned - trials.reuse.all
+    stopped = sum(name in without and state is State.RUNNING for name, state in states.items())
     failed = {name for name, status in statuses.items() if status.failures}
-    again = len(failed & planned - trials.reuse.all - trials.gave_up)
+    again = len(failed & without - trials.gave_up)
     if new:
         yield f"  {counted(new, 'trial')} added to the plan"
     if removed:
         yield f"  {counted(removed, 'trial')} no longer planned: cancelled; results stay"
     if stopped:
-        yield f"  {counted(stopped, 'trial')} ran when the last driver died: queued again"
+        yield f"  {counted(stopped, 'trial')} ran when the last driver ended: queued again"
     if again and not trials.postponed:
         yield f"  {counted(again, 'trial')} failed before: tried again"
 

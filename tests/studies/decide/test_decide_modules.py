@@ -96,7 +96,7 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     assert {"(training.steps: 2, 4)", "(training.steps: 4, 2)"} & {*re.findall(r"\(training.steps: [^)]*\)", said)}
     typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
-    assert main([*again, "--plan"]) == 0
+    assert main([*shlex.split(typed[1]), "--plan"]) == 0
     # an earlier version checked the search of all trials, and a round may have replaced every one
     rows = [trial_from_dict(row) for row in plan.rows.values()]
     checked = [replace(row, perturbation=replace(row.perturbation, stronger_every=5)) for row in rows]

@@ -35,6 +35,8 @@ class SharedRun(Run):
     _claims: Claims
     _failures: Mapping[str, Failure] = {}
     """Of the trials that failed for good while another driver led."""
+    _earlier: RunSummary | None = None
+    """Of the packs that this driver ran until another one, which led, was gone."""
 
     def _check(self) -> None:
         problems = [*self._problems()]
@@ -54,7 +56,7 @@ class SharedRun(Run):
             )
 
     def _drive(self, lease: Lease) -> Ending:
-        self._claims = Claims(lease)
+        self._claims, began = Claims(lease), time.monotonic()
         while not through_outages(self._claims.lead):
             if (ended := self._follow()) is not None:
                 return ended
@@ -64,7 +66,12 @@ class SharedRun(Run):
         ended = self._run()
         if not ended.summary.interrupted:
             self._claims.conclude()
-        return ended
+        return ended if self._earlier is None else self._whole(ended, self._earlier, time.monotonic() - began)
+
+    def _whole(self, ended: Ending, earlier: RunSummary, seconds: float) -> Ending:
+        """The ending with what this driver ran before it led, which its run as the leader takes for reused."""
+        reused = len(self._trials.stored - earlier.finished.keys())
+        return replace(ended, summary=_joined(earlier, ended.summary), reused=reused, seconds=seconds)
 
     def _plan(self) -> None:
         super()._plan()
@@ -102,6 +109,7 @@ class SharedRun(Run):
             self._say_of("is to write the report")
             if not self._await_end():
                 self._leave_out(summary.failed)  # all that is left is the report
+                self._earlier = summary if self._earlier is None else _joined(self._earlier, summary)
                 return None
         return self._left(summary, time.monotonic() - began)
 
@@ -169,3 +177,13 @@ class SharedRun(Run):
         own = summary.finished.keys() - summary.elsewhere
         write_line(self._stream, f"{counted(len(own), 'trial')} of {len(self._trials.all)} had their result here")
         return self._ending(self._code(summary), summary, None, seconds, None, "")
+
+
+def _joined(earlier: RunSummary, later: RunSummary) -> RunSummary:
+    """The summary of two runs of a driver, one after the other."""
+    return replace(
+        later,
+        finished={**earlier.finished, **later.finished},
+        elsewhere=earlier.elsewhere | later.elsewhere,
+        profile=earlier.profile + later.profile,
+    )

@@ -87,6 +87,13 @@ class Profile:
     makespan: float = 0.0
     absent: float = 0.0
 
+    def __add__(self, later: Profile) -> Profile:
+        """Of two runs, one after the other."""
+        names = dict.fromkeys([*self.seconds, *later.seconds])
+        seconds = {name: self.seconds.get(name, 0.0) + later.seconds.get(name, 0.0) for name in names}
+        slots, makespan = max(self.slots, later.slots), self.makespan + later.makespan
+        return Profile(seconds, slots, makespan, self.absent + later.absent)
+
     @property
     def work(self) -> float:
         """Seconds of work."""
