@@ -428,7 +428,8 @@ def _rebuild(name: str, data: dict[str, Any], arithmetic: Arithmetic) -> TrialCo
     if here != name:
         raise RuntimeError(
             f"this worker's code gives the trial the identity {here}, the driver's gave {name}: the two run different "
-            "code. Install one version of memsweep, of the workspace's tasks/ and of the plugins on every node."
+            "code. If a file of the study was edited since the command began, run the command again. Otherwise install "
+            "one version of memsweep, of the workspace's tasks/ and of the plugins on every node."
         )
     program(config)  # calls code of its parts, whose errors are this member's alone here
     return config
