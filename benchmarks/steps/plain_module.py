@@ -27,7 +27,7 @@ from benchmarks.steps.product import ENDLESS, Pack
 from memsweep import registry
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.trial import TrialConfig
-from memsweep.models.base import Signature
+from memsweep.models.base import Signature, Weights
 from memsweep.models.module.anatomy import build_module
 from memsweep.models.module.factory import resolve
 from memsweep.models.module.model import Module
@@ -121,9 +121,10 @@ def measured(fields: dict[str, Any], width: int, quick: bool) -> Row:
     module = build_module(config.model, sizes, 0).double()
     inputs = torch.randn(BATCH, task.horizon, task.inputs, dtype=torch.float64)
 
-    def counting(model: Module, own: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        counted[torch.is_grad_enabled()] += len(inputs)
-        return plainly(model, own, inputs)
+    def counting(model: Module, weights: Weights, inputs: Tensor) -> Tensor:
+        answers = plainly(model, weights, inputs)
+        counted[torch.is_grad_enabled()] += answers.shape[:-2].numel()  # of all copies
+        return answers
 
     def measure() -> None:
         run_trial(config, RunOptions(trained=[trained]))
@@ -135,8 +136,8 @@ def measured(fields: dict[str, Any], width: int, quick: bool) -> Row:
             for _ in range(-(-counted[False] // BATCH)):
                 module(inputs)
 
-    plainly = Module._outputs_of_one
-    with mock.patch.object(Module, "_outputs_of_one", counting):
+    plainly = Module.outputs
+    with mock.patch.object(Module, "outputs", counting):
         measure()
     times = harness.alternate({"module": measure, "other": loop}, pairs=1 if quick else 3, shortest=0.0)
     return {

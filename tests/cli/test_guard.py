@@ -152,6 +152,7 @@ def test_a_letter_that_an_output_lacks_costs_no_result(monkeypatch: pytest.Monke
         sys.stdout.write("10 % of L₀\n")
         sys.stdout.flush()
     assert written.getvalue() == b"10 % of L?\n"
+    assert sys.stdout.errors == "strict"
 
 
 @pytest.mark.parametrize("where", ["ftp://x", "s3://", "s3:///x", "sqlite:///x"])

@@ -29,6 +29,7 @@ ALONE: dict[str, dict[str, Any]] = {
     "compiled": {"factory": f"{NETS}/torch_rnn.py:lstm"},
     "by numbers": {"factory": f"{HERE}:ByNumbers"},
     "in place": {"factory": f"{HERE}:InPlace"},
+    "gradients looked at": {"factory": f"{HERE}:Clipped"},
     "as the study says": {**TOGETHER["min_gru"], "replicas": "sequential"},
 }
 HORIZON = 12
@@ -81,6 +82,16 @@ class Later(Loop):
         return super().next(h, driven, t)
 
 
+class Clipped(Loop):
+    """It looks whether there is a gradient, and changes it where it is large."""
+
+    def next(self, h: Tensor, driven: Tensor, t: int) -> Tensor:
+        after = super().next(h, driven, t)
+        if after.requires_grad:
+            after.register_hook(lambda gradient: gradient.clamp(-1e3, 1e3))
+        return after
+
+
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
@@ -122,7 +133,7 @@ def test_what_torch_cannot_compute_together_goes_one_after_the_other(name: str) 
     assert model_of(ALONE[name]).own_copies is None
 
 
-def test_a_module_that_fails_together_in_a_call_goes_one_after_the_other_there() -> None:
+def test_a_module_that_fails_together_at_a_length_goes_one_after_the_other_there() -> None:
     model = model_of({"factory": f"{HERE}:Later"}, horizon=80)
     assert model.own_copies is not None
     weights, inputs = copies_of(model, 3, 8)

@@ -76,11 +76,22 @@ def guarded_output() -> Iterator[Output]:
 
     A letter that the terminal's encoding lacks comes as a question mark: what was computed is not lost for its sake.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")
     output, errors = Output(sys.stdout), Output(sys.stderr)
-    with contextlib.redirect_stdout(cast(TextIO, output)), contextlib.redirect_stderr(cast(TextIO, errors)):
+    streams = contextlib.redirect_stdout(cast(TextIO, output)), contextlib.redirect_stderr(cast(TextIO, errors))
+    with _lenient(sys.stdout), streams[0], streams[1]:
         yield output
+
+
+@contextlib.contextmanager
+def _lenient(stream: TextIO) -> Iterator[None]:
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+        yield
+        return
+    stream.reconfigure(errors="replace")
+    try:
+        yield
+    finally:
+        stream.reconfigure(errors="strict")
 
 
 def occupy_standard_streams() -> bool:

@@ -55,7 +55,7 @@ class Copies:
 
     def __init__(self, one: One) -> None:
         self._one = one
-        self._small: dict[tuple[torch.Size, torch.dtype], bool] = {}
+        self._known: dict[tuple[torch.Size, torch.dtype], bool] = {}
 
     def outputs(self, own: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
         """The outputs of all copies of one replica.
@@ -66,10 +66,11 @@ class Copies:
 
         Returns:
             ``[K, B, T, O]``; None where they are to be computed one after the other: where no gradient is followed, of
-            which vmap gains nothing, on another device than a processor, and where operations are large.
+            which vmap gains nothing, on another device than a processor, where operations are large, and where torch
+            cannot.
         """
         is_climbed = torch.is_grad_enabled() and any(value.requires_grad for value in own.values())
-        if not (is_climbed and inputs.device.type == "cpu" and self._is_small(own, inputs)):
+        if not (is_climbed and inputs.device.type == "cpu" and self._pays(own, inputs)):
             return None
         try:
             return self.together(own, inputs)
@@ -86,14 +87,27 @@ class Copies:
             outputs: Tensor = torch.func.vmap(lambda copy: self._one(copy, inputs), randomness="error")(dict(own))
         return outputs
 
-    def _is_small(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+    def _pays(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
         """By shapes and code alone, so that every machine takes the same way."""
         key = inputs.shape, inputs.dtype
-        if key not in self._small:
-            with _disable_current_modes(), torch.no_grad(), _Operations() as found:
-                self._one({name: value[0] for name, value in own.items()}, inputs)
-            self._small[key] = found.bytes <= SMALL * found.count
-        return self._small[key]
+        if key not in self._known:
+            with _disable_current_modes():
+                self._known[key] = self._is_small(own, inputs) and self._is_possible(own, inputs)
+        return self._known[key]
+
+    def _is_small(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+        with torch.no_grad(), _Operations() as found:
+            self._one({name: value[0] for name, value in own.items()}, inputs)
+        return found.bytes <= SMALL * found.count
+
+    def _is_possible(self, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
+        """Whether outputs and gradients can be had at this length: code may take another way than at a short one."""
+        try:
+            weights = {name: value[:2].detach().requires_grad_() for name, value in own.items()}
+            torch.autograd.grad(self.together(weights, inputs).sum(), [*weights.values()], allow_unused=True)
+        except Exception:  # torch refuses in many ways
+            return False
+        return True
 
 
 def have_equal_numbers(alone: One, own: Mapping[str, Tensor], inputs: Tensor) -> bool:

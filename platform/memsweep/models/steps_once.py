@@ -81,8 +81,23 @@ class StepsOnce(TorchFunctionMode):
         return steps.all[index][...]
 
 
+_GRADIENT = (Tensor.requires_grad.__get__, Tensor.register_hook, Tensor.retain_grad)  # type: ignore[attr-defined]
+"""The calls of code that looks at gradients."""
+
+
 class StepsOfCopies(StepsOnce):
-    """The same within vmap, where no tensor says that it requires a gradient."""
+    """The same within vmap, where no tensor says that it requires a gradient, and none can have a hook.
+
+    Raises:
+        RuntimeError: the code asks whether one does, or wants to see its gradient.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if func in _GRADIENT:
+            raise RuntimeError("code that looks at gradients has none within vmap")
+        return super().__torch_function__(func, types, args, kwargs)
 
     def _step(self, tensor: Tensor, key: Any) -> Tensor | None:
         dimension, index = _place(key)

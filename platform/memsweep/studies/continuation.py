@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import shlex
-from collections.abc import Iterable
-from functools import partial
-
 from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import MemsweepError
-from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.report.read.rounds import REPAIRED_FIELDS, stored_rounds
-from memsweep.studies.extension import changed_since, extend_grid, extend_search, of_other_settings
+from memsweep.studies.extension import (
+    begun_anew,
+    changed_since,
+    extend_grid,
+    extend_search,
+    is_of_module,
+    of_other_settings,
+)
 from memsweep.studies.locations import find_study, plan_to_run
 from memsweep.studies.trials import Request, added, more_steps
 from memsweep.sweep.planning.plan import PlannedTrial, identified
@@ -20,7 +21,6 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, read_statuses
 from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.store.typed import called, typed, workspace_of
 from memsweep.trust.gate import Trust
 
 
@@ -104,30 +104,11 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
         return study
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
-        made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
-        command = swept_again(plan, results, made.get("overrides") or ())
-        reuses = f"{command} (memsweep plan says which results it can reuse)"
-        line = str(made.get("command") or "")
-        if is_of_words(line, source) and "decide" in line.split()[:2]:  # no sweep knows the study
-            kept = [word for word in without_run_options(line, limits=False) if not replaces("name", word)]
-            reuses = f"{shlex.join([*kept, f'name={_another(plan.study)}'])} (it needs another name)"
+        why = "it needs another name" if is_of_module(plan) else "memsweep plan says which results it can reuse"
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"{reuses}."
+            f"{begun_anew(plan, results)} ({why})."
         )
     return study
-
-
-def swept_again(plan: StoredPlan, results: Location, words: Iterable[object]) -> str:
-    """The command that runs the file of a stored plan with these overrides, or the call in place of it."""
-    made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
-    again = partial(typed, "sweep", source) if source else partial(called, "sweep")
-    workspace = workspace_of(made, results / folder_name(plan.study))
-    return again(results, *map(str, words), workspace=workspace, address=str(made.get("address") or ""))
-
-
-def _another(name: str) -> str:
-    """Another name, so that a study of this name can begin anew."""
-    return re.sub(r"\W+", "_", name).strip("_") + "_2"

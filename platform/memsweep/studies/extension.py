@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shlex
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from memsweep.config.core.problems import lies_in
@@ -15,9 +17,13 @@ from memsweep.config.schema.search import Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, MemsweepError, counted
+from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.studies.trials import own_values
 from memsweep.sweep.planning.identity import identifying
+from memsweep.sweep.planning.plan_file import StoredPlan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import folder_name
+from memsweep.sweep.store.typed import called, typed, workspace_of
 
 TRAINED = ("training", "perturbation")
 """The sections that say how a trial is trained and measured."""
@@ -224,3 +230,30 @@ def _uncovered(row: TrialConfig, covered: set[int]) -> TrialConfig | None:
         )
     training = dataclasses.replace(row.training, first_seed=missing[0], seeds=len(missing))
     return dataclasses.replace(row, training=training)
+
+
+def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = ()) -> str:
+    """The command that runs the file of a stored plan with these overrides, too, or what stands in the place of it.
+
+    That is a call in Python for a study of Python, and ``decide`` under another name for a module.
+    """
+    made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
+    if is_of_module(plan):
+        line = without_run_options(str(made["command"]), limits=False)
+        return shlex.join(
+            [*(word for word in line if not replaces("name", word)), *words, f"name={_another(plan.study)}"]
+        )
+    again = partial(typed, "sweep", source) if source else partial(called, "sweep")
+    workspace, address = workspace_of(made, results / folder_name(plan.study)), str(made.get("address") or "")
+    return again(results, *map(str, made.get("overrides") or ()), *words, workspace=workspace, address=address)
+
+
+def is_of_module(plan: StoredPlan) -> bool:
+    """Whether ``decide`` made the study of a module: no sweep knows it."""
+    line, source = str(plan.provenance.get("command") or ""), str(plan.provenance.get("source", plan.study))
+    return is_of_words(line, source) and "decide" in line.split()[:2]
+
+
+def _another(name: str) -> str:
+    """Another name, so that a study of this name can begin anew."""
+    return re.sub(r"\W+", "_", name).strip("_") + "_2"

@@ -16,7 +16,7 @@ from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, MemsweepError
-from memsweep.studies.continuation import swept_again
+from memsweep.studies.extension import begun_anew
 from memsweep.studies.locations import plan_to_measure, store_of
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
@@ -63,11 +63,10 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
     found = with_stored_training(trials, stored, results)
     ready = [trial for trial in found if trial.trained[0] or trial.identity in stored]
     if not ready:
-        before = plan.provenance.get("overrides") or ()
         raise MemsweepError(
             f"none of the {len(trials)} trials of {plan.study!r} has stored weights that fit: they were not kept "
             "(keep: none), were deleted, or the installed code, its libraries or the data files would train other "
-            f"weights now. To train and measure: {swept_again(plan, results, (*before, *words))}"
+            f"weights now. To train and measure: {begun_anew(plan, results, words)}"
         )
     less = len(trials) - len(ready)
     left_out = f"{less} of {len(trials)} trials have no stored weights that fit: left out." if less else ""

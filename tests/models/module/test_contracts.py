@@ -44,6 +44,9 @@ class Net(nn.Module):
 """
 
 
+AGAIN = "torch.utils.checkpoint.checkpoint(lambda y: y + self.head(self.rnn(x)[0]).tanh(), y, use_reentrant=False)"
+
+
 def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool = False, causal: bool = True) -> str:
     (folder / "faulty.py").write_text(
         BASE.format(first=first, last=last, two_ways=two_ways, states=2 if two_ways else 1)
@@ -57,6 +60,7 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
     ("fault", "message"),
     [
         ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
+        ({"last": AGAIN}, "computes gradients with other weights than outputs"),
         ({"last": "y - y.mean(0)"}, "gives a sequence other outputs beside other sequences"),
         (
             {

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.training import GroupConfig, GroupsConfig
 from memsweep.errors import ModuleError, listed
 from memsweep.models.base import Part, Role, Signature
-from memsweep.models.contracts import breaches, unreached
+from memsweep.models.contracts import TOLERANCES, breaches, difference, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
 from memsweep.models.module.factory import (
     PROBE_STEPS,
@@ -41,7 +41,7 @@ from memsweep.models.module.roles import (
 )
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
-from memsweep.models.training_mode import in_training
+from memsweep.models.training_mode import in_training, seeded
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig
@@ -204,11 +204,45 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 refusals.append(f"{target} {breach.words}")
             elif config.causal:
                 refusals.append(f"{target} {breach.words}, or say that it is meant to be so with model.causal: false")
+        if trained and not refusals and _recomputes(config, signature, inputs):
+            refusals.append(
+                f"{target} computes gradients with other weights than outputs: it calls a part of itself again on the "
+                "way back (activation checkpointing), when the weights of a replica have left it. Switch that off"
+            )
         module.state_dict()  # the weights come out by it
         notes += _frozen(about)
         notes += _asked_of_optimizer(about, module)
         notes += _ends_at_the_horizon(target, module, sizes, config.tokens)
     return Findings(tuple(refusals), tuple(notes))
+
+
+_APART = 0.01
+"""The number that is added to weights, so that a module computes other outputs with them."""
+
+
+def _recomputes(config: ModuleConfig, signature: Signature, inputs: Tensor) -> bool:
+    """Whether gradients in training are not those of the weights that the module is called with."""
+    own, called = (build_module(config, signature, 0).train() for _ in range(2))
+    to_dtype(own, torch.float64)
+    to_dtype(called, torch.float64)
+    given = {name: weight.detach() + _APART for name, weight in own.named_parameters() if weight.requires_grad}
+    own.load_state_dict(given, strict=False)
+    own_weights = {name: weight for name, weight in own.named_parameters() if name in given}
+    given = {name: weight.requires_grad_() for name, weight in given.items()}
+    found = []
+    for weights, run in (
+        (own_weights, own),
+        (given, lambda given_inputs: torch.func.functional_call(called, given, (given_inputs,))),
+    ):
+        with seeded(0):
+            outputs = outputs_of(run(inputs))
+            gradients = torch.autograd.grad(outputs.square().mean(), [*weights.values()], allow_unused=True)
+        found.append([each for each in gradients if each is not None])
+    return len(found[0]) != len(found[1]) or any(map(_differ, *found))
+
+
+def _differ(one: Tensor, other: Tensor) -> bool:
+    return bool(difference(one, other) > TOLERANCES[torch.float32])
 
 
 def _frozen(about: Anatomy) -> list[str]:

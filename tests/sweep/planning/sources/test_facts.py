@@ -38,6 +38,9 @@ TASK_SETTING = (
 )
 OWN_SETTING = "def setting(x): return x\nclass Config:\n    size: int = setting({})\n"
 FIELD = "from dataclasses import dataclass\nfrom typing import ClassVar\n@dataclass\nclass C:\n    size: {} = 1\n"
+DEFINED = "from attrs import define\nfrom typing import ClassVar\n@define\nclass C:\n    size: {} = 1\n"
+SEED = "torch.manual_seed(1)"
+SEEDED = "import torch\n{}\n{}\ndef f(x): return b * x\n"
 BRANCH = "def wraps(x): return x > 0\ndef f(x):\n{}    return x\n"
 IF, STEP = "    if wraps(x):\n        x += 1\n", "    x *= 2\n"
 SIDES = "import one\nimport two\ndef f(x): return {}.act(x) - two.act(x)\n"
@@ -78,6 +81,10 @@ SIDES = "import one\nimport two\ndef f(x): return {}.act(x) - two.act(x)\n"
         (OWN_SETTING.format("1"), OWN_SETTING.format("2")),
         (BRANCH.format(IF + STEP), BRANCH.format(STEP + IF)),
         ("S=1\ndef f(x, s=S): pass\nS=2", "S=1\nS=2\ndef f(x, s=S): pass"),
+        (SEEDED.format(SEED, "from one import b"), SEEDED.format("from one import b", SEED)),
+        ("print(1)\n" + BOTH, "print(1)\nimport two\nimport one\n"),
+        (OWN_ERROR.format("1"), OWN_ERROR.format("2")),
+        (DEFINED.format("int"), DEFINED.format("ClassVar")),
         ("T={}\ndef f(x, s=len(T)): pass\nT[1]=1", "T={}\nT[1]=1\ndef f(x, s=len(T)): pass"),
         ("g = print\ng(1)\ndef f(): pass\nX = f()", "g = print\ndef f(): pass\nX = f()\ng(1)"),
         ("from one import act\nact = abs", "act = abs\nfrom one import act"),
@@ -142,6 +149,8 @@ def test_a_package_counts_with_a_module_in_it(tmp_path: Path) -> None:
         codes.append(code_of("import pkg.sub as s\ndef f(): return s.X\n", tmp_path))
     assert codes[0] == codes[1]
     assert len({*codes}) == 3
+    (tmp_path / "pkg" / "__init__.py").write_text("print 'for an older Python'\n")
+    assert code_of("import pkg.sub as s\ndef f(): return s.X\n", tmp_path)
 
 
 def test_a_file_with_the_name_of_a_standard_module_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

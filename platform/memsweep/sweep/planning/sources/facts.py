@@ -61,6 +61,8 @@ _READERS = frozenset(
     }
 )
 """Words of code that reads annotations."""
+_OF_FIELDS = ("dataclass", "attr", "define")
+"""Words in the names of decorators that make fields of annotations."""
 _FIELDS = ("ClassVar", "InitVar", "KW_ONLY")
 """Words in annotations that decide which fields a dataclass has."""
 _Import = ast.Import | ast.ImportFrom
@@ -110,7 +112,8 @@ class _Careful(ast.NodeTransformer):
         self._reads_errors = any(isinstance(each, ast.ExceptHandler) and _reads(each) for each in ast.walk(tree))
         self._fields: list[ast.AST] = []
         self._loose = False
-        self.counts = _is_ordered(tree) or _modules_in(tree, bound) > 1
+        self._ordered = _is_ordered(tree)
+        self.counts = self._ordered or _modules_in(tree, bound) > 1
         self.tree = tree
         tree.body = [each for each in self._top if self._visit_top(each) is not None]
 
@@ -120,7 +123,10 @@ class _Careful(ast.NodeTransformer):
         return self.visit(node)
 
     def visit_Import(self, node: ast.Import) -> ast.AST | None:
-        node.names = [each for each in node.names if not self._is_usual(*_meaning(node, each))]
+        known = self._bound([node]) if self._ordered else {}
+        node.names = [
+            each for each in node.names if not self._is_usual(*(own := _meaning(node, each))) or own[0] in known
+        ]
         self.counts |= bool(node.names)
         return node if node.names else None
 
@@ -136,8 +142,8 @@ class _Careful(ast.NodeTransformer):
         return name not in self._unclear and _is_usual(name, target)
 
     def _is_found(self, alias: ast.alias, known: References) -> bool:
-        """Whether the usual text says what a name stands for: code of the graph, under its own name."""
-        own = alias.asname in (None, alias.name) and alias.name != "*"
+        """Whether the usual text says what a name stands for: code of the graph, and no matter when that runs."""
+        own = alias.asname in (None, alias.name) and alias.name != "*" and not self._ordered
         return own and alias.name in known and alias.name not in self._unclear
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
@@ -166,7 +172,7 @@ class _Careful(ast.NodeTransformer):
         return kept
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        if any("dataclass" in ast.unparse(each) for each in node.decorator_list):
+        if any(word in ast.unparse(each) for each in node.decorator_list for word in _OF_FIELDS):
             fields = [each for each in node.body if isinstance(each, ast.AnnAssign)]
             self._fields += [each for each in fields if any(word in ast.unparse(each.annotation) for word in _FIELDS)]
         return self.generic_visit(node)
@@ -278,8 +284,11 @@ def _carries(error: ast.Call) -> bool:
     name = ast.unparse(error.func)
     if name != "StopIteration" and hasattr(builtins, name):
         return False
-    texts = (isinstance(each, ast.JoinedStr | ast.Constant) for each in error.args)
-    return bool(error.keywords) or not all(texts)
+    return bool(error.keywords) or not all(map(_is_words, error.args))
+
+
+def _is_words(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_ordered(tree: ast.Module) -> bool:

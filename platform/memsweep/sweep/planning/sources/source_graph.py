@@ -334,7 +334,10 @@ def _runs(path: Path | None) -> bool:
     """Whether a file is that of a package, and has statements."""
     if path is None or path.name != "__init__.py":
         return False
-    return not all(map(is_text, ast.parse(path.read_bytes()).body))
+    try:
+        return not all(map(is_text, ast.parse(path.read_bytes()).body))
+    except (SyntaxError, ValueError):  # nothing can have imported it
+        return False
 
 
 def _base(node: ast.expr, known: References) -> Definition | None:
