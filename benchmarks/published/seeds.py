@@ -143,11 +143,13 @@ def add(folder: Path) -> None:
 
 
 def _metrics(folder: Path) -> list[list[object]]:
-    """Rows of ``COLUMNS``: the metric of each trial, median, least and most; none where a seed has none.
+    """Rows of ``COLUMNS``: the metric of each condition, median, least and most; none where a seed has none.
+
+    Seeds of one condition may lie in several trials, as after ``extend``.
 
     Of a study that searches settings they are of the winners, on fresh seeds.
     """
-    found: list[tuple[tuple[str, ...], list[object]]] = []
+    found: dict[str, tuple[tuple[str, ...], str, list[pd.Series]]] = {}
     winners = folder / "report" / "winners.csv"
     confirmed = set(pd.read_csv(winners)["confirmed_as"]) if winners.exists() else None
     for path in sorted((folder / "replicas").glob("*.parquet")):
@@ -157,7 +159,6 @@ def _metrics(folder: Path) -> list[list[object]]:
         config = json.loads((folder / "records" / f"{path.stem}.json").read_text(encoding="utf-8"))["config"]
         training, values = config["training"], seeds["test_metric"]
         measured = f"{METRICS[seeds['metric'].iloc[0]]} after {training['steps']} steps"
-        rest: list[object] = [measured, *(values.agg(of, skipna=False) for of in ("median", "min", "max")), len(values)]
         unit = config["model"].get("unit") or {}
         least = f"r_min {unit['r_min']:g}" if "r_min" in unit else ""
         sizes = f"T = {config['task']['horizon']}" if "horizon" in config["task"] else ""
@@ -170,8 +171,17 @@ def _metrics(folder: Path) -> list[list[object]]:
             least,
             f"rate {training['learning_rate']:g}",
         )
-        found.append((names, rest))
-    return [[folder.name, _condition(names, [other for other, _ in found]), *rest] for names, rest in found]
+        alike = json.dumps(config | {"training": training | {"seeds": 0, "first_seed": 0}}, sort_keys=True)
+        found.setdefault(alike, (names, measured, []))[2].append(values)
+    every = [names for names, *_ in found.values()]
+    told = [(_condition(names, every), measured, _spread(values)) for names, measured, values in found.values()]
+    return [[folder.name, condition, measured, *rest] for condition, measured, rest in told]
+
+
+def _spread(values: Sequence[pd.Series]) -> list[object]:
+    """Median, least, most and number of the values of all seeds."""
+    whole = pd.concat([*values])
+    return [*(whole.agg(of, skipna=False) for of in ("median", "min", "max")), len(whole)]
 
 
 def _condition(names: tuple[str, ...], every: Sequence[tuple[str, ...]]) -> str:

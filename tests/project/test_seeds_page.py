@@ -162,6 +162,13 @@ def test_results_take_the_place_of_those_of_the_same_conditions(
     assert {*learned["condition"]} == {"diagonal_rnn · direct", "diagonal_rnn · exp"}
     assert [number + 0.5, number + 0.25, number + 0.75] in learned[["value", "low", "high"]].to_numpy().tolist()
     assert len(rows) == len(verdicts) + len(learned)
+    for record in (study / "records").glob("*.json"):  # of another seed, as ``extend`` adds it
+        config = json.loads(record.read_text())
+        config["config"]["training"]["first_seed"] += 2
+        record.with_stem(f"{record.stem}b").write_text(json.dumps(config))
+        shutil.copy(study / "replicas" / f"{record.stem}.parquet", study / "replicas" / f"{record.stem}b.parquet")
+    seeds.add(study)
+    assert {*pd.read_csv(seeds.RESULTS).query("study == 'learned'")["seeds"]} == {4}
     assert any("none" in section for section in seeds._results())
 
 
