@@ -13,6 +13,7 @@ import pickle
 import re
 import sys
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import packages_distributions, version
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
@@ -188,7 +189,8 @@ def _form(code: CodeType) -> Iterator[str]:
     """The facts that a function's bytes do not say: arguments that it takes in any number, and the code in a try."""
     if taken := code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
         yield f"takes {taken} {code.co_argcount} {code.co_kwonlyargcount}"
-    if "CHECK_EXC_MATCH" in {each.opname for each in dis.get_instructions(code)}:
+    found = Counter(each.opname for each in dis.get_instructions(code))
+    if found["PUSH_EXC_INFO"] > found["WITH_EXCEPT_START"]:  # a block of ``with`` has one of each
         yield f"tries {code.co_exceptiontable!r}"
 
 
