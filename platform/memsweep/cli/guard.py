@@ -77,8 +77,11 @@ def guarded_output() -> Iterator[Output]:
     A letter that the terminal's encoding lacks comes as a question mark: what was computed is not lost for its sake.
     """
     output, errors = Output(sys.stdout), Output(sys.stderr)
-    streams = contextlib.redirect_stdout(cast(TextIO, output)), contextlib.redirect_stderr(cast(TextIO, errors))
-    with _lenient(sys.stdout), streams[0], streams[1]:
+    with (
+        _lenient(sys.stdout),
+        contextlib.redirect_stdout(cast(TextIO, output)),
+        contextlib.redirect_stderr(cast(TextIO, errors)),
+    ):
         yield output
 
 

@@ -32,9 +32,11 @@ One = Callable[[dict[str, Tensor], Tensor], Tensor]
 def takes_copies(model: Any, leading: Sequence[int] = (1, 2)) -> bool:
     """Whether a model computes copies together, where that is faster: see ``Copies``.
 
+    Whether torch can is tried once, for copies alone: a training never tries it, where bytes may be counted.
+
     Args:
         model: any.
-        leading: dimensions of its weights: ``[P, K]`` of copies, of one replica here. Training has none.
+        leading: dimensions of its weights, ``[P, K]``: K copies of one replica. Training has no copies.
     """
     are_copies = len(leading) == 2 and leading[0] == 1 and leading[1] > 1
     return are_copies and getattr(model, "own_copies", None) is not None
@@ -110,18 +112,18 @@ class Copies:
         return True
 
 
+@torch.enable_grad()
 def have_equal_numbers(alone: One, own: Mapping[str, Tensor], inputs: Tensor) -> bool:
     """Whether torch computes two copies together, and outputs and gradients are those of one after the other."""
+
+    def one_by_one(weights: Mapping[str, Tensor], inputs: Tensor) -> Tensor:
+        return torch.stack([alone({name: value[row] for name, value in weights.items()}, inputs) for row in (0, 1)])
+
     found = list[list[Tensor]]()
     try:
-        for is_together in (True, False):
+        for compute in (Copies(alone).together, one_by_one):
             weights = {name: value.clone().requires_grad_() for name, value in own.items()}
-            rows = [{name: value[row] for name, value in weights.items()} for row in (0, 1)]
-            outputs = (
-                Copies(alone).together(weights, inputs)
-                if is_together
-                else torch.stack([alone(row, inputs) for row in rows])
-            )
+            outputs = compute(weights, inputs)
             gradients = torch.autograd.grad(
                 outputs.square().sum(), list(weights.values()), allow_unused=True, materialize_grads=True
             )

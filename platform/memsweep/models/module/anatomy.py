@@ -225,15 +225,11 @@ def _recomputes(config: ModuleConfig, signature: Signature, inputs: Tensor) -> b
     own, called = (build_module(config, signature, 0).train() for _ in range(2))
     to_dtype(own, torch.float64)
     to_dtype(called, torch.float64)
-    given = {name: weight.detach() + _APART for name, weight in own.named_parameters() if weight.requires_grad}
+    held = {name: weight for name, weight in own.named_parameters() if weight.requires_grad}
+    given = {name: (weight.detach() + _APART).requires_grad_() for name, weight in held.items()}
     own.load_state_dict(given, strict=False)
-    own_weights = {name: weight for name, weight in own.named_parameters() if name in given}
-    given = {name: weight.requires_grad_() for name, weight in given.items()}
     found = []
-    for weights, run in (
-        (own_weights, own),
-        (given, lambda given_inputs: torch.func.functional_call(called, given, (given_inputs,))),
-    ):
+    for weights, run in (held, own), (given, lambda x: torch.func.functional_call(called, given, (x,))):
         with seeded(0):
             outputs = outputs_of(run(inputs))
             gradients = torch.autograd.grad(outputs.square().mean(), [*weights.values()], allow_unused=True)
