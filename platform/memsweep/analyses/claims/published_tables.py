@@ -29,13 +29,13 @@ def published_tables(
 
 
 def published_export(
-    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels
+    comparisons: Sequence[ClaimedVerdict], names: Sequence[str], labels: Labels, *, wait: bool = False
 ) -> Table[ClaimedVerdict]:
-    """All balls in one table: ``published.csv``."""
-    return Table("published", "Published table", comparisons, _columns(names, labels))
+    """All balls in one table: ``published.csv``; ``wait`` as of ``verdict_columns``."""
+    return Table("published", "Published table", comparisons, _columns(names, labels, wait=wait))
 
 
-def _columns(names: Sequence[str], labels: Labels) -> list[Column[ClaimedVerdict]]:
+def _columns(names: Sequence[str], labels: Labels, *, wait: bool = False) -> list[Column[ClaimedVerdict]]:
     def under(row: ClaimedVerdict) -> str:
         """The machine, and the memory where a kernel has several."""
         if row.finding is None:
@@ -50,7 +50,7 @@ def _columns(names: Sequence[str], labels: Labels) -> list[Column[ClaimedVerdict
         Column("under", under, views=SHOWN),
         Column("our verdict", lambda row: row.claimed, cell=_our_cell, views=SHOWN),
         Column("agreement", lambda row: row.agreement.value, cell=_agreement_cell),
-        *(_verdict_column(column) for column in verdict_columns(names, labels) if CSV in column.views),
+        *(_verdict_column(column) for column in verdict_columns(names, labels, wait=wait) if CSV in column.views),
     ]
 
 

@@ -14,7 +14,7 @@ from memsweep.analyses.claims.published_tables import published_export, publishe
 from memsweep.analyses.claims.tables import claim_table, counted
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.numbers import MOST_NAMED, joined
-from memsweep.report.rows.verdicts import SHORT_KEY, moving
+from memsweep.report.rows.verdicts import SHORT_KEY, moving, waits
 from memsweep.report.values.section import FILES, Place, Rank, Section
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 from memsweep.stability.comparison.paired import Support
@@ -51,7 +51,7 @@ def _published(contents: Contents) -> Section:
         f"The published verdicts ({source}), row by row, and our verdicts on the conditions that each row speaks of, "
         "with the slope that decides and its 95 % interval. An inconclusive verdict leaves the claim undecided. "
         "Nothing here is adjusted to agree.",
-        published_export(rows, names, labels),
+        published_export(rows, names, labels, wait=waits(contents.study)),
         folded=folded,
         answer=[*_agreements(contents, rows)],
         rank=Rank.TESTED,
