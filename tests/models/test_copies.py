@@ -1,4 +1,4 @@
-"""Perturbed copies of a module, computed together: the numbers of one after the other, where that is faster."""
+"""Perturbed copies and seeds of a module, computed together: the numbers of one by one, where that is faster."""
 
 from __future__ import annotations
 
@@ -113,6 +113,12 @@ def copies_of(model: Module, count: int, sequences: int) -> tuple[dict[str, Tens
     return {name: value.unsqueeze(0).requires_grad_() for name, value in made.items()}, inputs
 
 
+def seeds_of(model: Module, count: int, sequences: int) -> tuple[dict[str, Tensor], Tensor]:
+    """Weights ``[P, ...]`` of so many seeds, and inputs ``[B, T, 1]``."""
+    weights, inputs = copies_of(model, count, sequences)
+    return {name: value.detach()[0].requires_grad_() for name, value in weights.items()}, inputs
+
+
 def results(model: Module, weights: dict[str, Tensor], inputs: Tensor) -> list[Tensor]:
     outputs = model.outputs(weights, inputs)
     gradients = torch.autograd.grad(outputs.square().sum(), [*weights.values()], materialize_grads=True)
@@ -177,12 +183,12 @@ def test_how_large_operations_are_is_looked_up_outside_of_a_count_of_bytes() -> 
     assert first == second == moments()[0]
 
 
-def trial_of(fields: dict[str, Any], **perturbation: Any) -> Any:
+def trial_of(fields: dict[str, Any], seeds: int = 1, **perturbation: Any) -> Any:
     return trial_from_dict(
         {
             "task": {"name": "linear_functional", "kernel": "exponential", "horizon": HORIZON},
             "model": {"name": "module", "width": 4, **fields},
-            "training": {"seeds": 1, "steps": 4, "batch_size": 8, "validation_size": 16, "validate_every": 4},
+            "training": {"seeds": seeds, "steps": 4, "batch_size": 8, "validation_size": 16, "validate_every": 4},
             "perturbation": {
                 "balls": ["recurrent"],
                 "radii": {"from": 0.05, "to": 1.0, "count": 2},
@@ -190,6 +196,57 @@ def trial_of(fields: dict[str, Any], **perturbation: Any) -> Any:
             },
         }
     )
+
+
+class Dropping(Loop):
+    """It draws random numbers in training alone, so its seeds go one after the other, and its copies do not."""
+
+    def next(self, h: Tensor, driven: Tensor, t: int) -> Tensor:
+        return super().next(h, nn.functional.dropout(driven, 0.1, self.training), t)
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_seeds_together_have_the_numbers_of_one_after_the_other(name: str) -> None:
+    both = [model_of({**TOGETHER[name], "replicas": how}).train() for how in ("auto", "sequential")]
+    weights, inputs = seeds_of(both[0], 5, 16)
+    together, alone = (results(model, weights, inputs) for model in both)
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-13)
+
+
+def test_seeds_of_a_module_that_draws_go_one_after_the_other_and_its_copies_together() -> None:
+    model = model_of({"factory": f"{HERE}:Dropping"})
+    assert model.own_seeds is None
+    assert model.own_copies is not None
+
+
+@pytest.mark.parametrize(
+    ("seeds", "width", "training", "calls"),
+    [
+        (5, 4, True, 1),
+        (1, 4, True, 1),
+        (5, 4, False, 5),  # a measurement takes its seeds one after the other
+        (5, 1024, True, 5),  # larger operations
+    ],
+)
+def test_seeds_go_together_in_training_where_operations_are_small(
+    seeds: int, width: int, training: bool, calls: int
+) -> None:
+    model = model_of({"factory": f"{HERE}:Loop", "width": width}).train(training)
+    model.start_step(range(seeds), 0)
+    weights, inputs = seeds_of(model, seeds, 16)
+    model.outputs(weights, inputs)  # the first call looks how large operations are
+    before = type(model.module).calls
+    model.outputs(weights, inputs)
+    assert type(model.module).calls - before == calls
+
+
+def test_a_training_is_that_of_seeds_one_after_the_other() -> None:
+    weights = [
+        run_pack([trial_of({**TOGETHER["min_gru"], "replicas": how}, seeds=3)])[0].weights
+        for how in ("auto", "sequential")
+    ]
+    torch.testing.assert_close(*weights, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("reference", ["target", "self"])
@@ -204,10 +261,13 @@ def test_a_measurement_is_that_of_copies_one_after_the_other(reference: str) -> 
         pd.testing.assert_frame_equal(table, alone[name], rtol=1e-6)
 
 
-def test_a_trial_of_copies_together_has_their_code_and_its_training_has_none() -> None:
-    code = "memsweep.models.copies"
-    together, alone = (trial_of(fields) for fields in (TOGETHER["min_gru"], ALONE["as the study says"]))
-    held = {module for module, _ in code_closure(together)}
-    assert code in held
-    assert code not in {module for module, _ in code_closure(together, training=True)}
-    assert code not in {module for module, _ in code_closure(alone)}
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_a_trial_of_copies_together_has_their_code_and_its_training_where_seeds_are(seeds: int) -> None:
+    together, alone = (trial_of(fields, seeds) for fields in (TOGETHER["min_gru"], ALONE["as the study says"]))
+    assert has_code(together)
+    assert has_code(together, training=True) == (seeds > 1)
+    assert not has_code(alone)
+
+
+def has_code(trial: Any, *, training: bool = False) -> bool:
+    return any(module == "memsweep.models.copies" for module, _ in code_closure(trial, training=training))

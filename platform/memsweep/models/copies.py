@@ -1,11 +1,13 @@
-"""Perturbed copies of one module, computed together by ``torch.func.vmap`` where its operations are small.
+"""Copies of one module, computed together by ``torch.func.vmap`` where its operations are small.
+
+They are the perturbed copies of a measurement, or the seeds of a trial in training.
 
 An operation of torch takes microseconds, of however few numbers it is, and a loop over time has some at each step. So
 copies that are computed one after the other pay for each of them. Together, an operation is one of all copies. Where
 operations are large, copies together leave the cache, and one after the other is faster.
 
-The numbers are those of one seed's copies, which a measurement takes alone: they do not depend on what else is in a
-pack.
+The numbers are those of one seed's copies, which a measurement takes alone, or of one trial's seeds: they do not depend
+on what else is in a pack.
 """
 
 from __future__ import annotations
@@ -46,6 +48,22 @@ def together_where_small(model: Any, own: Mapping[str, Tensor], inputs: Tensor) 
     """``Copies.outputs`` of a model that takes copies."""
     copies: Copies = model.own_copies
     return copies.outputs(own, inputs)
+
+
+def takes_seeds(model: Any, leading: Sequence[int] = (2,)) -> bool:
+    """Whether a model in training computes the seeds of a trial together, where that is faster: see ``Copies``.
+
+    Args:
+        model: any.
+        leading: dimensions of its weights, ``[P]``: one of each seed. In a measurement, there are copies as well.
+    """
+    return model.training and len(leading) == 1 and leading[0] > 1 and getattr(model, "own_seeds", None) is not None
+
+
+def seeds_where_small(model: Any, own: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:
+    """``Copies.outputs`` of a model that takes seeds."""
+    seeds: Copies = model.own_seeds
+    return seeds.outputs(own, inputs)
 
 
 class Copies:

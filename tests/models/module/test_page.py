@@ -43,7 +43,7 @@ def test_every_line_of_the_page_works(
     assert re.search(r"gate.weight +8 x 2 +recurrent +guessed: name of a gate", shown["describe"])
     assert "study mine: 7 trials" in shown["plan"]
     assert "trained on: task loss, adamw, cosine rate, no clip" in shown["plan"]
-    assert "note: my_nets:MinGRU: seeds are computed one after the other" in shown["plan"]
+    assert "note: my_nets:MinGRU: seeds, and perturbed copies in a search, are computed together" in shown["plan"]
     assert "2/2 done" in shown["sweep"]
     assert "Trained on: task loss, adamw, cosine rate, no clip." in shown["report"]
     throughout = " ".join(re.findall(r"Throughout: [^.]*\.", shown["report"])[0].split())

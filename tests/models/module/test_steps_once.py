@@ -89,7 +89,7 @@ def test_loops_get_equal_bits_from_steps_at_once(
         return counted[-1]
 
     monkeypatch.setattr("memsweep.models.module.model.StepsOnce", kept)
-    model = Module(config_of(fields), SIZES).train(training)
+    model = Module(config_of({**fields, "replicas": "sequential"}), SIZES).train(training)
     found = results(model, sequences)
     assert len(counted) == 3  # of a trial, and of two copies
     assert all(each.count > SIZES.horizon for each in counted)

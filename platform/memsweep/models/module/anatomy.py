@@ -65,6 +65,17 @@ class Anatomy:
     def roles(self) -> dict[str, Role]:
         return {each.name: each.role for each in self.tensors}
 
+    @property
+    def trained_names(self) -> frozenset[str]:
+        """The names of those that an optimizer moves."""
+        moved = (each for each in self.tensors if not each.frozen and each.role.part is not Part.STATISTIC)
+        return frozenset(each.name for each in moved)
+
+    @property
+    def guessed_parts(self) -> dict[str, Part]:
+        """Those whose roles are guessed, and what they are taken for."""
+        return {each.name: each.role.part for each in self.tensors if each.guessed}
+
 
 def build_module(config: ModuleConfig, signature: Signature, seed: int) -> nn.Module:
     """The user's module with the sizes of a task, its own initialization seeded.
@@ -147,6 +158,17 @@ def _refuse_counters(target: str, module: nn.Module, changed: Collection[str]) -
                 f"the buffer {name} of {target} counts in training ({buffers[name].dtype}), and replicas cannot each "
                 "have a count of their own. Use a normalization with a momentum, or compute without the counter."
             )
+
+
+def notes(config: ModuleConfig, signature: Signature) -> Iterator[str]:
+    """Sentences for the reader of a plan: how roles of a module were found, and its findings."""
+    about = anatomy(config, signature)
+    measured = [f"{each.name} {each.role.part}" for each in about.tensors if each.role.from_influence]
+    if guessed := len(about.guessed_parts):
+        yield f"{config.factory}: {guessed} roles are guessed; see them with memsweep describe {config.factory}"
+    if measured:
+        yield f"{config.factory}: roles by measured influence, where names said another: {listed(measured, 5)}"
+    yield from findings(config, signature).notes
 
 
 @dataclass(frozen=True)

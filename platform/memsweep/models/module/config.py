@@ -78,9 +78,8 @@ class ModuleConfig:
     replicas: str = setting(
         "auto",
         "how the seeds of a trial are computed: vmap (together, by torch.func.vmap), sequential (one after the other), "
-        "or auto (where torch can, on a GPU vmap, and on a processor the perturbed copies of a search together; seeds "
-        "are sequential there: in plain operations vmap is 1.2 to 2.6 times as fast at width 12, and slower at width "
-        "64 or with many sequences)",
+        "or auto (where torch can: vmap on a GPU; on a processor seeds in training, and perturbed copies in a search, "
+        "together where an operation gives at most 40 KiB for one of them, of larger ones vmap is slower)",
         choices=("auto", "vmap", "sequential"),
     )
     causal: bool = setting(
@@ -110,3 +109,20 @@ def asks_groups(config: Any) -> bool:
 def wraps(config: Any) -> bool:
     """Whether a study adds an encoder and a readout to a module."""
     return bool(config.wrap)
+
+
+_ALONE = "seeds are computed one after the other"
+
+
+def way_by_vmap(refusal: str | None) -> str:
+    """How the seeds of a trial are computed by vmap, in words; where it cannot, why."""
+    return "seeds are computed together, by vmap" if refusal is None else f"{_ALONE} (torch's vmap cannot: {refusal})"
+
+
+def way_one_by_one(config: ModuleConfig, seeds: bool, copies: bool) -> str:
+    """The same where none are but those of small operations: the seeds of a training, perturbed copies of a search."""
+    if config.replicas == "sequential":
+        return f"{_ALONE} (as the study says)"
+    if seeds:
+        return "seeds, and perturbed copies in a search, are computed together where operations are small"
+    return f"{_ALONE} (on a processor{'; perturbed copies together where operations are small' if copies else ''})"

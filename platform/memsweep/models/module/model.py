@@ -24,11 +24,18 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.trial import asked_of
-from memsweep.errors import ModuleError, listed
+from memsweep.errors import ModuleError
 from memsweep.models.base import Model, Part, Role, Signature, Traits, Weights, flattened
-from memsweep.models.copies import Copies, have_equal_numbers, takes_copies, together_where_small
-from memsweep.models.module.anatomy import anatomy, build_module, findings, unmoved
-from memsweep.models.module.config import ModuleConfig
+from memsweep.models.copies import (
+    Copies,
+    have_equal_numbers,
+    seeds_where_small,
+    takes_copies,
+    takes_seeds,
+    together_where_small,
+)
+from memsweep.models.module.anatomy import anatomy, build_module, findings, notes, unmoved
+from memsweep.models.module.config import ModuleConfig, way_by_vmap, way_one_by_one
 from memsweep.models.module.factory import (
     PROBE_STEPS,
     Factory,
@@ -104,8 +111,7 @@ class Module(Model):
     def count_parameters(cls, config: ModuleConfig, task: Any) -> int:
         made = registry.get(registry.TASK, task.name)(task)
         signature = Signature(made.inputs, made.outputs, made.horizon)
-        tensors = anatomy(config, signature).tensors
-        trained = {each.name for each in tensors if not each.frozen and each.role.part is not Part.STATISTIC}
+        trained = anatomy(config, signature).trained_names
         initial = cls.initial(config, signature, np.random.default_rng(0))
         return sum(weight.size for name, weight in initial.items() if name in trained)
 
@@ -144,7 +150,7 @@ class Module(Model):
             return
         yield from refusals
         yield from pattern_problems(cls, trial)
-        if trial.training.steps and all(each.frozen or each.role.part is Part.STATISTIC for each in described):
+        if trial.training.steps and not anatomy(config, signature).trained_names:
             yield (
                 f"training.steps is {trial.training.steps}, but every parameter of {config.factory} is frozen "
                 "(requires_grad is off): use training.steps=0, which measures it as it is, or let one be trained"
@@ -161,33 +167,18 @@ class Module(Model):
         signature = signature_of(trial)
         if signature is None:
             return
-        how = "one after the other"
-        why = "on a processor; together by model.replicas=vmap, where torch can, which is faster for small ones"
-        if device != "cuda" and computes_copies(config, signature):
-            why = f"{why}; perturbed copies together, where operations are small"
-        if config.replicas == "sequential":
-            why = "as the study says"
         if config.replicas == "vmap" or (config.replicas == "auto" and device == "cuda"):
-            refusal = vmap_refusal(config, signature)
-            how, why = (
-                ("together, by vmap", "") if refusal is None else (how, f"because torch's vmap cannot: {refusal}")
-            )
-        tensors = anatomy(config, signature).tensors
-        guessed = sum(each.guessed for each in tensors)
-        measured = [f"{each.name} {each.role.part}" for each in tensors if each.role.from_influence]
-        yield f"{config.factory}: seeds are computed {how}{f' ({why})' if why else ''}"
-        if guessed:
-            yield f"{config.factory}: {guessed} roles are guessed; see them with memsweep describe {config.factory}"
-        if measured:
-            yield f"{config.factory}: roles by measured influence, where names said another: {listed(measured, 5)}"
-        yield from findings(config, signature).notes
+            way = way_by_vmap(vmap_refusal(config, signature))
+        else:
+            way = way_one_by_one(config, computes_seeds(config, signature), computes_copies(config, signature))
+        yield f"{config.factory}: {way}"
+        yield from notes(config, signature)
 
     @classmethod
     def guessed_roles(cls, trial: TrialConfig) -> Mapping[str, Part]:
         config: Any = trial.model
         signature = signature_of(trial)
-        described = () if signature is None else anatomy(config, signature).tensors
-        return {each.name: each.role.part for each in described if each.guessed}
+        return {} if signature is None else anatomy(config, signature).guessed_parts
 
     def forward(self, inputs: Tensor) -> Tensor:
         outputs: Tensor = outputs_of(self.module(inputs))
@@ -201,6 +192,11 @@ class Module(Model):
             if together is not None:
                 self._check(together, inputs)
                 return together.unflatten(0, leading)
+        if takes_seeds(self, leading):
+            trained = seeds_where_small(self, flat, inputs)
+            if trained is not None:
+                self._check(trained, inputs)
+                return trained
         if self._together(next(iter(flat.values())).device):
             result = torch.func.vmap(lambda own: self._outputs_of_one(own, inputs), randomness="error")(flat)
         else:
@@ -212,6 +208,11 @@ class Module(Model):
     def own_copies(self) -> Copies | None:
         """Computes copies in a measurement; None where torch cannot compute them together, or the study says how."""
         return Copies(self._outputs_of_one) if computes_copies(self.config, self.signature) else None
+
+    @functools.cached_property
+    def own_seeds(self) -> Copies | None:
+        """Computes the seeds of a training; None as of ``own_copies``."""
+        return Copies(self._outputs_of_one) if computes_seeds(self.config, self.signature) else None
 
     def start_step(self, seeds: Sequence[int], step: int) -> None:
         self._seeds, self._step = list(seeds), step
@@ -332,8 +333,9 @@ class Module(Model):
             counts = name.endswith("num_batches_tracked")
             if name in state and not is_weight and not counts and not _alike(tensor, state[name]):
                 raise ValueError(
-                    f"the buffer {name} is {_shape(state[name])} and differs from the one that {self.config.factory} "
-                    "makes, which memsweep takes as it is: give the factory the arguments of the stored module"
+                    f"the buffer {name} is {str(state[name].dtype).removeprefix('torch.')} {list(state[name].shape)} "
+                    f"and differs from the one that {self.config.factory} makes, which memsweep takes as it is: "
+                    "give the factory the arguments of the stored module"
                 )
         return {name: stored(value) for name, value in state.items() if name in names or name not in whole}
 
@@ -393,6 +395,11 @@ def _vmap_refusal(config: ModuleConfig, signature: Signature, factory: Factory) 
     return None if equal else "its numbers differ from those of one seed alone"
 
 
+def computes_seeds(config: ModuleConfig, signature: Signature) -> bool:
+    """Whether a training on a processor computes the seeds of a module together: torch can, with equal numbers."""
+    return computes_copies(config, signature) and vmap_refusal(config, signature) is None
+
+
 def computes_copies(config: ModuleConfig, signature: Signature) -> bool:
     """Whether a measurement on a processor computes copies of a module together: torch can, with equal numbers."""
     return _computes_copies(config, signature, resolve(config.factory))
@@ -427,10 +434,6 @@ def _alike(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
     return torch.allclose(one.double().cpu(), other.double().cpu(), rtol=1e-3, atol=1e-6, equal_nan=True)
-
-
-def _shape(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def _used(weight: Tensor, like: Tensor) -> Tensor:

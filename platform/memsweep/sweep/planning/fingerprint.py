@@ -30,6 +30,7 @@ from memsweep.sweep.planning.module_conditions import (
     moves_complex,
     takes_copies,
     takes_influence,
+    takes_seeds,
 )
 from memsweep.sweep.planning.sources.kept import Kept
 from memsweep.sweep.planning.sources.source_graph import ANNOTATIONS, SourceGraph, folders_of
@@ -78,6 +79,7 @@ CONDITIONAL: dict[str, Condition] = {
         config.model.name == "module" and asks_groups(config.model)
     ),
     "memsweep.models.copies.takes_copies": lambda config, kernels: kernels != "triton" and takes_copies(config),
+    "memsweep.models.copies.takes_seeds": lambda config, kernels: kernels != "triton" and takes_seeds(config),
     "memsweep.models.module.roles.carries_settings": lambda config, kernels: asks_own_settings(config),
     "memsweep.models.roles.asks_settings": lambda config, kernels: asks_own_settings(config),
     "memsweep.models.module.influence.influence_decides": lambda config, kernels: takes_influence(config),

@@ -59,6 +59,21 @@ def takes_copies(config: TrialConfig) -> bool:
         return False
 
 
+def takes_seeds(config: TrialConfig) -> bool:
+    """Whether a training computes the seeds of a user's module together."""
+    from memsweep.models.module.config import ModuleConfig
+    from memsweep.models.module.model import computes_seeds
+    from memsweep.models.roles import signature_of
+
+    if not isinstance(config.model, ModuleConfig) or config.training.seeds < 2 or not config.training.steps:
+        return False
+    signature = signature_of(config)
+    try:
+        return signature is not None and computes_seeds(config.model, signature)
+    except ModuleError:  # the check before a study says it
+        return False
+
+
 def moves_complex(config: TrialConfig) -> bool:
     """Whether complex weights of a user's module move in balls of complex numbers."""
     moved = config.perturbation

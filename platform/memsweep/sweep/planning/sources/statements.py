@@ -49,6 +49,7 @@ _BRANCHES = frozenset(
         "suits",
         "takes_copies",
         "takes_modulus",
+        "takes_seeds",
         "trains_by_convolution",
         "trains_over_sequences",
         "transforms_blocks",
