@@ -85,6 +85,26 @@ def test_the_command_that_a_report_gives_extends_a_study_of_another_name(
     assert load_study(Location.at(folder)).extended_by("model.width=3") == command
 
 
+def test_what_a_report_advises_after_an_extension_reaches_all_sizes_and_seeds(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The overrides of the first sweep name the sizes that it began with."""
+    first = ("grid.model.width=[2]", "task.horizon=8", "training.seeds=1")
+    assert run("sweep", study, *first) == 0
+    assert run("extend", study, "model.width=2,3", "task.horizon=4,8", "training.seeds=2") == 0
+    folder = Location.at(study.parent / "results" / "small")
+    for words, trials in (("task.horizon=16", 7), ("model.width=5", 10), ("model.width=7,8 training.seeds=3", 16)):
+        command = shlex.split(load_study(folder).extended_by(words))
+        assert run("extend", study, *command[3:]) == 0
+        assert load_study(folder).planned == trials
+    cells: dict[tuple[int, int], set[int]] = {}
+    for row in load_study(folder).rows.values():
+        began, count = row["training"]["first_seed"], row["training"]["seeds"]
+        cells.setdefault((row["model"]["width"], row["task"]["horizon"]), set()).update(range(began, began + count))
+    assert cells.keys() == {(width, horizon) for width in (2, 3, 5, 7, 8) for horizon in (4, 8, 16)}
+    assert all(seeds == set(range(3 if width > 5 else 2)) for (width, _), seeds in cells.items())
+
+
 def test_widths_to_which_other_fields_are_tied_are_left_to_decide(tmp_path: Path) -> None:
     """The rows of a stack pair its features with its widths: an axis of widths would leave the features."""
     rows = read_study("states_stability").rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.load.study_files import MODULE
@@ -13,6 +13,7 @@ _OF_WORDS = ("measure", "atlas", "decide")
 """The verbs whose study may be made of the command line alone."""
 _LIMIT = re.compile(r"--max-(?!nodes\b)[a-z-]+(=.*)?")
 """An option that ends a run. Its value stands behind it or is the next word."""
+_SEEDS = "training.seeds"
 _OF_ONE_RUN = frozenset({"--json", "--no-page"})
 
 
@@ -53,6 +54,40 @@ def with_words(command: str, added: Sequence[str]) -> str:
     paths = [word.partition("=")[0] for word in added]
     kept = [word for word in without_run_options(command) if not any(replaces(path, word) for path in paths)]
     return shlex.join([*kept, *added])
+
+
+def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], paths: Collection[str]) -> list[str]:
+    """Words for the axes along which a study was extended, with all their values: its file does not name the new ones.
+
+    Args:
+        rows: identity -> canonical config of every trial.
+        added: identities of those that came with extensions and rounds.
+        paths: of the fields that are asked for anyway. ``extend`` brings more seeds, and nothing else, to all trials.
+    """
+    if {*paths} == {_SEEDS}:
+        return []
+    now, before = (
+        _sizes([row for name, row in rows.items() if name not in without]) for without in ((), frozenset(added))
+    )
+    wider = {
+        path: sorted(values) for path, values in now.items() if path not in paths and values - before.get(path, set())
+    }
+    return [f"{path}={','.join(map(str, values[-1:] if path == _SEEDS else values))}" for path, values in wider.items()]
+
+
+def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
+    """The sizes of trials by the path of their field; of seeds, their number from the first one of all trials on."""
+    sizes = dict[str, set[int]]()
+    first = min((row["training"].get("first_seed", 0) for row in rows), default=0)
+    for row in rows:
+        training = row["training"]
+        own = {"model.width": row["model"].get("width")}
+        own |= {f"task.{field}": value for field, value in row["task"].items()}
+        own[_SEEDS] = training["seeds"] + training.get("first_seed", 0) - first
+        for path, value in own.items():
+            if type(value) is int:
+                sizes.setdefault(path, set()).add(value)
+    return sizes
 
 
 def made_by(provenance: Mapping[str, Any]) -> dict[str, Any]:

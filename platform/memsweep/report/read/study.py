@@ -19,7 +19,7 @@ from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
 from memsweep.report.read.command_line import is_of_words as made_of_words
-from memsweep.report.read.command_line import made_by, replaces, with_words, without_run_options
+from memsweep.report.read.command_line import grown_words, made_by, replaces, with_words, without_run_options
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of, fields_of_width
 from memsweep.report.read.known import Known
@@ -137,6 +137,7 @@ class Study:
         address: of the Ray cluster that it was run on, as it was given; empty without one.
         measured: of a measurement, the stored study whose weights were measured; else empty.
         rows: identity -> config of every planned trial, and of every trial in ``standing_in``.
+        extended: identities of those that came with extensions and rounds.
         runs_page: address of MLflow's page of its runs; empty where no server has them.
         location: its folder; None where it has none yet.
         workspace: the folder of tasks/ that it was run with; None where it is not known or not there.
@@ -162,6 +163,7 @@ class Study:
     address: str = ""
     measured: str = ""
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    extended: frozenset[str] = frozenset()
     runs_page: str = ""
     location: Location | None = None
     workspace: Path | None = None
@@ -234,7 +236,10 @@ class Study:
             return self._of_measurement(added)
         if self.is_of_words:
             return with_words(self.command, added)
-        kept = [word for word in self.overrides if not any(replaces(path, word) for path in paths)]
+        if self.search is None:  # a file does not name the values that an extension brought
+            added = [*grown_words(self.rows, self.extended, paths), *added]
+        fields = [word.partition("=")[0] for word in added]
+        kept = [word for word in self.overrides if not any(replaces(path, word) for path in fields)]
         if self.source == "":
             return called("extend", self.results, *kept, *added, workspace=self.workspace, address=self.address)
         return self.typed("extend", self.source or self.name, *kept, *added)
@@ -251,7 +256,8 @@ class Study:
             plan = read_plan(self.results / folder_name(self.measured)) if trials else None
         if plan is None or plan.provenance.get("measured"):
             return "" if trials else again
-        trained = replace(self, name=self.measured, **made_by(plan.provenance))
+        its_own = replace(self, name=self.measured, rows=plan.rows, extended=frozenset(plan.extended))
+        trained = replace(its_own, **made_by(plan.provenance))
         before = trained.extended_by(" ".join(trials))
         return f"{before} && {again}" if before and again and trained.source != "" else before
 
@@ -338,6 +344,7 @@ def load_study(where: Location | Path, known: Known | None = None, *, as_planned
         search=_search(place, plan) if plan.search is not None else None,
         **made_by(plan.provenance),
         rows={identity: known.shared(config) for identity, config in {**plan.rows, **rows}.items()},
+        extended=frozenset(plan.extended),
         absent=known.absent(whole),
         location=place,
         workspace=workspace_of(plan.provenance, place),
