@@ -80,6 +80,46 @@ def test_describe_and_plan_say_the_growth_and_what_it_decides(
     assert "rates:Net: roles by measured influence, where names said another: pace recurrent" in notes
 
 
+MODES = """
+import torch
+from torch import nn
+
+
+class Modes(nn.Module):
+    '''Modes in parallel cancel one another soon after a push; the slowest is left alone later.'''
+
+    def __init__(self, inputs, outputs, width, bend=False):
+        super().__init__()
+        self.bend = bend
+        self.decay = nn.Parameter(torch.linspace(0.3, 0.95, width))
+        self.B = nn.Parameter(torch.ones(width, inputs))
+        self.C = nn.Parameter(torch.ones(outputs, width) / width)
+
+    def forward(self, x):
+        h, states = x.new_zeros(len(x), len(self.decay)), []
+        for t in range(x.shape[1]):
+            h = self.decay * h + x[:, t] @ self.B.T
+            states.append(h)
+        outputs = torch.stack(states, 1) @ self.C.T
+        return torch.tanh(outputs + 0.5) if self.bend else outputs
+"""
+
+
+@pytest.mark.parametrize("bend", [False, True])
+def test_the_encoder_of_modes_in_parallel_acts_once(
+    bend: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modes.py").write_text(textwrap.dedent(MODES))
+    monkeypatch.chdir(tmp_path)
+    registry.discover(tmp_path)
+    config = trial("modes:Modes", arguments={"bend": bend}).model
+    growth = carried_over_time(config, SIZES, build_module)
+    assert growth["decay"] > CARRIED
+    assert growth["B"] < CARRIED > growth["C"]
+    parts = {name: role.part for name, role in anatomy(config, SIZES).roles.items()}
+    assert parts == {"decay": Part.RECURRENT, "B": Part.ENCODER, "C": Part.READOUT}
+
+
 MAPS = """
 import torch
 from torch import nn

@@ -4,7 +4,9 @@ The response of a module to a small push of one input is followed over the lags 
 acts on it once more with each step, so that its effect grows with the lag, relative to the response. The effect of an
 encoder or a readout, which act once, does not. The *growth* of a parameter is its relative effect at a long lag over
 that soon after the push. Effects are lengths of Jacobians of all outputs, so that states that cancel one another in an
-output make none large. Where the growth is clear, it decides a role that would be guessed.
+output make none large. Modes in parallel cancel one another soon after the push, and the slowest of them is left alone
+later, so that the effect of their encoder grows as well: a response that is linear in a parameter has a growth of 1.
+Where the growth is clear, it decides a role that would be guessed.
 
 Letters: B batch, T time, I inputs, O outputs.
 """
@@ -50,6 +52,9 @@ _DRAWS = 4
 """Random directions of outputs, by which the length of a Jacobian is estimated."""
 _SEEN = 1e-6
 """Share of the largest response, or of the largest effect, that rounding leaves alone, in float64."""
+_HALF, _CURVED, _MOVED = 0.5, 0.02, 0.2
+"""Half the width of the scales of a parameter, and shares of the response: the most of its second difference by the
+scale where it is linear in the parameter, the least of its first one, below which that says nothing."""
 _FAINT, _ADDED = 1e-3, 0.1
 """Size of inputs at which a bias keeps its effect, or at least this share of it, and a factor loses its own."""
 _READS, _BETWEEN = "reads the inputs", "between encoder and readout"
@@ -75,7 +80,28 @@ def growths(module: nn.Module, inputs: Tensor) -> dict[str, float]:
         return {}
     windows = (0,), _SOON, tuple(range(late - _LATE + 1, late + 1))
     now, soon, far = (_effects(response[:, lags], named) for lags in windows)
-    return {name: _growth(now[name], soon[name], far[name]) for name in named}
+    found = {name: _growth(now[name], soon[name], far[name]) for name in named}
+    return {
+        name: 1.0 if each > ACTS_ONCE and _is_linear_in(named[name], module, inputs, late) else each
+        for name, each in found.items()
+    }
+
+
+@torch.no_grad()
+def _is_linear_in(weight: Tensor, module: nn.Module, inputs: Tensor, late: int) -> bool:
+    """Whether the response, at each lag from 1 to ``late``, is linear in the scale of a parameter.
+
+    That is so of an encoder and a readout of states. It is not of what acts once more with each step. Inputs are faint,
+    so that what stands around them is linear as well.
+    """
+    given, own, responses = inputs * _FAINT if inputs.is_floating_point() else inputs, weight.clone(), list[Tensor]()
+    for scale in (1.0 - _HALF, 1.0, 1.0 + _HALF):
+        weight.copy_(own * scale)
+        responses.append(_response(module, given)[:, 1 : late + 1])
+    weight.copy_(own)
+    low, usual, high = responses
+    first, second, size = (each.square().sum((0, 2)).sqrt() for each in (high - low, high + low - 2.0 * usual, usual))
+    return bool((second <= _CURVED * size).all() and (first / size).mean() >= _MOVED)
 
 
 def _growth(now: float, soon: float, far: float) -> float:

@@ -18,8 +18,8 @@ import pandas as pd
 from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.report.read.command_line import is_of_words as made_of_words
 from memsweep.report.read.command_line import grown_words, made_by, replaces, with_words, without_run_options
+from memsweep.report.read.command_line import is_of_words as made_of_words
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of, fields_of_width
 from memsweep.report.read.known import Known
