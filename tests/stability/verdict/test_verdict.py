@@ -235,6 +235,15 @@ def test_a_range_that_is_short_for_the_memory_gives_no_verdict_and_says_which_ho
     assert any("span a factor of 4; a limit slope needs 8" in reason for reason in narrow.reasons)
 
 
+def test_what_is_advised_mends_all_that_is_lacking():
+    """A longer horizon narrows no slope in the width, and no growth."""
+    judgement = judge(*study(width_slope=-0.1, noise=0.04))
+    assert {lack.what for lack in judgement.lacks} == {Missing.SLOPE, Missing.GROWTH}
+    assert judgement.extend == ("training.seeds=14",)
+    (slope,) = judge(*study(horizon_slope=-0.12, noise=0.04, seeds=7)).lacks
+    assert slope.overrides == ("task.horizon=800", "training.seeds=13")  # either one, where the widths are decided
+
+
 def test_the_advised_horizons_decide():
     """As many as are lacking, each twice the one before, and not the last one alone."""
     curves, replicas = study(horizons=(10, 20, 40, 80, 160, 320))

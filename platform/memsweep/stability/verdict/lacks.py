@@ -45,17 +45,20 @@ def _unmade(evidence: Evidence) -> Iterator[Lack]:
 def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     """Words of ``memsweep extend``, each text of which would decide by itself as far as can be foreseen.
 
-    What was not trained is asked for at once, with all values of every axis: no part of it decides.
+    So each mends all that is lacking, where all of it can be. What was not trained is asked for at once, with all
+    values of every axis: no part of it decides.
     """
     kinds = {lack.what for lack in found}
-    if {Missing.SPREAD, Missing.FIT} & kinds:
+    if not found or {Missing.SPREAD, Missing.FIT} & kinds:
         return ()  # whatever makes all seeds alike makes more of them so
     if not kinds & TRAINED:
         if Missing.WIDTH_SPAN in kinds:  # to be unstable along one axis is enough
             return next(lack.overrides for lack in found if lack.what is Missing.WIDTH_SPAN)
-        # stable needs all of it: where one thing cannot be added, the rest shows no more than unstable
-        worth = all(lack.overrides for lack in found) or evidence.may_be_unstable
-        return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if worth))
+        if not all(lack.overrides for lack in found):
+            # stable needs all of it: where one thing cannot be added, the rest shows no more than unstable
+            worth = evidence.may_be_unstable
+            return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if worth))
+        return tuple(each for each in found[0].overrides if all(each in lack.overrides for lack in found))
     words = [lack.overrides[0] for lack in found if lack.what in TRAINED and lack.overrides]
     if Missing.HORIZONS not in kinds and _needs_longer(evidence):
         words += _longer_words(evidence)
@@ -146,7 +149,9 @@ def _open(evidence: Evidence) -> Iterator[Lack]:
     if evidence.narrow:
         yield _width_span(evidence.widths)
     if not all(slope.least > evidence.criteria.slope_limit for slope in slopes if slope not in evidence.narrow):
-        yield Lack(Missing.SLOPE, have, need, overrides=(*_by_horizon(evidence), *seeds))
+        # longer horizons narrow no slope in the width
+        longer = evidence.may_be_unstable or not _width_undecided(evidence)
+        yield Lack(Missing.SLOPE, have, need, overrides=(*(_by_horizon(evidence) if longer else ()), *seeds))
     # an estimate on the wrong side of these two limits decides nothing, however many seeds it has
     if short := [each.step for each in evidence.inside if each.step.available and not each.suffices]:
         known = all(step.estimate >= STEP_LIMIT for step in short)
@@ -192,6 +197,12 @@ def _horizon_undecided(evidence: Evidence) -> bool:
     return bool(evidence.horizons) and not all(
         slope.least > evidence.criteria.slope_limit for slope in evidence.slopes("horizon")
     )
+
+
+def _width_undecided(evidence: Evidence) -> bool:
+    """Whether a slope in the width is open, besides those over too few widths."""
+    slopes = [slope for slope in evidence.slopes("width") if slope.available and slope not in evidence.narrow]
+    return not all(slope.least > evidence.criteria.slope_limit for slope in slopes)
 
 
 def _doubled(last: int, count: int) -> list[int]:
