@@ -249,13 +249,18 @@ def test_hours_that_are_over_start_nothing(tmp_path: Path) -> None:
     assert [row.state for row in read_statuses(Store(tmp_path / "demo").location).values()] == [State.QUEUED]
 
 
-def test_when_nodes_have_cost_what_they_may_what_runs_is_stopped(tmp_path: Path) -> None:
-    plan = planned([[tiny(0)], [tiny(1)]])
-    summary = run(
-        plan, workspace=tmp_path, results=tmp_path, launch=INLINE, work=endless, limits=Limits(node_hours=0.5 / 3600)
-    )
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ("node", "--max-node-hours 0.000138889: so many hours of nodes were used"),
+        ("core", "--max-core-hours 0.000138889: so much was used in this run"),  # of packs that say no progress
+    ],
+)
+def test_when_what_runs_has_cost_what_it_may_it_is_stopped(limit: str, said: str, tmp_path: Path) -> None:
+    plan, limits = planned([[tiny(0)], [tiny(1)]]), Limits(**{f"{limit}_hours": 0.5 / 3600})
+    summary = run(plan, workspace=tmp_path, results=tmp_path, launch=INLINE, work=endless, limits=limits)
     assert (summary.interrupted, len(summary.failed)) == (True, 0)
-    assert "--max-node-hours 0.000138889: so many hours of nodes were used" in summary.limit
+    assert said in summary.limit
 
 
 @pytest.mark.parametrize(

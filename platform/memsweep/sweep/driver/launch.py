@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
-_LOOK_INTERVAL = 5.0  # seconds between two looks at what nodes have cost
+_LOOK_INTERVAL, _SHORTEST_INTERVAL = 5.0, 0.1  # seconds between two looks at what nodes or packs have used
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class ActiveLimits:
     @property
     def hours(self) -> tuple[float, float]:
         """Core hours and GPU hours of all packs so far."""
-        cores, gpus = self._with(*self._began.values())
+        cores, gpus = self._with(*[*self._began.values()])  # at once: a watching thread may look while packs begin
         return cores / 3600.0, gpus / 3600.0
 
     def worked_out(self) -> bool:
@@ -180,19 +180,42 @@ class ActiveLimits:
         Args:
             node_hours: so far.
         """
-        (limit, words), ended = self._limits.paid_hours, threading.Event()
+        limit, words = self._limits.paid_hours
+
+        def used_up() -> bool:
+            if limit is not None and node_hours() >= limit:
+                self.reached = self.reached or f"{words}: so many hours of nodes were used"
+                return True
+            return False
+
+        with self._looking(used_up, limit):
+            yield
+
+    @contextmanager
+    def watch_packs(self) -> Iterator[None]:
+        """Stops the body in the main thread when packs that run have used what they may; else as ``watch``.
+
+        A pack tells of its progress where it trains, and not where it measures.
+        """
+        limits = (each for each in (self._limits.core_hours, self._limits.gpu_hours) if each is not None)
+        with self._looking(lambda: bool(self._began) and self.worked_out(), min(limits, default=None)):
+            yield
+
+    @contextmanager
+    def _looking(self, used_up: Callable[[], bool], limit: float | None) -> Iterator[None]:
+        """Stops the body in the main thread once this holds; ``limit`` in hours says how often to look, if at all."""
+        ended = threading.Event()
         if limit is None or threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def look() -> None:
-            while not ended.wait(min(_LOOK_INTERVAL, 3600.0 * limit)):
-                if node_hours() >= limit:
-                    self.reached = self.reached or f"{words}: so many hours of nodes were used"
+            while not ended.wait(max(_SHORTEST_INTERVAL, min(_LOOK_INTERVAL, 3600.0 * limit))):
+                if used_up():
                     _signal()
                     return
 
-        thread = threading.Thread(target=look, name="memsweep-nodes", daemon=True)
+        thread = threading.Thread(target=look, name="memsweep-limits", daemon=True)
         thread.start()
         try:
             yield

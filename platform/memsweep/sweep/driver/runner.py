@@ -244,7 +244,7 @@ def run(
             ):
                 journal = _journal(plan, store, written=leads)
                 scheduler = PackScheduler(plan, workspace, store, journal, on_progress, deliver, active, claims)
-                with active.watch(), active.watch_nodes(lambda: backend.node_hours):
+                with active.watch(), active.watch_packs(), active.watch_nodes(lambda: backend.node_hours):
                     _all_plans(scheduler, backend, next_plan, asked, active)
                     ended = True
         except KeyboardInterrupt as interruption:
