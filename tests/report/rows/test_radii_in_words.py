@@ -1,4 +1,4 @@
-"""What is said and drawn of radii: models that diverged have none, and thresholds are shares of what was asked."""
+"""Models that diverged have no radii, in words and in figures; thresholds are shares of what radii were read by."""
 
 from __future__ import annotations
 
