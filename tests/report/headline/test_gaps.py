@@ -211,3 +211,34 @@ def test_seeds_that_fit_at_different_widths_are_named_and_stable_alone_needs_the
 )
 def test_the_words_before_a_command_claim_no_more_than_it_can_show(decides: str, one_way: bool, words: str) -> None:
     assert StudyAnswer(Kind.STABILITY, "", decide="x", decides=decides, one_way=one_way).prompt == words
+
+
+@pytest.mark.parametrize(
+    ("local", "said"),
+    [((-0.25, -0.18, -0.12), "still flattens"), ((-0.25, -0.12, -0.18), "still shrinks at the end")],
+)
+def test_a_radius_flattens_only_where_its_slopes_rise_throughout(local: Sequence[float], said: str) -> None:
+    logs = dict(zip(HORIZONS, np.log(2) * np.cumsum([0.0, *local]), strict=True))
+    judged = found(lambda width, horizon, threshold: threshold**0.5 * math.exp(logs[horizon])).judgement
+    (sentence,) = (reason for reason in judged.reasons if "local slopes" in reason)
+    assert f"the radius at 1% {said}: its local slopes in the horizon are −0.25, " in sentence
+
+
+@pytest.mark.parametrize(("noise", "which"), [(0.06, "intervals"), (0.02, "deciding intervals (99.8 %)")])
+def test_it_is_said_which_interval_holds_the_limit(noise: float, which: str) -> None:
+    finding = found(lambda width, horizon, threshold: threshold**0.5 * horizon**-0.4, noise=noise)
+    axis, slope = finding.deciding
+    limit = finding.judgement.criteria.slope_limit
+    assert axis == "horizon"
+    assert slope.least < limit < slope.most
+    assert (slope.low < limit < slope.high) == (which == "intervals")
+    assert gap_of(finding).several == f"the {which} hold the limit −0.2"
+
+
+def test_radii_beyond_the_search_are_told_beside_what_does_not_fit() -> None:
+    misses = [(2, 80, seed) for seed in range(5)]
+    finding = found(most=0.01, misses=misses)
+    assert lacking(finding.judgement)[0] is Missing.FITTING_WIDTHS
+    assert gap_of(finding).text.endswith("a slope needs 4; at width 16 every radius lies beyond the search")
+    (sentence,) = (reason for reason in finding.judgement.reasons if "beyond the search" in reason)
+    assert sentence.startswith("1% and 3% and 10% lie beyond the search: along an axis every radius there is larger")

@@ -83,7 +83,9 @@ def gap_of(finding: Finding) -> Gap:
     first = [_few(lack, finding) for lack in lacks if lack.what in (*TRAINED, Missing.FIT)]
     if first:
         return Gap("; ".join(gap.text for gap in first), "; ".join(gap.several for gap in first))
-    return _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
+    gap = _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
+    outside = [_few(lack, finding).text for lack in lacks[1:] if lack.what is Missing.RADIUS]
+    return Gap("; ".join([gap.text, *outside]), "; ".join([gap.several, *outside]))
 
 
 _WORDS = {
@@ -143,16 +145,18 @@ def _beyond(finding: Finding) -> str:
 def _slope_gap(finding: Finding) -> Gap:
     """What slopes with intervals leave open."""
     (axis, slope), edge = finding.deciding, finding.judgement.criteria.slope_limit
-    near = abs(slope.estimate - edge) < NEAR
-    several = f"slopes too near to the limit {limit(edge)}" if near else f"the intervals hold the limit {limit(edge)}"
+    near, at = abs(slope.estimate - edge) < NEAR, limit(edge)
+    close = f"slopes too near to the limit {at}"
     if slope.low <= edge <= slope.high:
         steeper = sum(high < edge for _, high in slope.by_seed.values())
         seeds = f"{steeper} of {counted(len(slope.by_seed), 'seed')} {'is' if steeper == 1 else 'are'} steeper"
-        return Gap(f"{power(axis, slope)} holds the limit {limit(edge)}; {seeds}", several)
+        said = f"{power(axis, slope)} holds the limit {at}; {seeds}"
+        return Gap(said, close if near else f"the intervals hold the limit {at}")
     if slope.least <= edge <= slope.most:
-        wide = f"has a deciding interval ({100 * DECISION:g} %) that holds the limit"
-        said = "is too near to the limit" if near else wide
-        return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
+        level = f"{100 * DECISION:g} %"
+        wide = f"has a deciding interval ({level}) that holds the limit"
+        said = f"{power(axis, slope)} {'is too near to the limit' if near else wide} {at}"
+        return Gap(said, close if near else f"the deciding intervals ({level}) hold the limit {at}")
     if axis == "width" and finding.judgement.horizon_limited:
         short = "the longest horizon is too short to tell what is slow from what is unstable"
         return Gap(f"{power(axis, slope)}: {short}", short)
