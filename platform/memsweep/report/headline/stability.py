@@ -176,9 +176,9 @@ def _unstable(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) -
 
 def _worst(findings: dict[str, Finding], asked: _Sizes, which: str) -> str:
     """The slope of the setting that is nearest to the limit."""
-    if len(findings) == 1:
-        return slope_words(*findings.values(), asked)
     found = nearest([*findings.values()])
+    if len(findings) == 1:
+        return slope_words(found, asked)
     name = next(name for name, finding in findings.items() if finding is found)
     return f"{which} `{name}`: {slope_words(found, asked)}"
 
