@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -123,16 +124,16 @@ def test_two_sizes_hold_none_out_and_make_no_rule(tmp_path: Path) -> None:
 
 
 def test_the_best_rate_of_a_curve_is_bounded_by_what_was_tried() -> None:
-    rates = np.array([0.01, 0.02, 0.04, 0.08])
-
-    def curve(*losses: float) -> Curve:
-        return Curve(rates, np.array(losses), np.array(losses))
+    def curve(*losses: float, rates: Sequence[float] = (0.01, 0.02, 0.04, 0.08)) -> Curve:
+        return Curve(np.array(rates), np.array(losses), np.array(losses))
 
     assert curve(4.0, 3.0, 2.0, 1.0).best() == (0.04, math.inf)
     assert curve(1.0, 2.0, 3.0, 4.0).best() == (0.0, 0.02)
     assert curve(2.0, 1.0, math.inf, math.inf).best() == (0.02, 0.02)
     low, high = curve(2.0, 1.0, 1.0, 2.0).best()
     assert low == high == pytest.approx(0.02 * math.sqrt(2.0))
+    assert curve(2.0, 1.0, 1.5, rates=(1e-4, 1e-3, 2e-2)).best() == (1e-3, 1e-3)  # too far apart for a parabola
+    assert curve(2.0, 1.0, 1.5, rates=(1e-4, 1e-3, 1e-2)).best()[0] > 1e-3
     assert curve(*[math.inf] * 4).best() == (0.0, math.inf)
     assert curve(2.0, 3.0, 12.0, 8.0).test_at(0.02 * math.sqrt(2.0)) == pytest.approx(6.0)
     assert curve(2.0, 3.0, 12.0, 8.0).test_at(0.08) == 8.0

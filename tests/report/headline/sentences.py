@@ -101,8 +101,8 @@ SENTENCES = {
     ),
     "no fit": Wanted(
         "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under `direct` (no model fits: error "
-        "{error} of the zero predictor's, at most 0.5 % counts).",
-        "a model that does not hold a memory cannot hold it stably",
+        "{error} or more of the zero predictor's, at most 0.5 % counts).",
+        "a model that does not hold a memory cannot hold it stably, and the least error is not that of all",
     ),
     "everything equal": Wanted(
         "For T = 50 to 400 and widths 2 to 8, polynomial memory is undecided under every parameterization (the seeds "

@@ -366,6 +366,12 @@ def test_the_best_of_several_sizes_says_which_size(tmp_path: Path) -> None:
     assert answer_of(losses(tmp_path / "one", {"exp": (0.9, 0.92)})).headline.startswith("The accuracy is ")
 
 
+@pytest.mark.parametrize("lost", [0, 2])
+def test_models_that_diverged_are_told_beside_a_verdict(tmp_path: Path, lost: int) -> None:
+    answer = answer_of(stability(tmp_path / "study", [replace(DIRECT, diverged=lost)], balls=["recurrent", "all"]))
+    assert answer.more == (("32 of 80 models diverged.",) if lost else ())
+
+
 def test_an_undecided_memory_says_what_is_lost_when_more_weights_move(tmp_path: Path) -> None:
     contents = stability(tmp_path / "study", [DIRECT], balls=["recurrent", "all"])
     verdicts = {"recurrent": Verdict.INCONCLUSIVE, "all": Verdict.UNSTABLE}

@@ -17,7 +17,7 @@ from memsweep.report.analysis.contents import Contents, Finding
 from memsweep.report.analysis.losses import Ratio
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
-from memsweep.report.rows.verdicts import moving
+from memsweep.report.rows.verdicts import moving, share_of
 from memsweep.report.values.section import Place, Section
 from memsweep.report.values.table import CSV, EXPORTED, PAGE, TERMINAL, Column, Table, condition_columns
 from memsweep.stability.comparison.differences import Bounds, Difference, difference
@@ -40,7 +40,7 @@ class WithinRow:
         finding: of the condition.
         reference: of the first one.
         axis: ``horizon`` or ``width``, along which both slopes are read.
-        threshold: fraction of the zero predictor's loss, at which slopes and radii are read.
+        threshold: share of the zero predictor's loss, or of another reference, at which slopes and radii are read.
         slope: of the condition.
         slopes: of both, this one's minus the reference's.
         radii: of the log radii at the largest common size, likewise.
@@ -116,6 +116,7 @@ def _table(rows: Sequence[WithinRow], names: Sequence[str], labels: Labels) -> T
     def against(row: WithinRow) -> str:
         return labels.machine(row.reference.condition)
 
+    share = share_of(row.finding for row in rows)
     columns: list[Column[WithinRow]] = [
         *condition_columns(names, labels, lambda row: row.finding.condition),
         Column("ball", lambda row: row.finding.ball, views=EXPORTED),
@@ -124,7 +125,7 @@ def _table(rows: Sequence[WithinRow], names: Sequence[str], labels: Labels) -> T
         Column("along", lambda row: row.axis, views=EXPORTED),
         Column("difference", lambda row: Slope(row.slopes.estimate, row.slopes.low, row.slopes.high), ends=True),
         Column("ratio of radii", lambda row: row.ratio, key="ratio", ends=True),
-        Column("at error", lambda row: row.threshold, percent, key="threshold", unit="of L₀"),
+        Column("at error", lambda row: row.threshold, percent, key="threshold", unit=share),
         Column("paired", lambda row: row.telling.paired, views=EXPORTED),
         Column("seeds", lambda row: min(row.telling.seeds)),
     ]

@@ -8,7 +8,8 @@ and the exponents have Student's interval over seeds, as the slopes of a radius 
 largest width and the largest horizon are held out: they decide whether the rule may be extrapolated.
 
 The best rate of a seed is that of its least validation loss, moved to the vertex of the parabola through this loss and
-those of the next rates on both sides, in logarithms. Where training diverged at one of them, it is the rate itself.
+those of the next rates on both sides, in logarithms. Where training diverged at one of them, or one is further away
+than a factor of ``FAR``, it is the rate itself.
 Where the least loss is at an end of the rates that were tried, the best rate is known to lie beyond the next one, and
 no more: such a censored rate makes intervals infinite on its side.
 """
@@ -31,6 +32,8 @@ from memsweep.stability.verdict.trend import Slope, mean_interval, over_seeds
 AXES = ("width", "horizon")
 LEAST = 3
 """Values of width or horizon from which on the largest is held out."""
+FAR = 10.0
+"""Between rates further apart than this factor, as a search draws them, the loss is no parabola."""
 
 Size = tuple[float | None, float | None]
 
@@ -120,7 +123,7 @@ class Curve:
         near = slice(at - 1, at + 2)
         with np.errstate(divide="ignore"):
             x, y = np.log(rates[near]), np.log(self.validation[near])
-        if not np.isfinite(y).all():
+        if not np.isfinite(y).all() or np.diff(x).max() > math.log(FAR) + 1e-9:
             return float(rates[at]), float(rates[at])
         left, right = np.diff(y) / np.diff(x)
         middle = (x[:2] + x[1:]) / 2.0  # where the parabola has these slopes

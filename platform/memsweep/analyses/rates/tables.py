@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from memsweep.analyses.rates.ceilings import TRAINS, RateCeiling, rank_correlations
-from memsweep.analyses.rates.rule import AXES, HeldOut, RateRule
+from memsweep.analyses.rates.rule import AXES, FAR, HeldOut, RateRule
 from memsweep.report.analysis.losses import CRITERIA, Spread
 from memsweep.report.naming.conditions import RATE, Labels
 from memsweep.report.naming.numbers import interval, joined, percent, show, slope_text, with_interval
@@ -20,11 +20,13 @@ RULES_MEAN = (
     "The best learning rate as a power of the width m and the horizon T, fitted for each seed to all sizes but the "
     "largest m and the largest T; exponents with 95 % over seeds. One rate: the geometric mean of the best ones of "
     "the fitted sizes; below 1, the rule beats it at the sizes that were held out (geometric mean [95 %]). Held out: "
-    "the rate by this rule [95 %], the best one that training found, by validation loss (median over seeds [least, "
-    "most]), best over predicted (geometric mean [95 %]), and the test loss at the predicted rate, interpolated "
-    "between the rates that were tried, over that at the one rate that is best for all seeds together (median [least, "
-    "most]). At an end: seeds whose best rate is the first or the last that was tried; intervals are infinite where "
-    "it may lie beyond."
+    "the rate by this rule [95 %], the best rate (median over seeds [least, most]), best over predicted (geometric "
+    "mean [95 %]), and the test loss at the predicted rate, interpolated between the rates that were tried, over that "
+    "at the one rate that is best for all seeds together (median [least, most]). The best rate of a seed: the vertex, "
+    "in logarithms, of the parabola through its least validation loss and those at the next rates on both sides, so "
+    "that nobody may have trained at it; the tried rate itself where one of the next diverged or is more than a factor "
+    f"of {FAR:g} away. At an end: seeds whose best rate is the first or the last that was tried; intervals are "
+    "infinite where it may lie beyond."
 )
 CEILINGS_MEAN = (
     f"Ceiling: the highest learning rate at which a seed ends below {percent(TRAINS)} of the zero predictor's loss, as "

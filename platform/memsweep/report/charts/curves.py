@@ -29,6 +29,8 @@ _SHARE = {
     SELF: "√(drift / variance of the outputs)",
 }
 """What is drawn, by what radii are read from."""
+_WHOLE = {METRIC: "chance", SELF: "variance"}
+"""Where it is 1, by readings of another reference than L₀."""
 
 
 def error_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]:
@@ -40,7 +42,7 @@ def error_charts(findings: Sequence[Finding], labels: Labels) -> Iterator[Chart]
     limits, rail = {"x": _across(curves), "y": _up(curves)}, bool(np.isinf(curves["relative"]).any())
     for finding, part in zip(findings, parts, strict=True):
         title = ", ".join(filter(None, labels.names(finding.condition)))
-        yield _chart(title, part, limits, _levels(thresholds, limits["y"])) | {"rail": rail}
+        yield _chart(title, part, limits, _levels(part, thresholds, limits["y"])) | {"rail": rail}
 
 
 def error_chart(rows: pd.DataFrame, title: str) -> Chart | None:
@@ -50,7 +52,7 @@ def error_chart(rows: pd.DataFrame, title: str) -> Chart | None:
         return None
     limits = {"x": _across(part), "y": _up(part)}
     lines, lost = _lines({"": part})
-    return chart(title, _RADIUS, _share(part), "xy", lines, lost=lost, limits=limits, levels=[[1.0, "L₀"]])
+    return chart(title, _RADIUS, _share(part), "xy", lines, lost=lost, limits=limits, levels=[_whole(part)])
 
 
 def _at_longest(finding: Finding) -> pd.DataFrame:
@@ -67,6 +69,10 @@ def _share(part: pd.DataFrame) -> str:
     return " or ".join(_SHARE[name] for name in dict.fromkeys(readings(part)))
 
 
+def _whole(part: pd.DataFrame) -> list[Any]:
+    return [1.0, " or ".join(dict.fromkeys(_WHOLE.get(name, "L₀") for name in readings(part)))]
+
+
 def _across(curves: pd.DataFrame) -> list[float]:
     return [float(curves["radius"].min()) / 1.15, float(curves["radius"].max()) * 1.15]
 
@@ -78,10 +84,10 @@ def _up(curves: pd.DataFrame) -> list[float]:
     return [max(min(low / 1.5, 0.05), high * 1e-8), high]
 
 
-def _levels(thresholds: Sequence[float], limits: Sequence[float]) -> list[list[Any]]:
+def _levels(part: pd.DataFrame, thresholds: Sequence[float], limits: Sequence[float]) -> list[list[Any]]:
     crowded = limits[1] > 1e3 * limits[0]  # then only the outer thresholds' labels keep apart
     named = (thresholds[0], thresholds[-1]) if crowded else thresholds
-    return [[1.0, "L₀"], *([t**0.5, percent(t) if t in named else ""] for t in thresholds)]
+    return [_whole(part), *([t**0.5, percent(t) if t in named else ""] for t in thresholds)]
 
 
 def _chart(title: str, part: pd.DataFrame, limits: dict[str, list[float]], levels: Sequence[Any]) -> Chart:

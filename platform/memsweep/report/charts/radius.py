@@ -15,7 +15,7 @@ import pandas as pd
 from memsweep.report.analysis.contents import Finding
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, limit, percent, show, slope_text
-from memsweep.report.rows.verdicts import MOVES
+from memsweep.report.rows.verdicts import MOVES, measured, share_of
 from memsweep.report.values.chart import MOST_BESIDE, VERDICTS, Chart, chart, rows_chart
 from memsweep.stability.verdict.judgement import Trends, Verdict
 from memsweep.stability.verdict.radius import THRESHOLD
@@ -99,7 +99,7 @@ def _charts(
     by_memory: dict[str, list[Finding]] = {}
     for finding in findings:
         by_memory.setdefault(labels.memory(finding.condition), []).append(finding)
-    limits = _limits([row for finding in findings for row in [_rows(finding, axis, threshold, width)]])
+    limits = _limits([measured(_rows(finding, axis, threshold, width)) for finding in findings])
     for memory, part in by_memory.items():
         choice = _choice(part[0].ball, threshold, axis, width, memory, len(by_memory))
         for chunk in _chunks(part, labels):
@@ -158,7 +158,7 @@ def _chart(
     tones = {name: f.judgement.verdict.value for name, f in zip(names, findings, strict=True) if name in named}
     guides = [[name, one["fit"], one["slope"]] for name, one in named.items() if one["fit"]]
     guides += _guide(places, limits, findings[0].judgement.criteria.slope_limit)
-    said = f"radius β at {percent(shown.threshold)} of L₀"
+    said = f"radius β at {percent(shown.threshold)} {share_of(findings)}"
     more: dict[str, Any] = {"ticks": places, "limits": {"y": [*limits]}, "guides": guides, "look": VERDICTS, **parts}
     more |= {"keys": {name: one["slope"] for name, one in named.items()}, "keys_title": _KEYS, "tones": tones}
     more |= {"words": _words(memory, lines, tones, said)} | ({} if lines else {"note": _NO_FIT})
@@ -170,11 +170,11 @@ def _line(finding: Finding, shown: _Shown) -> dict[str, Any]:
     """What is drawn of one condition; empty where it has no radius that is shown."""
     rows = _rows(finding, shown.axis, shown.threshold, shown.width)
     middle = medians(rows[rows["valid"].astype(bool)], shown.axis)
-    measured = rows[np.isfinite(rows["radius"].astype(float))] if shown.seeds else rows[:0]
-    if middle.empty and measured.empty:
+    every = measured(rows) if shown.seeds else rows[:0]
+    if middle.empty and every.empty:
         return {}
     slope, outside = _slope(finding, shown.axis, shown.threshold), middle[middle["censored"] != ""]
-    marks = zip(measured[shown.axis], measured["radius"], measured["valid"], strict=True)
+    marks = zip(every[shown.axis], every["radius"], every["valid"], strict=True)
     return {
         "lines": [*_points(rows, middle, shown.axis)],
         "beyond": [[x, *row] for x, *row in outside[["edge", "censored"]].itertuples()],

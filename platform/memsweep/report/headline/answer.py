@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.analysis.losses import once_each
 from memsweep.report.headline.ranking import RANKING_SEEDS, is_resolvable, ranking_sentence
 from memsweep.report.headline.stability import stability_sentence
 from memsweep.report.read.failures import failure_sentence
@@ -137,8 +138,8 @@ def _of_results(contents: Contents) -> StudyAnswer:
     if contents.verdicts:
         stable = stability_sentence(contents.verdicts, contents.labels)
         if tested:
-            return StudyAnswer(tested.kind, claims[0], (*claims[1:], stable), decide, Rank.TESTED)
-        return StudyAnswer(Kind.STABILITY, stable, (), decide)
+            return StudyAnswer(tested.kind, claims[0], (*claims[1:], stable, *_lost(contents)), decide, Rank.TESTED)
+        return StudyAnswer(Kind.STABILITY, stable, (*_lost(contents),), decide)
     if measured := _answering(contents, Rank.ALONE):
         return StudyAnswer(measured.kind, measured.answer[0], claims, rank=Rank.ALONE)
     if instead := _answering(contents, Rank.INSTEAD):
@@ -150,6 +151,13 @@ def _of_results(contents: Contents) -> StudyAnswer:
     if tested:
         return StudyAnswer(tested.kind, claims[0], claims[1:], rank=Rank.TESTED)
     return StudyAnswer(Kind.NOTHING, _nothing(contents))
+
+
+def _lost(contents: Contents) -> Iterator[str]:
+    """``115 of 160 models diverged.``"""
+    rows = once_each(contents.trained)
+    if lost := sum(row.diverged for row in rows):
+        yield f"{lost} of {counted(sum(row.seeds for row in rows), 'model')} diverged."
 
 
 def _nothing(contents: Contents) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from memsweep.config.grid.time_scale import USABLE_SCALES
@@ -49,23 +49,22 @@ def nearest(findings: Sequence[Finding]) -> Finding:
     return min(findings, key=lambda finding: abs(facing(finding) - finding.judgement.criteria.slope_limit))
 
 
-def slope_words(finding: Finding) -> str:
-    """``T^−0.21 [−0.22, −0.20], 0.003 from the limit −0.2``."""
+def slope_words(finding: Finding, asked: Mapping[str, tuple[float, float]]) -> str:
+    """``T^−0.21 [−0.22, −0.20], 0.003 from the limit −0.2``; ``asked``: the ends of the sizes that are said."""
     edge, distance = finding.judgement.criteria.slope_limit, math.inf
     if math.isfinite(end := facing(finding)):
         distance = abs(end - edge)
     near = f", {figure(distance, 1)} from the limit {limit(edge)}" if distance < NEAR else ""
-    return f"{power(*finding.deciding)}{_over(finding)}{near}"
+    return f"{power(*finding.deciding)}{_over(finding, asked)}{near}"
 
 
-def _over(finding: Finding) -> str:
-    """`` over T = 100 to 400``: the sizes of the slope, where they are not all that were trained."""
+def _over(finding: Finding, asked: Mapping[str, tuple[float, float]]) -> str:
+    """`` over T = 100 to 400``: the sizes of the slope, where they are not all that are said."""
     axis, _ = finding.deciding
     trends = finding.judgement.by_threshold[finding.judgement.threshold]
     trend: Trend = trends.horizon if axis == "horizon" else trends.width
     fitted = trend.fitted if trend.limit.available else trend.x
-    trained = finding.radii[axis]
-    if not fitted or (fitted[0], fitted[-1]) == (trained.min(), trained.max()):
+    if not fitted or (fitted[0], fitted[-1]) == asked.get(axis):
         return ""
     return f" over {'T =' if axis == 'horizon' else 'widths'} {show(fitted[0])} to {show(fitted[-1])}"
 
@@ -84,7 +83,9 @@ def gap_of(finding: Finding) -> Gap:
     first = [_few(lack, finding) for lack in lacks if lack.what in (*TRAINED, Missing.FIT)]
     if first:
         return Gap("; ".join(gap.text for gap in first), "; ".join(gap.several for gap in first))
-    return _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
+    gap = _slope_gap(finding) if lacks[0].what is Missing.SLOPE else _few(lacks[0], finding)
+    outside = [_few(lack, finding).text for lack in lacks[1:] if lack.what is Missing.RADIUS]
+    return Gap("; ".join([gap.text, *outside]), "; ".join([gap.several, *outside]))
 
 
 _WORDS = {
@@ -107,8 +108,8 @@ _WORDS = {
 
 
 _NO_FIT = {
-    TARGET: "no model fits: error {have} of the zero predictor's, at most {need} counts",
-    METRIC: "no model solves the task: error rate {have} of that at chance, at most {need} counts",
+    TARGET: "no model fits: error {least} of the zero predictor's, at most {need} counts",
+    METRIC: "no model solves the task: error rate {least} of that at chance, at most {need} counts",
     SELF: "no model answers: its outputs do not depend on the inputs, or are not finite",
 }
 
@@ -116,9 +117,9 @@ _NO_FIT = {
 def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
-        text, have, need = _NO_FIT[finding.reference], percent(lack.have), percent(lack.need)
-        above = f"above {need}" if have == need else have  # by a hair
-        return Gap(text.format(have=above, need=need), text.format(have=f"{have} or more", need=need))
+        have, need = percent(lack.have), percent(lack.need)
+        least = f"above {need}" if have == need else f"{have} or more"  # by a hair
+        return _alike(_NO_FIT[finding.reference].format(least=least, need=need))
     if lack.what is Missing.RADIUS:
         return _alike(_beyond(finding))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
@@ -144,16 +145,18 @@ def _beyond(finding: Finding) -> str:
 def _slope_gap(finding: Finding) -> Gap:
     """What slopes with intervals leave open."""
     (axis, slope), edge = finding.deciding, finding.judgement.criteria.slope_limit
-    near = abs(slope.estimate - edge) < NEAR
-    several = f"slopes too near to the limit {limit(edge)}" if near else f"the intervals hold the limit {limit(edge)}"
+    near, at = abs(slope.estimate - edge) < NEAR, limit(edge)
+    close = f"slopes too near to the limit {at}"
     if slope.low <= edge <= slope.high:
         steeper = sum(high < edge for _, high in slope.by_seed.values())
         seeds = f"{steeper} of {counted(len(slope.by_seed), 'seed')} {'is' if steeper == 1 else 'are'} steeper"
-        return Gap(f"{power(axis, slope)} holds the limit {limit(edge)}; {seeds}", several)
+        said = f"{power(axis, slope)} holds the limit {at}; {seeds}"
+        return Gap(said, close if near else f"the intervals hold the limit {at}")
     if slope.least <= edge <= slope.most:
-        wide = f"has a deciding interval ({100 * DECISION:g} %) that holds the limit"
-        said = "is too near to the limit" if near else wide
-        return Gap(f"{power(axis, slope)} {said} {limit(edge)}", several)
+        level = f"{100 * DECISION:g} %"
+        wide = f"has a deciding interval ({level}) that holds the limit"
+        said = f"{power(axis, slope)} {'is too near to the limit' if near else wide} {at}"
+        return Gap(said, close if near else f"the deciding intervals ({level}) hold the limit {at}")
     if axis == "width" and finding.judgement.horizon_limited:
         short = "the longest horizon is too short to tell what is slow from what is unstable"
         return Gap(f"{power(axis, slope)}: {short}", short)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memsweep.config.schema.trial import SELF
 from memsweep.report.analysis.contents import BALLS, Finding
@@ -17,6 +17,8 @@ _MOVE = {
     "weights": "all weights but the biases move",
     "all": "all weights move",
 }
+_AXES = ("width", "horizon")
+_Sizes = Mapping[str, tuple[float, float]]
 _MEMORY = " memory"
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 
@@ -51,7 +53,8 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
         others = [{labels.machine(f.condition): f for f in of_memory if f.ball == other} for other in BALLS]
         wider = [verdicts for verdicts in others if verdicts and verdicts != own]
         moves = "" if ball == first_ball(findings) else f" when {_MOVE[ball]}"
-        clause = f"{sizes_of(own.values())}{moves}", _clause(own, wider, noun, _STAY.get(ball, ""))
+        asked = asked_sizes(own.values())
+        clause = f"{_sizes(asked)}{moves}", _clause(own, asked, wider, noun, _STAY.get(ball, ""))
         clauses.setdefault(clause, []).append(subject)
     return " ".join(_sentences(clauses))
 
@@ -82,18 +85,32 @@ def _of_several(clause: str) -> str:
     return re.sub(r"\b(holds?) it\b", r"\1 them", re.sub(r"^is\b", "are", clause))
 
 
-def sizes_of(findings: Iterable[Finding]) -> str:
+def asked_sizes(findings: Iterable[Finding]) -> _Sizes:
+    """Axis -> the first and the last size between which every setting was asked; no axis where they share no range."""
+    radii, shared = [finding.radii for finding in findings], dict[str, tuple[float, float]]()
+    for axis in _AXES:
+        ends = {(float(table[axis].min()), float(table[axis].max())) for table in radii}
+        low, high = max(first for first, _ in ends), min(last for _, last in ends)
+        if low < high or len(ends) == 1:
+            shared[axis] = low, high
+    return shared
+
+
+def _sizes(asked: _Sizes) -> str:
     """``T = 50 to 400 and widths 2 to 8``; what has one value stands behind ``at``."""
-    radii = [finding.radii for finding in findings]
-    widths, horizons = (sorted({float(size) for table in radii for size in table[axis]}) for axis in _AXES)
-    across = f"widths {show(widths[0])} to {show(widths[-1])}" if len(widths) > 1 else f"width {show(widths[0])}"
-    along = f"T = {show(horizons[0])}" + (f" to {show(horizons[-1])}" if len(horizons) > 1 else "")
-    if len(horizons) > 1:
-        return f"{along}{' and' if len(widths) > 1 else ' at'} {across}"
-    return f"{across} at {along}" if len(widths) > 1 else f"{across} and {along}"
+    (across, widths), (along, horizons) = (_range(axis, asked) for axis in _AXES)
+    if horizons:
+        return f"{along}{' and' if widths else ' at'} {across}"
+    return f"{across} at {along}" if widths else f"{across} and {along}"
 
 
-_AXES = ("width", "horizon")
+def _range(axis: str, asked: _Sizes) -> tuple[str, bool]:
+    """The sizes in words, and whether they are several."""
+    if axis not in asked:
+        return f"each setting's own {axis}s", True
+    low, high = asked[axis]
+    one, several = ("width", "widths") if axis == "width" else ("T =", "T =")
+    return (f"{several} {show(low)} to {show(high)}", True) if low < high else (f"{one} {show(low)}", False)
 
 
 def _short(names: Sequence[str]) -> list[str]:
@@ -101,7 +118,7 @@ def _short(names: Sequence[str]) -> list[str]:
     return [*(name.removesuffix(_MEMORY) for name in names[:-1]), names[-1]]
 
 
-def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: str, stay: str) -> str:
+def _clause(own: dict[str, Finding], asked: _Sizes, wider: Sequence[dict[str, Finding]], noun: str, stay: str) -> str:
     """``is not held stably under direct (T^−0.6 [...]); exp holds it (...), but only while the other weights stay``."""
     stable, unstable, undecided = (
         {name: finding for name, finding in own.items() if finding.judgement.verdict is wanted}
@@ -114,13 +131,13 @@ def _clause(own: dict[str, Finding], wider: Sequence[dict[str, Finding]], noun: 
     behind = f"{_while(stable, len(own), wider, stay)}{f'; {open_}' if open_ else ''}"
     if not unstable:
         every = _every(stable, "every", noun) if not undecided else _of(stable, len(own))
-        return f"is held stably under {every} ({_worst(stable, 'at worst')}){behind}"
-    lost = f"is not held stably under {_unstable(unstable, len(own), noun)}"
+        return f"is held stably under {every} ({_worst(stable, asked, 'at worst')}){behind}"
+    lost = f"is not held stably under {_unstable(unstable, asked, len(own), noun)}"
     if not stable:
         return f"{lost}{f'; {open_}' if open_ else ''}"
     named = quoted([*stable]) if len(stable) <= MOST_NAMED else f"{len(stable)}"
     verb = "holds" if len(stable) == 1 else "hold"
-    return f"{lost}; {named} {verb} it ({_worst(stable, 'at worst')}){behind}"
+    return f"{lost}; {named} {verb} it ({_worst(stable, asked, 'at worst')}){behind}"
 
 
 def _turned(own: Iterable[str], wider: Sequence[dict[str, Finding]], verdict: Verdict) -> list[str]:
@@ -144,7 +161,7 @@ def _while(stable: dict[str, Finding], of: int, wider: Sequence[dict[str, Findin
     return only + (f"; undecided under {_of(doubt, of)} when more weights move" if doubt else "")
 
 
-def _unstable(findings: dict[str, Finding], of: int, noun: str) -> str:
+def _unstable(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) -> str:
     """Those of the same thresholds together, each group with its slope."""
     groups: dict[str, dict[str, Finding]] = {}
     for name, finding in findings.items():
@@ -153,17 +170,17 @@ def _unstable(findings: dict[str, Finding], of: int, noun: str) -> str:
     texts = []
     for errors, group in groups.items():
         names = _every(group, "any", noun) if whole else _of(group, of)
-        texts.append(f"{names} ({_worst(group, 'at best')}{f', {errors}' if errors else ''})")
+        texts.append(f"{names} ({_worst(group, asked, 'at best')}{f', {errors}' if errors else ''})")
     return joined(texts)
 
 
-def _worst(findings: dict[str, Finding], which: str) -> str:
+def _worst(findings: dict[str, Finding], asked: _Sizes, which: str) -> str:
     """The slope of the setting that is nearest to the limit."""
-    if len(findings) == 1:
-        return slope_words(*findings.values())
     found = nearest([*findings.values()])
+    if len(findings) == 1:
+        return slope_words(found, asked)
     name = next(name for name, finding in findings.items() if finding is found)
-    return f"{which} `{name}`: {slope_words(found)}"
+    return f"{which} `{name}`: {slope_words(found, asked)}"
 
 
 def _undecided(findings: dict[str, Finding], of: int, noun: str) -> str:

@@ -34,7 +34,6 @@ _MEANS = (
     "Each line is one condition at its longest horizon and largest width; medians over seeds [least, most]. Error: a "
     "share of L₀, the zero predictor's loss. Of a model on sequences without a task L₀ is the variance of its outputs."
 )
-_RADIUS_MEANS = f"Radius: at an error of {percent(THRESHOLD)} of L₀, of the seeds that fit."
 _LEAST = 2
 """Kinds of measurements beside the loss from which on the line of a condition says more than their own tables."""
 
@@ -68,7 +67,9 @@ class CellRow:
 
 def cells_mean(cells: Table[CellRow], sections: Sequence[Section]) -> str:
     """What the numbers of the table are, those that were measured."""
-    radius = [_RADIUS_MEANS] if any(row.findings for row in cells.rows) else []
+    findings = [finding for row in cells.rows for finding in row.findings.values()]
+    at = f"{percent(THRESHOLD)} {verdicts.share_of(findings)}"
+    radius = [f"Radius: at an error of {at}, of the seeds that fit."] if findings else []
     words = dict.fromkeys(glance.words for section in sections for glance in section.glance)
     return " ".join([_MEANS, *radius, *filter(None, words)])
 

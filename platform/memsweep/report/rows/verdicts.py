@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from memsweep.config.schema.trial import ERROR, EXCESS, METRIC, SELF, TARGET
@@ -79,6 +80,13 @@ REFERENCES = {
     ),
 }
 """The three readings of a verdict (``perturbation.reference``)."""
+_OF = {TARGET: "of L₀", METRIC: "of the way to chance", SELF: "of the variance of outputs"}
+
+
+def share_of(findings: Iterable[Finding]) -> str:
+    """What the thresholds of these verdicts are shares of; words that hold for all of several readings."""
+    found = {finding.reference for finding in findings} or {TARGET}
+    return _OF[found.pop()] if len(found) == 1 else "of the reference"
 
 
 def referred(findings: Sequence[Finding]) -> str:
@@ -137,8 +145,13 @@ def _how(finding: Finding) -> Iterator[str]:
     read = [_READ[name] for name in _READ if (finding.radii["reading"] == name).any()]
     if read:
         yield f"radii: read from {', or from '.join(read)}"
-    if (finding.radii["how"] == INTERPOLATED).any():
+    if (measured(finding.radii)["how"] == INTERPOLATED).any():
         yield "radii: interpolated between measured points, so that each may lie anywhere between its two"
+
+
+def measured(radii: pd.DataFrame) -> pd.DataFrame:
+    """Those of models that did not diverge: the others have none, and the smallest that was tried stands for it."""
+    return radii[np.isfinite(radii["radius"].astype(float)) & np.isfinite(radii["error_at_zero"].astype(float))]
 
 
 def short_verdict_cell(finding: Finding) -> Cell:
@@ -161,8 +174,15 @@ def waits(study: Study) -> bool:
     return study.is_unfinished and study.search is None
 
 
-def verdict_columns(names: Sequence[str], labels: Labels, *, wait: bool = False) -> list[Column[Finding]]:
-    """The columns of ``verdicts.csv``, and those of its readers; ``wait``: planned trials are still to come."""
+def verdict_columns(
+    names: Sequence[str], labels: Labels, *, share: str = "", wait: bool = False
+) -> list[Column[Finding]]:
+    """The columns of ``verdicts.csv``, and those of its readers.
+
+    Args:
+        share: ``share_of`` the verdicts; no file has it.
+        wait: planned trials are still to come.
+    """
     return [
         *condition_columns(names, labels),
         Column("ball", lambda f: f.ball, views=EXPORTED),
@@ -170,7 +190,7 @@ def verdict_columns(names: Sequence[str], labels: Labels, *, wait: bool = False)
         Column("verdict", lambda f: f.judgement.verdict.value, cell=_verdict_cell),
         Column("slope in horizon", lambda f: f.judgement.slope_horizon, key="slope_horizon", ends=True),
         Column("slope in width", lambda f: f.judgement.slope_width, key="slope_width", ends=True),
-        Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit="of L₀"),
+        Column("at error", lambda f: f.judgement.threshold, percent, key="threshold", unit=share),
         Column("deciding", lambda f: f.deciding[0], views=EXPORTED),
         Column("largest width", lambda f: f.judgement.largest_width, key="largest_width", views=EXPORTED),
         Column("fit error", lambda f: f.judgement.fit_error, percent, key="fit_error", views=EXPORTED),
@@ -184,7 +204,7 @@ def verdict_table(findings: Sequence[Finding], names: Sequence[str], labels: Lab
     """Every verdict, by ball."""
     wait = waits(study)
     said = Column[Finding]("reasons", lambda f: reasons(f, study, waits=wait), views=frozenset({PAGE}), style="reasons")
-    columns = [*verdict_columns(names, labels, wait=wait), said]
+    columns = [*verdict_columns(names, labels, share=share_of(findings), wait=wait), said]
     return Table("verdicts", "Verdicts", findings, columns, lambda f: f"{moving(f.ball)} (ball: {f.ball})")
 
 
@@ -229,7 +249,7 @@ def slope_table(findings: Sequence[Finding], names: Sequence[str], labels: Label
     columns: list[Column[tuple[Finding, float]]] = [
         Column("ball", lambda row: row[0].ball),
         *condition_columns(names, labels, lambda row: row[0].condition),
-        Column("at error", lambda row: row[1], percent, key="threshold", unit="of L₀"),
+        Column("at error", lambda row: row[1], percent, key="threshold", unit=share_of(findings)),
         Column("slope in horizon", lambda row: _trends(row).horizon.limit, key="slope_horizon", ends=True),
         Column("slope in width", lambda row: _trends(row).along_width, key="slope_width", ends=True),
         Column("local slopes in horizon", lambda row: _local(_trends(row).horizon), key="local_slopes_horizon"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 
 from memsweep.config.grid.time_scale import USABLE_SCALES
 from memsweep.config.schema.trial import METRIC, SELF
@@ -18,7 +19,7 @@ from memsweep.stability.verdict.judgement import (
 )
 from memsweep.stability.verdict.lacks import FLAT
 from memsweep.stability.verdict.radius import VALID_ERROR
-from memsweep.stability.verdict.trend import LONG_RANGE, Slope, alike, rounded
+from memsweep.stability.verdict.trend import LONG_RANGE, RESOLUTION, Slope, alike, rounded
 from memsweep.stability.verdict.weighed import Evidence, percents
 
 _SIGN = re.compile(r"(?<![\w-])-(?=[\d.])")  # of a number; a hyphen stands between letters
@@ -100,6 +101,17 @@ def _listed(values: tuple[int, ...]) -> str:
 
 
 def _slopes(evidence: Evidence) -> Iterator[str]:
+    said = [*_along(evidence)]
+    yield from said
+    if evidence.beyond and not any(evidence.beyond in sentence for sentence in said):
+        yield (
+            f"{evidence.beyond}: along an axis every radius there is larger than those that were tried "
+            "(perturbation.radii)"
+        )
+
+
+def _along(evidence: Evidence) -> Iterator[str]:
+    """The slopes of each axis."""
     limit = evidence.criteria.slope_limit
     for axis in ("width", "horizon"):
         slopes = evidence.slopes(axis)
@@ -141,15 +153,16 @@ def _below(evidence: Evidence, axis: str) -> str:
 
 
 def _flattening(evidence: Evidence) -> Iterator[str]:
-    """Said where the radius still falls at the end of the range, but less and less."""
+    """Said where the radius still falls at the end of the range, but less than at its start."""
     if evidence.verdict is Verdict.UNSTABLE:
         return
     for threshold, trends in evidence.by_threshold.items():
         local = trends.horizon.local
         if local and local[-1] < FLAT and local[0] < local[-1]:
+            rises = all(later > earlier - RESOLUTION for earlier, later in pairwise(local))
             yield (
-                f"the radius at {percents([threshold])} still flattens: its local slopes in the horizon are "
-                f"{', '.join(map(rounded, local))}"
+                f"the radius at {percents([threshold])} still {'flattens' if rises else 'shrinks at the end'}: its "
+                f"local slopes in the horizon are {', '.join(map(rounded, local))}"
             )
             return
 
