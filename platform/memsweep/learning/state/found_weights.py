@@ -167,5 +167,5 @@ def _nothing_fits(path: Path, candidates: list[_Candidate], needed: Mapping[str,
     return (
         f"nothing in {path} has the names and shapes of the module. The nearest ({shown}): {'; '.join(wrong[:3])}"
         f"{more}. The file has {listed([*nearest.tensors], _SHOWN)}. Give the module the sizes of the stored one "
-        "(audit: --width, --inputs, --outputs; measure: model.width=, --outputs)."
+        "(audit: --width, --inputs, --outputs; measure: model.width=, --inputs, --outputs)."
     )
