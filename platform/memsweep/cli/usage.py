@@ -260,7 +260,7 @@ Exit code: as of memsweep sweep.""",
         """\
 examples:
   memsweep measure quickstart perturbation.norm=entrywise
-  memsweep measure --factory my_nets:MinGRU --weights ckpt.pt --task copying_memory model.width=16 task.horizon=100
+  memsweep measure --factory my_nets:MinGRU --weights ckpt.pt --task copying_memory model.width=16 task.delay=100
   memsweep measure --factory my_nets:encoder --weights ckpt.pt --sequences x.npy --reference self
   memsweep measure quickstart perturbation.starts=16 perturbation.ascent_steps=64 'name="more effort"'
   memsweep measure quickstart 'perturbation.balls=[weights]' perturbation.radii.to=10""",
