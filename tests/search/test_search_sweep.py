@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -142,8 +144,6 @@ def test_rows_that_were_stopped_are_never_finished_ones(whole: Path) -> None:
 def test_extend_prolongs_the_search_and_its_confirmation(
     file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import shutil
-
     results = Path(shutil.copytree(whole, tmp_path / "results"))
     before = set(rows(results))
     assert verb("extend", results, str(file), "search.trials=7") == 0
@@ -155,6 +155,20 @@ def test_extend_prolongs_the_search_and_its_confirmation(
     assert set(rows(results)) == after
     assert verb("extend", results, str(file), "search.algorithm=random") == 2
     assert "differs from the stored one" in capsys.readouterr().err
+
+
+def test_confirmations_that_an_extension_takes_up_again_are_not_left(
+    file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = Path(shutil.copytree(whole, tmp_path / "results"))
+    before = set(rows(results))
+    capsys.readouterr()
+    assert verb("extend", results, str(file), "search.trials=5", "--json") == 0
+    told, after = json.loads(capsys.readouterr().out), set(rows(results))
+    kept = {name for name in before & after if _seeds(results, name) == 3}
+    assert kept, "no winner stayed: the test needs one"
+    assert (told["trials"], told["reused"]) == (len(after), len(before & after))
+    assert (told["left"], set(told["finished"])) == (0, after - before)
 
 
 def _seeds(results: Path, name: str) -> int:
