@@ -13,6 +13,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
@@ -108,6 +109,19 @@ def test_a_search_in_a_bucket_is_the_one_on_a_disk(
         assert place.read(f"search/{name}") == content
     for name in table_names():
         pd.testing.assert_frame_equal(Store(place).table(name), Store(whole / STUDY).table(name), check_exact=True)
+
+
+def test_suggestions_run_where_a_process_runs_the_study(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = file.parent / "looked_at"
+    assert verb("sweep", results, str(file), "--max-trials", "3") == 3
+    words, store = ("status", STUDY, "--results", str(results)), Store(results / STUDY)
+    capsys.readouterr()
+    assert main([*words]) == 0
+    assert "to be run); more rounds follow" in (told := capsys.readouterr().out)
+    assert " running" not in told.replace("not running", "")
+    with hold_lease(store.location, lambda: None):
+        assert main([*words]) == 0
+    assert " running); more rounds follow" in capsys.readouterr().out
 
 
 def test_the_same_command_again_does_nothing(file: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
