@@ -11,6 +11,8 @@ from torch import nn
 
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
+from memsweep.learning.state.found_weights import find_weights
+from memsweep.models.module.factory import resolve
 
 QUICK = ("perturbation.test_size=4", "perturbation.ascent_steps=1", "perturbation.radii={from: 0.01, to: 1, count: 2}")
 NETS = """
@@ -23,6 +25,20 @@ class Tokens(nn.Module):
 
     def forward(self, ids):
         return self.rnn(self.embedding(ids))[0]
+"""
+TIED_NETS = """
+from torch import nn
+
+class Tied(nn.Module):
+    def __init__(self, inputs=1, outputs=1, width=4):
+        super().__init__()
+        self.into, self.rnn = nn.Linear(1, width, bias=False), nn.RNN(width, width, batch_first=True)
+        self.out = nn.Linear(width, 1, bias=False)
+        self.back = nn.Linear(1, width, bias=False)
+        self.back.weight = self.into.weight
+
+    def forward(self, x):
+        return self.out(self.rnn(self.into(x))[0] + self.back(x))
 """
 TOKENS = ("measure", "--factory", "token_nets:Tokens", "--weights", "tokens.pt", "--sequences", "ids.npy")
 
@@ -81,3 +97,62 @@ def test_the_size_of_numbers_is_that_of_the_sequences(place: Path, capsys: pytes
     np.save("x.npy", np.zeros((4, 8, 2)))
     assert main(["measure", "--factory", "torch.nn:GRU", "--sequences", "x.npy", "--inputs", "3"]) == 2
     assert "--inputs 3: the inputs of the sequences have the size 2" in capsys.readouterr().err
+
+
+def _tied(**other: torch.Tensor) -> dict[str, torch.Tensor]:
+    torch.manual_seed(0)
+    into, rnn, out = nn.Linear(1, 4, bias=False), nn.RNN(4, 4), nn.Linear(4, 1, bias=False)
+    layers = nn.ModuleDict({"into": into, "rnn": rnn, "out": out}).state_dict()
+    return layers | {name.replace("__", "."): tensor for name, tensor in other.items()}
+
+
+@pytest.fixture
+def tied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that has one tensor under two names, and sequences for it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tied_nets.py").write_text(TIED_NETS)
+    np.save("x.npy", np.random.default_rng(0).standard_normal((4, 8, 1)))
+    return tmp_path
+
+
+MEASURE = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--sequences", "x.npy", *QUICK)
+TASK = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--task", "linear_functional", "model.width=4")
+AUDIT = ("audit", "tied_nets:Tied", "--weights", "w.pt", "--width", "4", "--horizon", "8", "--seconds", "1")
+
+
+@pytest.mark.parametrize("stored", ["into.weight", "back.weight"])
+def test_a_tensor_with_two_names_is_stored_under_one(tied: Path, stored: str) -> None:
+    """As ``safetensors.torch.save_model`` does."""
+    tensors = _tied()
+    tensors[stored] = tensors.pop("into.weight")
+    torch.save({"model": tensors}, "w.pt")
+    found = find_weights(tied / "w.pt", (module := resolve("tied_nets:Tied", [tied]).make()).state_dict(keep_vars=True))
+    module.load_state_dict(found.tensors, strict=False)
+    assert torch.equal(module.into.weight, tensors[stored])
+    assert main([*MEASURE, "--page", "p.html"]) == 0
+    assert main([*AUDIT]) in (0, 1, 3)
+
+
+@pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])
+def test_two_values_of_one_tensor_are_refused(
+    tied: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    tensors = _tied(back__weight=torch.ones(4, 1))
+    torch.save(tensors, "w.pt")
+    assert main([*command]) == 2
+    assert "into.weight and back.weight differ, and are one tensor" in " ".join(capsys.readouterr().err.split())
+    torch.save(tensors | {"back.weight": tensors["into.weight"].double()}, "w.pt")
+    find_weights(tied / "w.pt", resolve("tied_nets:Tied", [tied]).make().state_dict(keep_vars=True))
+
+
+@pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])
+def test_a_file_that_lacks_a_tensor_is_not_of_another_size(
+    tied: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    tensors = _tied()
+    del tensors["out.weight"]
+    torch.save(tensors, "w.pt")
+    assert main([*command]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "out.weight" in told
+    assert "sizes" not in told

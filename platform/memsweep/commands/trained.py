@@ -97,8 +97,8 @@ def _module(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -
     module = _built(args, words, sequences)
     if not args.weights:
         return module, f"no --weights: {args.factory} gives the model its weights, trained or not"
-    found = find_weights(Path(args.weights), module.state_dict())
-    module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
+    found = find_weights(Path(args.weights), module.state_dict(keep_vars=True))
+    module.load_state_dict(found.tensors, strict=False)  # all that are needed are there
     return module, f"weights: {found.said}"
 
 
