@@ -27,6 +27,7 @@ from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.convolved import ConvolvedLoss
 from memsweep.learning.parallel import ProcessGroup, restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
+from memsweep.learning.state.found_weights import two_values
 from memsweep.learning.state.trained import Trained, TrainedEnsemble, restored, trained_ensemble
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
@@ -346,10 +347,12 @@ def check_weights(config: TrialConfig) -> None:
         _, ensembles = _tasks_and_ensembles([config], padded=packs(config))
         if config.training.weights_file is not None:
             own = ensembles[0].weights_of(ensembles[0].initial, 0)
-            if problems := other_kinds(own, read_weights(config.training.weights_file)):
+            given, tied = read_weights(config.training.weights_file), ensembles[0].model.state_dict(keep_vars=True)
+            if problems := [*other_kinds(own, given), *two_values(tied, given)]:
                 raise ValueError("; ".join(problems[:3]))
     except ValueError as error:
-        raise WeightsFileError(f"{config.training.weights}: {error}. Give the sizes of the stored model.") from error
+        advice = " Give the sizes of the stored model." if " the shape " in str(error) else ""
+        raise WeightsFileError(f"{config.training.weights}: {error}.{advice}") from error
 
 
 def _tasks_and_ensembles(configs: Sequence[TrialConfig], *, padded: bool) -> tuple[list[Task], list[Ensemble]]:

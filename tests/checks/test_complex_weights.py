@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from memsweep.checks.finding import Status
+from memsweep.checks.finding import Finding, Status
 from memsweep.checks.numerics.finite import finite
+from memsweep.checks.numerics.precision import precision
 from memsweep.checks.subject import Subject
 from memsweep.checks.weights.derivatives import derivatives
 from memsweep.errors import ModuleError
@@ -92,3 +93,26 @@ def test_complex_outputs_are_refused() -> None:
 
     with pytest.raises(ModuleError, match="forward gave complex numbers"):
         Subject(Complex, 1, 16).run_once()
+
+
+@pytest.mark.parametrize("check", [finite, precision])
+def test_a_precision_without_complex_numbers_is_not_measured(check: Callable[[Subject, float], Finding]) -> None:
+    """bfloat16 keeps complex weights in complex64, whose errors are not its own."""
+    found = check(Subject(Rotation, 1, 16), 600)
+    said = "It has complex weights (a, b), which bfloat16 has not: bfloat16 was not measured."
+    assert said in found.sentence
+    assert found.numbers["not_measured"] == {"bfloat16": said}
+    assert "bfloat16" not in found.numbers
+    assert "bfloat16" not in found.numbers.get("precisions", ())
+
+
+def test_complex_buffers_are_not_measured_in_it_either() -> None:
+    class Turns(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("turn", torch.tensor([1j]))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return (self.turn * x).imag
+
+    assert "complex buffers (turn)" in Subject(Turns, 1, 16).not_had["bfloat16"]

@@ -80,7 +80,7 @@ def test_without_a_confirmation_the_winners_search_rows_speak_and_the_report_say
     assert all(winner.member.state is SuggestionState.DONE and not winner.worth[0].seeds for winner in found.winners)
     said = " ".join(sentences(found))
     assert "have not been retrained" in said
-    assert "The search is not over." in said
+    assert "2 not ended, 4 done and 4 stopped early. The search is not over." in said
 
 
 def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(tmp_path: Path) -> None:

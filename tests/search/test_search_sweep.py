@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import uuid
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.lease import hold_lease
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
@@ -108,6 +111,19 @@ def test_a_search_in_a_bucket_is_the_one_on_a_disk(
         pd.testing.assert_frame_equal(Store(place).table(name), Store(whole / STUDY).table(name), check_exact=True)
 
 
+def test_suggestions_run_where_a_process_runs_the_study(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = file.parent / "looked_at"
+    assert verb("sweep", results, str(file), "--max-trials", "3") == 3
+    words, store = ("status", STUDY, "--results", str(results)), Store(results / STUDY)
+    capsys.readouterr()
+    assert main([*words]) == 0
+    assert "to be run); more rounds follow" in (told := capsys.readouterr().out)
+    assert " running" not in told.replace("not running", "")
+    with hold_lease(store.location, lambda: None):
+        assert main([*words]) == 0
+    assert " running); more rounds follow" in capsys.readouterr().out
+
+
 def test_the_same_command_again_does_nothing(file: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = rounds(whole)
     assert verb("sweep", whole, str(file)) == 0
@@ -142,8 +158,6 @@ def test_rows_that_were_stopped_are_never_finished_ones(whole: Path) -> None:
 def test_extend_prolongs_the_search_and_its_confirmation(
     file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import shutil
-
     results = Path(shutil.copytree(whole, tmp_path / "results"))
     before = set(rows(results))
     assert verb("extend", results, str(file), "search.trials=7") == 0
@@ -155,6 +169,20 @@ def test_extend_prolongs_the_search_and_its_confirmation(
     assert set(rows(results)) == after
     assert verb("extend", results, str(file), "search.algorithm=random") == 2
     assert "differs from the stored one" in capsys.readouterr().err
+
+
+def test_confirmations_that_an_extension_takes_up_again_are_not_left(
+    file: Path, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = Path(shutil.copytree(whole, tmp_path / "results"))
+    before = set(rows(results))
+    capsys.readouterr()
+    assert verb("extend", results, str(file), "search.trials=5", "--json") == 0
+    told, after = json.loads(capsys.readouterr().out), set(rows(results))
+    kept = {name for name in before & after if _seeds(results, name) == 3}
+    assert kept, "no winner stayed: the test needs one"
+    assert (told["trials"], told["reused"]) == (len(after), len(before & after))
+    assert (told["left"], set(told["finished"])) == (0, after - before)
 
 
 def _seeds(results: Path, name: str) -> int:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from memsweep.checks.apart import difference
 from memsweep.checks.trace import NARROW, Trace
 from memsweep.config.load.foreign import in_one_line
-from memsweep.errors import ModuleError
+from memsweep.errors import ModuleError, listed
 from memsweep.models.contracts import TOLERANCES, default_dtype, lowest_precision
 from memsweep.models.module.factory import to_dtype
 from memsweep.streams import Stream
@@ -42,6 +42,8 @@ _BYTES = 2**30
 """The memory that the tensors of one call may take, estimated."""
 _TENSORS = 8
 """Tensors of the largest size that are taken to be there at once."""
+_NAMED = 3
+"""Names of tensors in a sentence."""
 
 
 def explained(apart: float, dtype: torch.dtype) -> float:
@@ -94,6 +96,22 @@ class Subject:
         module = module.eval().to(self.device)
         to_dtype(module, dtype)
         return module
+
+    @cached_property
+    def not_had(self) -> dict[str, str]:
+        """The precisions that have no complex numbers, where the module has some, each with a sentence.
+
+        There its complex tensors would stay in a wider precision, and so would all that is computed from them.
+        """
+        module = self.at(self.reference)
+        named = {"weights": module.named_parameters(), "buffers": module.named_buffers()}
+        found = {kind: [name for name, each in tensors if each.is_complex()] for kind, tensors in named.items()}
+        kinds = " and ".join(f"complex {kind} ({listed(names, _NAMED)})" for kind, names in found.items() if names)
+        return {
+            name: f"It has {kinds}, which {name} has not: {name} was not measured."
+            for dtype, name in NAMES.items()
+            if kinds and dtype.to_complex().itemsize != 2 * dtype.itemsize
+        }
 
     @cached_property
     def reference(self) -> torch.dtype:

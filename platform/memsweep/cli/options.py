@@ -321,7 +321,14 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
             {"metavar": "FILE", "help": "in the place of a task: npy, safetensors or parquet, [S, T, I] or ids [S, T]"},
         ),
         ("--reference", {"metavar": "NAME", "help": "perturbation.reference; of --sequences it is self"}),
-        ("--outputs", {"metavar": "N", "type": int, "default": 1, "help": "for a factory's argument outputs (1)"}),
+        (
+            "--inputs",
+            {"metavar": "N", "type": _count, "help": "of --sequences: number of ids (the largest there, and 1)"},
+        ),
+        (
+            "--outputs",
+            {"metavar": "N", "type": _count, "help": "of --sequences: for the factory's argument outputs (1)"},
+        ),
         ("--page", {"metavar": "FILE", "help": "of --sequences: write the page of the measurement to this file"}),
         *_PLACES,
         _TRUST,

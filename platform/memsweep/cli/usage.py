@@ -254,12 +254,13 @@ name is another trial. A pickle's code is never run (torch.load with weights_onl
 With --factory and --sequences, and no task: a trained model of others (docs/trained_model.md). The reference is the
 model itself: what is measured is how far its outputs on these sequences move when its weights move, or are rounded to
 few bits, and how far back its memory reaches. The weights of --weights are found wherever they lie in the file. hf:NAME
-is a Hugging Face model of the local cache, or a folder. Nothing is stored; minutes.
+is a Hugging Face model of the local cache, or a folder. It takes minutes in this process; it takes no limits, no nodes
+and no Ray, and stores nothing.
 Exit code: as of memsweep sweep.""",
         """\
 examples:
   memsweep measure quickstart perturbation.norm=entrywise
-  memsweep measure --factory my_nets:MinGRU --weights ckpt.pt --task copying_memory model.width=16 task.horizon=100
+  memsweep measure --factory my_nets:MinGRU --weights ckpt.pt --task copying_memory model.width=16 task.delay=100
   memsweep measure --factory my_nets:encoder --weights ckpt.pt --sequences x.npy --reference self
   memsweep measure quickstart perturbation.starts=16 perturbation.ascent_steps=64 'name="more effort"'
   memsweep measure quickstart 'perturbation.balls=[weights]' perturbation.radii.to=10""",

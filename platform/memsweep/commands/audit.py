@@ -159,27 +159,29 @@ def _load(module: nn.Module, file: Path) -> str:
         return ""
     except WeightsFileError as error:
         try:
-            found = find_weights(file, module.state_dict())
+            found = find_weights(file, module.state_dict(keep_vars=True))
         except WeightsFileError:
             raise error from None
-        module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
+        module.load_state_dict(found.tensors, strict=False)  # all that are needed are there
         return f"weights: {found.said}"
 
 
 def _load_named(module: nn.Module, file: Path) -> None:
+    from memsweep.learning.state.found_weights import two_values
     from memsweep.learning.state.weights_file import WeightsFileError, other_kinds, read_weights
     from memsweep.models.module.model import under_names
 
-    own = module.state_dict()
-    state = under_names(own, read_weights(file))
+    own = module.state_dict(keep_vars=True)
+    state, sizes = under_names(own, read_weights(file)), ""
     try:
-        problems = other_kinds(own, state)[:3]
+        problems = [*other_kinds(own, state), *two_values(own, state)][:3]
         if not problems:
             module.load_state_dict(state)
     except RuntimeError as error:  # names and shapes that are not the module's
-        problems = [" ".join(str(error).split())[:300]]
+        problems = [" ".join(str(error).split())[:300].rstrip(".")]
+        sizes = " of the same sizes" if "size mismatch" in problems[0] else ""
     if problems:
         raise WeightsFileError(
             f"the weights in {file} cannot be loaded into the module: {'; '.join(problems)}. Give a safetensors file, "
-            "or one that torch.save(module.state_dict(), ...) wrote, of a module of the same sizes."
+            f"or one that torch.save(module.state_dict(), ...) wrote, of such a module{sizes}."
         )

@@ -38,8 +38,12 @@ def measure(args: argparse.Namespace) -> Answer:
     words = [word for word in args.overrides if word not in studies]
     if args.reference:
         words.append(f"{SECTION}.reference={args.reference}")
-    if args.page and not args.sequences:
-        raise MemsweepError("--page is of --sequences alone: a study has its page by memsweep report.")
+    alone = {"--page": args.page, "--inputs": args.inputs, "--outputs": args.outputs}
+    if not args.sequences and (given := [flag for flag, value in alone.items() if value is not None]):
+        raise MemsweepError(
+            f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} of --sequences alone: else a task sets sizes, "
+            "and memsweep report writes the page of a study."
+        )
     if args.sequences:
         if studies:
             _refuse_half(studies, [])

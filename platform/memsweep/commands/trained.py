@@ -16,6 +16,8 @@ from memsweep.config.load.foreign import users_faults
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import MeasuredItem, RunDocument
 from memsweep.errors import ConfigError, filled
+from memsweep.sweep.driver.launch import LIMITS
+from memsweep.sweep.store.layout import default_results
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 _MODEL = "model."
 _OF_MEASUREMENT = ("model.roles.", "model.causal=")
 """Words about the model that are no arguments of its factory."""
+_OF_RUNS = ("address", "nodes", "node", "max_nodes", *(f"max_{name}" for name in LIMITS))
+"""Where and for how long the trials of a study run."""
 
 
 @users_faults()
@@ -43,7 +47,7 @@ def measure_trained(args: argparse.Namespace, words: Sequence[str], item: Callab
     from memsweep.studies.python.door import measure
     from memsweep.studies.python.own_outputs import read_sequences
 
-    _refuse(args)
+    _refuse(args, words)
     if args.page:
         check_file(Path(args.page), "--page FILE")
     begun = time.monotonic()
@@ -59,12 +63,26 @@ def measure_trained(args: argparse.Namespace, words: Sequence[str], item: Callab
     return Answer(_document(found, time.monotonic() - begun, item), text=filled(text, sys.stdout))
 
 
-def _refuse(args: argparse.Namespace) -> None:
-    problems = []
+def _refuse(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Refuses what is missing, and what would be ignored."""
+    from memsweep.models.module.hugging_face import PREFIX
+
+    given, problems = vars(args), []
     if args.model or not args.factory:
         problems.append("--sequences measures a module: give --factory my_nets:Net (or hf:FOLDER).")
     if args.task:
         problems.append("--task and --sequences are two questions: give one of them.")
+    elsewhere = ["--ray"] if args.inline is False else []
+    elsewhere += [f"--{name.replace('_', '-')}" for name in _OF_RUNS if given[name] is not None]
+    if elsewhere:
+        problems.append(
+            f"--sequences is one computation in this process, without limits: leave out {', '.join(elsewhere)}."
+        )
+    if args.results != default_results():
+        problems.append("--sequences stores nothing: leave out --results.")
+    sizes = [*(f"--{name}" for name in ("inputs", "outputs") if given[name] is not None), *_own(words)]
+    if sizes and (args.factory or "").startswith(PREFIX):
+        problems.append(f"{args.factory} has its sizes from its config: leave out {', '.join(sizes)}.")
     if problems:
         raise ConfigError(problems, SOURCE)
 
@@ -79,8 +97,8 @@ def _module(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) -
     module = _built(args, words, sequences)
     if not args.weights:
         return module, f"no --weights: {args.factory} gives the model its weights, trained or not"
-    found = find_weights(Path(args.weights), module.state_dict())
-    module.load_state_dict(found.tensors, strict=False)  # all that are needed are there; counts may be absent
+    found = find_weights(Path(args.weights), module.state_dict(keep_vars=True))
+    module.load_state_dict(found.tensors, strict=False)  # all that are needed are there
     return module, f"weights: {found.said}"
 
 
@@ -90,18 +108,32 @@ def _built(args: argparse.Namespace, words: Sequence[str], sequences: Tensor) ->
     from memsweep.models.module.config import ModuleConfig
     from memsweep.models.module.factory import resolve
 
-    own = [word for word in words if word.startswith(_MODEL) and not word.startswith(_OF_MEASUREMENT)]
-    given = module_fields(own, Path(args.workspace))
+    given = module_fields(_own(words), Path(args.workspace))
     config = config_from(ModuleConfig, {"factory": args.factory, **given}, SOURCE)
     if config.wrap:
         raise ConfigError(["model.wrap adds an encoder and a readout that nobody trained: leave it out."], SOURCE)
-    ids = not sequences.is_floating_point()
-    inputs = int(sequences.max()) + 1 if ids else sequences.shape[-1]
-    signature = Signature(inputs, args.outputs, sequences.shape[1])
+    signature = Signature(_inputs(args.inputs, sequences), args.outputs or 1, sequences.shape[1])
     width, factory, name = config.width if "width" in given else None, resolve(args.factory), config.names.width
     if width is None and name not in config.arguments.plain() and is_required(factory.make, name):
         raise ConfigError([f"{args.factory} needs the argument {name}: give it as model.width=16, say"], SOURCE)
     return factory.build(signature, width, config.arguments.plain(), config.names)
+
+
+def _own(words: Sequence[str]) -> list[str]:
+    """The words that are arguments of the factory."""
+    return [word for word in words if word.startswith(_MODEL) and not word.startswith(_OF_MEASUREMENT)]
+
+
+def _inputs(given: int | None, sequences: Tensor) -> int:
+    """The size of an input, or the number of ids, which may be more than the sequences show."""
+    if sequences.is_floating_point():
+        if given not in (None, size := sequences.shape[-1]):
+            raise ConfigError([f"--inputs {given}: the inputs of the sequences have the size {size}."], SOURCE)
+        return size
+    fewest = int(sequences.max()) + 1
+    if given is not None and given < fewest:
+        raise ConfigError([f"--inputs {given}: the sequences have ids up to {fewest - 1}."], SOURCE)
+    return given or fewest
 
 
 def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredItem]) -> RunDocument:

@@ -334,6 +334,7 @@ class SearchTrials:
         """The plan of the next round; None when nothing is left to run. ``failed``: identities that get no result."""
         unfinished = self._advance({*self.gave_up, *failed})
         self.plan = self._plan(self.gave_up)
+        self.stored |= self.reuse.all
         return self.plan if unfinished else None
 
     def news(self) -> list[str]:

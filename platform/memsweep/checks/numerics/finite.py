@@ -27,7 +27,7 @@ def finite(subject: Subject, seconds: float) -> Finding:
         lengths.append(length)
         for regime, inputs in subject.regimes(length).items():
             for dtype in (WIDE, SINGLE, HALF, HALF_16):
-                if (dtype, regime) in failed:
+                if NAMES[dtype] in subject.not_had or (dtype, regime) in failed:
                     continue
                 try:
                     outputs = subject(inputs, dtype)
@@ -42,8 +42,9 @@ def finite(subject: Subject, seconds: float) -> Finding:
     notes = [] if faults else [_sentence(some) for some in _by_place(narrow)]
     precisions = [NAMES[dtype] for dtype in ran]
     well = f"All outputs are finite, for noise, zeros, large and held inputs, in {', '.join(precisions)}, up to "
-    well += f"{lengths[-1]} steps."
-    numbers = {"runs": tried, "lengths": lengths, "precisions": precisions, "not_finite": problems}
+    well = " ".join([f"{well}{lengths[-1]} steps.", *subject.not_had.values()])
+    numbers = {"runs": tried, "lengths": lengths, "precisions": precisions, "not_measured": subject.not_had}
+    numbers |= {"not_finite": problems}
     return finding("finite", well, numbers, faults=faults[:3], notes=notes[:3])
 
 

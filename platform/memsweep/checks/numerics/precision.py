@@ -40,7 +40,7 @@ class _Errors:
         exact = subject(inputs)
         for dtype in (SINGLE, HALF, HALF_16):
             name = NAMES[dtype]
-            if name in self.fails:
+            if name in subject.not_had or name in self.fails:
                 continue
             try:
                 error = _error(subject(inputs, dtype), exact)
@@ -103,8 +103,9 @@ def precision(subject: Subject, seconds: float) -> Finding:
         faults += wrong
         notes += worth_a_word
     notes += [f"It does not run in {name} ({why})." for name, why in errors.fails.items()]
+    notes += subject.not_had.values()
     numbers = {"lengths": errors.lengths, "half_inside": bool(half), "float32_inside_float64": single is not None}
-    numbers |= {**errors.table, "does_not_run": errors.fails}
+    numbers |= {**errors.table, "does_not_run": errors.fails, "not_measured": subject.not_had}
     undefined, known = errors.undefined(), errors.at_the_end()
     if undefined:
         notes.append(

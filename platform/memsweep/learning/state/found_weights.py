@@ -7,7 +7,7 @@ in it, and of all beginnings of names, those are taken whose names and shapes ar
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ _USUAL = ("state_dict", "model_state_dict", "model_state", "model", "module", "n
 """Keys under which trainers keep a module, the likeliest first; others are looked at after them."""
 _COUNTS = "num_batches_tracked"
 _SHOWN = 6
+_MISSING = " is missing"
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
 
     Args:
         path: safetensors, what ``torch.save`` wrote, or ``npz``.
-        own: the module's state dict.
+        own: the module's state dict, with its parameters themselves (``keep_vars``). Of those that are one tensor, the
+            file needs one name.
 
     Raises:
-        WeightsFileError: the file cannot be read, or nothing in it has all names and shapes; with the nearest.
+        WeightsFileError: the file cannot be read, nothing in it has all names and shapes (with the nearest), or it has
+            two values of one tensor.
     """
     needed = {name: tensor for name, tensor in own.items() if not name.endswith(_COUNTS)}
     candidates = sorted(_candidates(_content(path)), key=_likelihood)
@@ -78,7 +81,41 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
         tensors = plain_tensors(path, tensors)
     if problems := other_kinds(own, tensors):
         raise WeightsFileError(f"{path}: {'; '.join(problems[:3])}. Save the weights in the precision of the module.")
+    if problems := two_values(own, tensors):
+        raise WeightsFileError(f"{path}: {'; '.join(problems[:3])}. Give the module that the file is of.")
     return FoundWeights(tensors, _said(path, chosen, start, tensors, fitting[1:]))
+
+
+def two_values(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
+    """Which given tensors differ although the module has one tensor under their names, in words.
+
+    Args:
+        own: the module's state dict, with its parameters themselves.
+        given: under the module's names.
+    """
+    found = []
+    for first, *others in _shared(own).values():
+        there = [name for name in (first, *others) if name in given]
+        found += [
+            f"{there[0]} and {other} differ, and are one tensor in the module"
+            for other in there[1:]
+            if not _equal(given[there[0]], given[other])
+        ]
+    return found
+
+
+def _shared(own: Mapping[str, Tensor]) -> dict[int, list[str]]:
+    """The names of each tensor of a module."""
+    names: dict[int, list[str]] = {}
+    for name, tensor in own.items():
+        names.setdefault(id(tensor), []).append(name)
+    return names
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers, in whatever precisions."""
+    kind = torch.complex128 if one.is_complex() or other.is_complex() else torch.float64
+    return one.shape == other.shape and torch.allclose(one.to(kind), other.to(kind), rtol=0, atol=0, equal_nan=True)
 
 
 def _content(path: Path) -> Any:
@@ -123,20 +160,20 @@ def _likelihood(candidate: _Candidate) -> tuple[int, int]:
 
 def _starts(candidate: _Candidate, needed: Mapping[str, Tensor]) -> list[str]:
     """What may stand before every name of the module, the shortest first: ``module.``, ``_orig_mod.``, ``lstm.``."""
-    first = next(iter(needed), "")
-    starts = {name.removesuffix(first) for name in candidate.tensors if name.endswith(first)}
+    first = next(iter(_shared(needed).values()), [""])
+    starts = {name.removesuffix(own) for own in first for name in candidate.tensors if name.endswith(own)}
     return sorted((start for start in starts if not start or start[-1] in "._/"), key=lambda start: (len(start), start))
 
 
 def _lacks(candidate: _Candidate, start: str, needed: Mapping[str, Tensor]) -> list[str]:
     """The names of the module that a candidate has not, or in another shape, in words."""
     wrong = []
-    for name, tensor in needed.items():
-        found = candidate.tensors.get(start + name)
-        if found is None:
-            wrong.append(f"{name} is missing")
-        elif found.shape != tensor.shape:
-            wrong.append(f"{name} is {list(found.shape)}, and the module's {list(tensor.shape)}")
+    for names in _shared(needed).values():
+        there = [name for name in names if start + name in candidate.tensors]
+        wrong += [] if there else [f"{' or '.join(names)}{_MISSING}"]
+        for name in there:
+            found, wanted = list(candidate.tensors[start + name].shape), list(needed[name].shape)
+            wrong += [] if found == wanted else [f"{name} is {found}, and the module's {wanted}"]
     return wrong
 
 
@@ -166,6 +203,14 @@ def _nothing_fits(path: Path, candidates: list[_Candidate], needed: Mapping[str,
     more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     return (
         f"nothing in {path} has the names and shapes of the module. The nearest ({shown}): {'; '.join(wrong[:3])}"
-        f"{more}. The file has {listed([*nearest.tensors], _SHOWN)}. Give the module the sizes of the stored one "
-        "(audit: --width, --inputs, --outputs; measure: model.width=, --outputs)."
+        f"{more}. The file has {listed([*nearest.tensors], _SHOWN)}. {_advice(wrong)}"
+    )
+
+
+def _advice(wrong: Sequence[str]) -> str:
+    if all(each.endswith(_MISSING) for each in wrong):
+        return "Give a file that has them, or the arguments with which the stored module was made."
+    return (
+        "Give the module the sizes of the stored one (audit: --width, --inputs, --outputs; measure: model.width=, "
+        "--inputs, --outputs)."
     )

@@ -141,7 +141,8 @@ def _cost(searched: Searched) -> str:
 
 def _endings(searched: Searched) -> str:
     states = Counter(member.state for member in searched.history.suggestions)
-    parts = [f"{states[state]} {state}" for state in SuggestionState if states[state]]
+    words = {SuggestionState.RUNNING: "not ended"}  # a report does not know whether they run
+    parts = [f"{states[state]} {words.get(state, state)}" for state in SuggestionState if states[state]]
     if states[SuggestionState.DONE] == states.total() > 0:
         return "All suggestions were trained to their end."
     text = f"Of the suggestions, {joined(parts)}." if parts else "Nothing has been suggested yet."
