@@ -17,6 +17,7 @@ from memsweep.cli import main
 from memsweep.config.load.study import load_study as read_study
 from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.state.warm_start import WarmStart
+from memsweep.report.read.command_line import grown_words
 from memsweep.report.read.study import load_study
 from memsweep.sweep.planning.plan_file import FILES
 from memsweep.sweep.store.filesystem import Location
@@ -103,6 +104,17 @@ def test_what_a_report_advises_after_an_extension_reaches_all_sizes_and_seeds(
         cells.setdefault((row["model"]["width"], row["task"]["horizon"]), set()).update(range(began, began + count))
     assert cells.keys() == {(width, horizon) for width in (2, 3, 5, 7, 8) for horizon in (4, 8, 16)}
     assert all(seeds == set(range(3 if width > 5 else 2)) for (width, _), seeds in cells.items())
+
+
+def test_advice_names_no_field_that_a_task_of_the_study_lacks() -> None:
+    parity, counter = {"name": "parity", "length": 8}, {"name": "modular_counter", "length": 8, "modulus": 3}
+    rows = {
+        name: {"task": task, "model": {"width": 2}, "training": {"seeds": 1}}
+        for name, task in (("a", parity), ("b", counter), ("c", {**counter, "modulus": 5}))
+    }
+    assert grown_words(rows, {"c"}, ["model.width"]) == []
+    del rows["a"]
+    assert grown_words(rows, {"c"}, ["model.width"]) == ["task.modulus=3,5"]
 
 
 def test_widths_to_which_other_fields_are_tied_are_left_to_decide(tmp_path: Path) -> None:

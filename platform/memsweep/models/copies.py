@@ -34,7 +34,7 @@ One = Callable[[dict[str, Tensor], Tensor], Tensor]
 def takes_copies(model: Any, leading: Sequence[int] = (1, 2)) -> bool:
     """Whether a model computes copies together, where that is faster: see ``Copies``.
 
-    Whether torch can is tried once, for copies alone: a training never tries it, where bytes may be counted.
+    Whether torch can is tried once, for copies alone.
 
     Args:
         model: any.
@@ -50,14 +50,14 @@ def together_where_small(model: Any, own: Mapping[str, Tensor], inputs: Tensor) 
     return copies.outputs(own, inputs)
 
 
-def takes_seeds(model: Any, leading: Sequence[int] = (2,)) -> bool:
+def takes_seeds(model: Any, leading: Sequence[int]) -> bool:
     """Whether a model in training computes the seeds of a trial together, where that is faster: see ``Copies``.
 
     Args:
         model: any.
         leading: dimensions of its weights, ``[P]``: one of each seed. In a measurement, there are copies as well.
     """
-    return model.training and len(leading) == 1 and leading[0] > 1 and getattr(model, "own_seeds", None) is not None
+    return model.training and len(leading) == 1 and leading[0] > 1 and model.own_seeds is not None
 
 
 def seeds_where_small(model: Any, own: Mapping[str, Tensor], inputs: Tensor) -> Tensor | None:

@@ -70,3 +70,8 @@ def test_kernels_have_the_time_scale_of_all_their_lags(name, dt, monkeypatch):
     whole = [time_scale(each) for each in memories]
     for memory, new, old in zip(memories, found, whole, strict=True):
         assert new == old or len(memory) < USABLE_SCALES * old
+
+
+def test_a_memory_that_rises_and_falls_once_keeps_its_time_scale_however_short_the_window():
+    scales = [time_scale(lags * np.exp(-lags / 60)) for lags in map(np.arange, (150, 600))]
+    assert scales == pytest.approx([180.0, 180.0])

@@ -102,7 +102,25 @@ class Modes(nn.Module):
             states.append(h)
         outputs = torch.stack(states, 1) @ self.C.T
         return torch.tanh(outputs + 0.5) if self.bend else outputs
+
+
+class Refusing(Modes):
+    def forward(self, x):
+        if self.B.max() > 1.2:
+            raise ValueError("too large")
+        return super().forward(x)
 """
+
+
+def test_a_module_that_refuses_a_scaled_weight_keeps_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "modes.py").write_text(textwrap.dedent(MODES))
+    monkeypatch.chdir(tmp_path)
+    registry.discover(tmp_path)
+    growth = carried_over_time(trial("modes:Refusing").model, SIZES, build_module)
+    assert growth["decay"] > CARRIED
+    assert growth["B"] > CARRIED  # nobody knows better
 
 
 @pytest.mark.parametrize("bend", [False, True])

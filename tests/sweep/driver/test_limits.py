@@ -322,6 +322,22 @@ def test_so_much_work_stops_a_run_and_is_counted_while_packs_run(limits: dict[st
     assert active.reached == f"--max-{said}-hours 1e-06: so much was used in this run"
 
 
+def test_limits_that_are_reached_together_stop_a_run_by_one_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one would cut short Ray's graceful end."""
+    told, now = list[int](), [0.0]
+    monkeypatch.setattr("memsweep.sweep.driver.launch.os.kill", lambda process, number: told.append(number))
+    active = ActiveLimits(Limits(hours=0.3 / 3600, core_hours=100.0), lambda: now[0])
+    active.started("a")
+    with active.watch(), active.watch_packs():
+        wait_for(lambda: told)
+        active.started("b", 2.0)
+        now[0] = 3600.0 * 100.0  # now the core hours are used up as well
+        assert active.worked_out()
+        active.stop()
+    assert told == [signal.SIGTERM]
+    assert active.reached.startswith("--max-hours")
+
+
 def test_core_hours_that_are_used_up_stop_what_waits(tmp_path: Path) -> None:
     plan = planned([[tiny(0)], [tiny(1)], [tiny(2)]])
     summary = run(plan, workspace=ROOT, results=tmp_path, launch=INLINE, limits=Limits(core_hours=1e-9))

@@ -35,7 +35,14 @@ def time_scale(target: np.ndarray) -> float | None:
     if last == len(falls) - 1:
         return math.inf
     scale = float(last + (enough - falls[last]) / (falls[last + 1] - falls[last])) / enough
-    return math.inf if scale > len(sizes) and (np.diff(sizes) > 0).any() else scale  # which may rise again
+    return math.inf if scale > len(sizes) and _rises_again(sizes) else scale
+
+
+def _rises_again(sizes: np.ndarray) -> bool:
+    """Whether a memory rises behind a lag at which it falls."""
+    steps = np.diff(sizes)
+    falls = np.flatnonzero(steps < 0)
+    return bool(falls.size and (steps[falls[0] :] > 0).any())
 
 
 def _known(sizes: np.ndarray) -> int:

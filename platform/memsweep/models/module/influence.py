@@ -80,28 +80,29 @@ def growths(module: nn.Module, inputs: Tensor) -> dict[str, float]:
         return {}
     windows = (0,), _SOON, tuple(range(late - _LATE + 1, late + 1))
     now, soon, far = (_effects(response[:, lags], named) for lags in windows)
-    found = {name: _growth(now[name], soon[name], far[name]) for name in named}
-    return {
-        name: 1.0 if each > ACTS_ONCE and _is_linear_in(named[name], module, inputs, late) else each
-        for name, each in found.items()
-    }
+    return {name: _growth(now[name], soon[name], far[name]) for name in named}
 
 
 @torch.no_grad()
-def _is_linear_in(weight: Tensor, module: nn.Module, inputs: Tensor, late: int) -> bool:
-    """Whether the response, at each lag from 1 to ``late``, is linear in the scale of a parameter.
+def _is_linear_in(weight: Tensor, module: nn.Module, inputs: Tensor) -> bool:
+    """Whether the response, at each lag from 1 to the longest, is linear in the scale of a parameter.
 
     That is so of an encoder and a readout of states. It is not of what acts once more with each step. Inputs are faint,
     so that what stands around them is linear as well.
     """
     given, own, responses = inputs * _FAINT if inputs.is_floating_point() else inputs, weight.clone(), list[Tensor]()
-    for scale in (1.0 - _HALF, 1.0, 1.0 + _HALF):
-        weight.copy_(own * scale)
-        responses.append(_response(module, given)[:, 1 : late + 1])
-    weight.copy_(own)
+    try:
+        for scale in (1.0 - _HALF, 1.0, 1.0 + _HALF):
+            weight.copy_(own * scale)
+            responses.append(_response(module, given)[:, 1 : _LONGEST_LAG + 1])
+    except Exception:  # code of others may refuse such a weight
+        return False
+    finally:
+        weight.copy_(own)
     low, usual, high = responses
     first, second, size = (each.square().sum((0, 2)).sqrt() for each in (high - low, high + low - 2.0 * usual, usual))
-    return bool((second <= _CURVED * size).all() and (first / size).mean() >= _MOVED)
+    seen = size > _SEEN * size.max()
+    return bool((second <= _CURVED * size)[seen].all() and (first / size)[seen].mean() >= _MOVED)
 
 
 def _growth(now: float, soon: float, far: float) -> float:
@@ -226,10 +227,13 @@ def _measure(config: ModuleConfig, signature: Signature, build: Build, factory: 
             to_dtype(module, torch.float64)
             for name, each in growths(module, inputs).items():
                 found.setdefault(name, []).append(each)
-            if seed == SEEDS - 1:
-                met, added = _met(module, inputs), _added(module, inputs)
     always = {name: each for name, each in found.items() if len(each) == SEEDS and not any(map(math.isnan, each))}
-    return _Measured({name: median(each) for name, each in always.items()}, met, added)
+    growth, named = {name: median(each) for name, each in always.items()}, dict(module.named_parameters())
+    with looked_at(config.factory, factory.file), default_dtype(torch.float64):
+        large = (name for name, each in growth.items() if each > CARRIED)
+        once = [name for name in large if _is_linear_in(named[name], module, inputs)]
+        met, added = _met(module, inputs), _added(module, inputs)
+    return _Measured(growth | dict.fromkeys(once, 1.0), met, added)
 
 
 def _added(module: nn.Module, inputs: Tensor) -> frozenset[str]:

@@ -57,7 +57,7 @@ def with_words(command: str, added: Sequence[str]) -> str:
 
 
 def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], paths: Collection[str]) -> list[str]:
-    """Words for the axes along which a study was extended, with all their values: its file does not name the new ones.
+    """Words for the sizes along which a study was extended, with all their values: its file does not name the new ones.
 
     Args:
         rows: identity -> canonical config of every trial.
@@ -76,13 +76,16 @@ def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], p
 
 
 def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
-    """The sizes of trials by the path of their field; of seeds, their number from the first one of all trials on."""
-    sizes = dict[str, set[int]]()
+    """The sizes of trials by the path of their field; of seeds, their number from the first one of all trials on.
+
+    Those of a task are sizes where all trials have the same task: a task may lack the field of another.
+    """
+    sizes, tasks = dict[str, set[int]](), {row["task"]["name"] for row in rows}
     first = min((row["training"].get("first_seed", 0) for row in rows), default=0)
     for row in rows:
         training = row["training"]
         own = {"model.width": row["model"].get("width")}
-        own |= {f"task.{field}": value for field, value in row["task"].items()}
+        own |= {f"task.{field}": value for field, value in row["task"].items() if len(tasks) == 1}
         own[_SEEDS] = training["seeds"] + training.get("first_seed", 0) - first
         for path, value in own.items():
             if type(value) is int:

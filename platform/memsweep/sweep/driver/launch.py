@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 
@@ -95,7 +95,7 @@ class ActiveLimits:
         self.reached = ""
         self._limits, self._clock = limits, clock
         self._began: dict[str, tuple[float, float, float]] = {}
-        self._worked = (0.0, 0.0)
+        self._worked, self._is_told = (0.0, 0.0), False
         self._end = None if limits.hours is None else clock() + 3600.0 * limits.hours
 
     def room(self, results: int) -> int | None:
@@ -109,11 +109,11 @@ class ActiveLimits:
     def ended(self, pack: str) -> None:
         """A pack has ended, in whatever way."""
         if pack in self._began:
-            self._worked = self._with(self._began.pop(pack))
+            self._worked = self._with(self._worked, [self._began.pop(pack)])
 
-    def _with(self, *packs: tuple[float, float, float]) -> tuple[float, float]:
+    def _with(self, worked: tuple[float, float], packs: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
         """Core and GPU seconds of the packs that have ended, and of these up to now."""
-        now, (cores, gpus) = self._clock(), self._worked
+        now, (cores, gpus) = self._clock(), worked
         return (
             cores + sum((now - began) * share for began, share, _ in packs),
             gpus + sum((now - began) * share for began, _, share in packs),
@@ -122,16 +122,22 @@ class ActiveLimits:
     @property
     def hours(self) -> tuple[float, float]:
         """Core hours and GPU hours of all packs so far."""
-        cores, gpus = self._with(*[*self._began.values()])  # at once: a watching thread may look while packs begin
+        # in this order: a pack that ends meanwhile, while another thread looks, is left out and not counted twice
+        worked, running = self._worked, [*self._began.values()]
+        cores, gpus = self._with(worked, running)
         return cores / 3600.0, gpus / 3600.0
 
     def worked_out(self) -> bool:
         """Whether the core hours or the GPU hours are used up; ``reached`` then says so."""
         limits = (("core", self._limits.core_hours), ("gpu", self._limits.gpu_hours))
-        for (name, limit), used in zip(limits, self.hours, strict=True):
-            if limit is not None and used >= limit:
-                self.reached = self.reached or f"--max-{name}-hours {limit:g}: so much was used in this run"
-        return bool(self.reached)
+        over = [
+            (name, limit)
+            for (name, limit), used in zip(limits, self.hours, strict=True)
+            if limit is not None and used >= limit
+        ]
+        for name, limit in over:
+            self.reached = self.reached or f"--max-{name}-hours {limit:g}: so much was used in this run"
+        return bool(over)
 
     def over(self, results: int, failures: int) -> bool:
         """Whether no more may be started after so many results and failures; ``reached`` then says why."""
@@ -153,7 +159,7 @@ class ActiveLimits:
         """
         if threading.current_thread() is not threading.main_thread():
             raise KeyboardInterrupt
-        _signal()
+        self._signal()
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -183,10 +189,10 @@ class ActiveLimits:
         limit, words = self._limits.paid_hours
 
         def used_up() -> bool:
-            if limit is not None and node_hours() >= limit:
-                self.reached = self.reached or f"{words}: so many hours of nodes were used"
-                return True
-            return False
+            if limit is None or node_hours() < limit:
+                return False
+            self.reached = self.reached or f"{words}: so many hours of nodes were used"
+            return True
 
         with self._looking(used_up, limit):
             yield
@@ -212,7 +218,7 @@ class ActiveLimits:
         def look() -> None:
             while not ended.wait(max(_SHORTEST_INTERVAL, min(_LOOK_INTERVAL, 3600.0 * limit))):
                 if used_up():
-                    _signal()
+                    self._signal()
                     return
 
         thread = threading.Thread(target=look, name="memsweep-limits", daemon=True)
@@ -225,11 +231,13 @@ class ActiveLimits:
 
     def _out_of_time(self) -> None:
         self.reached = self.reached or _hours(self._limits.hours or 0.0)
-        _signal()
+        self._signal()
 
-
-def _signal() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
+    def _signal(self) -> None:
+        """Once, whatever limits are reached: a second signal would cut short Ray's graceful end."""
+        if not self._is_told:
+            self._is_told = True
+            os.kill(os.getpid(), signal.SIGTERM)  # not SIGINT, which a shell's background job ignores
 
 
 def _hours(hours: float) -> str:
