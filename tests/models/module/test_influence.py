@@ -44,11 +44,17 @@ class Net(nn.Module):
 SIZES = Signature(2, 2, 32)
 
 
+def write(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> None:
+    """A workspace with these modules, in which the test goes on."""
+    for name, text in modules.items():
+        (folder / f"{name}.py").write_text(textwrap.dedent(text))
+    monkeypatch.chdir(folder)
+    registry.discover(folder)
+
+
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleConfig:
-    (tmp_path / "rates.py").write_text(textwrap.dedent(RATES))
-    monkeypatch.chdir(tmp_path)
-    registry.discover(tmp_path)
+    write(tmp_path, monkeypatch, rates=RATES)
     return ModuleConfig(factory="rates:Net", width=4)
 
 
@@ -115,9 +121,7 @@ class Refusing(Modes):
 def test_a_module_that_refuses_a_scaled_weight_keeps_what_was_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "modes.py").write_text(textwrap.dedent(MODES))
-    monkeypatch.chdir(tmp_path)
-    registry.discover(tmp_path)
+    write(tmp_path, monkeypatch, modes=MODES)
     growth = carried_over_time(trial("modes:Refusing").model, SIZES, build_module)
     assert growth["decay"] > CARRIED
     assert growth["B"] > CARRIED  # nobody knows better
@@ -127,9 +131,7 @@ def test_a_module_that_refuses_a_scaled_weight_keeps_what_was_measured(
 def test_the_encoder_of_modes_in_parallel_acts_once(
     bend: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "modes.py").write_text(textwrap.dedent(MODES))
-    monkeypatch.chdir(tmp_path)
-    registry.discover(tmp_path)
+    write(tmp_path, monkeypatch, modes=MODES)
     config = trial("modes:Modes", arguments={"bend": bend}).model
     growth = carried_over_time(config, SIZES, build_module)
     assert growth["decay"] > CARRIED
@@ -173,9 +175,7 @@ class Maps(nn.Module):
 def test_a_map_that_acts_once_is_encoder_or_readout_where_something_else_is_carried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "maps.py").write_text(textwrap.dedent(MAPS))
-    monkeypatch.chdir(tmp_path)
-    registry.discover(tmp_path)
+    write(tmp_path, monkeypatch, maps=MAPS)
     state = anatomy(ModuleConfig(factory="maps:Maps", width=4), SIZES).roles
     assert {name: str(state[name].part) for name in ("one", "two", "three")} == {
         "one": "encoder",
