@@ -198,6 +198,7 @@ def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
         (lambda: ms.audit(3), "got int"),  # type: ignore[arg-type]
         (lambda: ms.audit("nets:GRU"), "Or run: memsweep audit nets:GRU"),  # type: ignore[arg-type]
         (lambda: ms.measure(net()), "the task is missing"),
+        (lambda: ms.measure("small", sequences=[[1.0]]), "not a study's name"),  # type: ignore[call-overload]
         (lambda: ms.measure(net(), "linear_functionl"), "Did you mean 'linear_functional'"),
         (lambda: ms.measure(net(), TASK, "training.steps=3"), "trains nothing"),
         (lambda: ms.measure(net(), TASK, {"perturbation.ball": 1}), "perturbation.ball"),

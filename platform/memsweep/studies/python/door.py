@@ -308,6 +308,8 @@ def measure(
         overrides = (*overrides, {"perturbation.reference": reference})
     if not isinstance(subject, str | Path):
         return _measure_module(subject, overrides, workspace, sequences)
+    if sequences is not None:
+        raise ConfigError(["sequences are measured of a module: give an nn.Module, not a study's name"], "measure")
     _discover(workspace)
     store = find_study(str(subject), Location.at(default_results() if results is None else results))
     request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
