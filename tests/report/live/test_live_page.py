@@ -302,7 +302,7 @@ def test_a_browser_sees_the_grid_fill_and_then_the_report(tmp_path: Path, chromi
 
     (tmp_path / "slow.yaml").write_text(SLOW)
     process = start(
-        *("sweep", tmp_path / "slow.yaml", "--inline", "--results", tmp_path, "training.steps=400"),
+        *("sweep", tmp_path / "slow.yaml", "--inline", "--results", tmp_path, "training.steps=1600"),
         cwd=ROOT,
         env=environment(MEMSWEEP_NO_PAGE=""),
     )
