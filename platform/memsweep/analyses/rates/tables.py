@@ -22,11 +22,11 @@ RULES_MEAN = (
     "the fitted sizes; below 1, the rule beats it at the sizes that were held out (geometric mean [95 %]). Held out: "
     "the rate by this rule [95 %], the best rate (median over seeds [least, most]), best over predicted (geometric "
     "mean [95 %]), and the test loss at the predicted rate, interpolated between the rates that were tried, over that "
-    "at the one rate that is best for all seeds together (median [least, most]). The best rate of a seed: the vertex, "
-    "in logarithms, of the parabola through its least validation loss and those at the next rates on both sides, so "
-    "that nobody may have trained at it; the tried rate itself where one of the next diverged or is more than a factor "
-    f"of {FAR:g} away. At an end: seeds whose best rate is the first or the last that was tried; intervals are "
-    "infinite where it may lie beyond."
+    "at the one rate that is best for all seeds together (median [least, most]). The best rate of a seed is "
+    "the vertex, in logarithms, of the parabola through its least validation loss and those at the next rates on both "
+    "sides. Nobody may have trained at it. It is the tried rate itself where one of the next diverged or is more than "
+    f"a factor of {FAR:g} away. At an end: seeds whose best rate is the first or the last that was tried; intervals "
+    "are infinite where it may lie beyond."
 )
 CEILINGS_MEAN = (
     f"Ceiling: the highest learning rate at which a seed ends below {percent(TRAINS)} of the zero predictor's loss, as "

@@ -46,7 +46,7 @@ def _rises_again(sizes: np.ndarray) -> bool:
 
 
 def _known(sizes: np.ndarray) -> int:
-    """The lags whose envelope is known: behind the last peak of a swing that is cut off, nobody knows the next one.
+    """The number of lags whose envelope is known: behind the last peak of a swing that is cut off, the next is not.
 
     Peaks may swing themselves, as those of two sines do: then it is the last of the largest ones that counts.
     """

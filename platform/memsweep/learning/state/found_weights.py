@@ -61,8 +61,8 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
 
     Args:
         path: safetensors, what ``torch.save`` wrote, or ``npz``.
-        own: the module's state dict, with its parameters themselves (``keep_vars``). Of those that are one tensor, the
-            file needs one name.
+        own: the module's state dict, with its parameters themselves (``keep_vars``). Where several names have one
+            tensor, the file needs one of them.
 
     Raises:
         WeightsFileError: the file cannot be read, nothing in it has all names and shapes (with the nearest), or it has

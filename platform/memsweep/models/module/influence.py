@@ -5,8 +5,8 @@ acts on it once more with each step, so that its effect grows with the lag, rela
 encoder or a readout, which act once, does not. The *growth* of a parameter is its relative effect at a long lag over
 that soon after the push. Effects are lengths of Jacobians of all outputs, so that states that cancel one another in an
 output make none large. Modes in parallel cancel one another soon after the push, and the slowest of them is left alone
-later, so that the effect of their encoder grows as well: a response that is linear in a parameter has a growth of 1.
-Where the growth is clear, it decides a role that would be guessed.
+later, so that the effect of their encoder grows as well. Where the response is linear in a parameter of such a growth,
+it is taken to be 1. Where the growth is clear, it decides a role that would be guessed.
 
 Letters: B batch, T time, I inputs, O outputs.
 """

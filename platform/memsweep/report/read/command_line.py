@@ -66,9 +66,7 @@ def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], p
     """
     if {*paths} == {_SEEDS}:
         return []
-    now, before = (
-        _sizes([row for name, row in rows.items() if name not in without]) for without in ((), frozenset(added))
-    )
+    now, before = _sizes([*rows.values()]), _sizes([row for name, row in rows.items() if name not in added])
     wider = {
         path: sorted(values) for path, values in now.items() if path not in paths and values - before.get(path, set())
     }
