@@ -138,6 +138,10 @@ def add(folder: Path) -> None:
     found = pd.DataFrame(_metrics(folder) or _verdicts(folder), columns=COLUMNS)
     kept = [pd.read_csv(RESULTS)] if RESULTS.exists() else []
     key = ["study", "condition", "measured"]
+    if (twice := found.duplicated(key)).any():
+        sys.exit(
+            f"{folder}: several trials are called {found['condition'][twice].iloc[0]!r}. Tell them apart in _metrics"
+        )
     whole = pd.concat([*kept, found]).drop_duplicates(key, keep="last").sort_values(key)
     whole.astype(dict.fromkeys(COLUMNS[3:6], float)).to_csv(RESULTS, index=False, float_format="%.4g")
 
@@ -146,7 +150,6 @@ def _metrics(folder: Path) -> list[list[object]]:
     """Rows of ``COLUMNS``: the metric of each condition, median, least and most; none where a seed has none.
 
     Seeds of one condition may lie in several trials, as after ``extend``.
-
     Of a study that searches settings they are of the winners, on fresh seeds.
     """
     found: dict[str, tuple[tuple[str, ...], str, list[pd.Series]]] = {}
@@ -165,8 +168,10 @@ def _metrics(folder: Path) -> list[list[object]]:
         depth = counted(config["model"]["layers"], "layer") if "layers" in config["model"] else ""
         names = (
             _model(config["model"]),
+            config["task"]["name"],
             depth,
             sizes,
+            f"width {config['model']['width']}" if "width" in config["model"] else "",
             training.get("rule", ""),
             least,
             f"rate {training['learning_rate']:g}",
@@ -187,7 +192,7 @@ def _spread(values: Sequence[pd.Series]) -> list[object]:
 def _condition(names: tuple[str, ...], every: Sequence[tuple[str, ...]]) -> str:
     """The model, and of the rest what differs among the trials of one model."""
     alike = [other for other in every if other[0] == names[0]]
-    rest = [name for place, name in enumerate(names) if place and len({other[place] for other in alike}) > 1]
+    rest = [name for place, name in enumerate(names) if place and name and len({other[place] for other in alike}) > 1]
     return " · ".join([names[0], *rest])
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
 
 from benchmarks import published_curves
-from benchmarks.published import image_twin, seeds, text_twin
-from memsweep import registry
+from benchmarks.published import seeds
 from memsweep.config.load.study import load_study
 from memsweep.config.load.study_files import names
 from memsweep.config.schema.canonical import to_dict
-from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from paths import ROOT
 
 TOLD = yaml.safe_load((seeds.EVIDENCE / "seeds.yaml").read_text("utf-8"))
@@ -58,7 +54,7 @@ def test_trials_that_differ_in_their_rate_alone_are_told_apart(tmp_path: Path) -
         record.write_text(json.dumps(told), "utf-8")
     found = {str(row[1]) for row in seeds._metrics(study)}
     assert len(found) == 4
-    assert "diagonal_rnn · exp · rate 0.01" in found or "diagonal_rnn · direct · rate 0.01" in found
+    assert {"diagonal_rnn · exp · width 2 · rate 0.01", "diagonal_rnn · direct · width 2 · rate 0.01"} & found
 
 
 def test_of_a_search_the_winners_of_each_rule_are_told_and_its_suggestions_are_not(tmp_path: Path) -> None:
@@ -159,7 +155,9 @@ def test_results_take_the_place_of_those_of_the_same_conditions(
     seeds.add(study)
     rows = pd.read_csv(seeds.RESULTS)
     learned = rows[rows["study"] == "learned"]
-    assert {*learned["condition"]} == {"diagonal_rnn · direct", "diagonal_rnn · exp"}
+    assert {*learned["condition"]} == {
+        f"diagonal_rnn · {of} · width {size}" for of in ("direct", "exp") for size in (2, 3)
+    }
     assert [number + 0.5, number + 0.25, number + 0.75] in learned[["value", "low", "high"]].to_numpy().tolist()
     assert len(rows) == len(verdicts) + len(learned)
     for record in (study / "records").glob("*.json"):  # of another seed, as ``extend`` adds it
@@ -170,69 +168,3 @@ def test_results_take_the_place_of_those_of_the_same_conditions(
     seeds.add(study)
     assert {*pd.read_csv(seeds.RESULTS).query("study == 'learned'")["seeds"]} == {4}
     assert any("none" in section for section in seeds._results())
-
-
-def test_a_free_text_has_the_form_of_the_treebank_which_its_task_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in text_twin.FILES:
-        lines = [f'{n:08d} 03 n 01 word | the {n} old words; "a word, and one more"  ' for n in range(40)]
-        (tmp_path / name).write_text("  1 This is a licence\n" + "\n".join(lines) + "\n", "utf-8")
-    told = text_twin.sentences(tmp_path)
-    assert told[:2] == ["the_N_old_words", "a_word,_and_one_more"]
-    monkeypatch.setattr(text_twin, "SIZES", {"train": 300, "valid": 100, "test": 50})
-    monkeypatch.setattr(text_twin, "SYMBOLS", 8)
-    monkeypatch.setattr(sys, "argv", ["text_twin", str(tmp_path), str(tmp_path / "data")])
-    text_twin.main()
-    files = {name: (tmp_path / "data" / "ptb" / f"{name}.txt").read_text("utf-8") for name in text_twin.SIZES}
-    symbols = {name: text.replace("\n", " <eos> ").split() for name, text in files.items()}
-    assert {name: len(each) >= text_twin.SIZES[name] for name, each in symbols.items()} == dict.fromkeys(files, True)
-    assert len({symbol for each in symbols.values() for symbol in each}) == 8
-    registry.discover(ROOT)
-    task = registry.get(registry.TASK, "ptb")
-    made = task(task.Config(folder=str(tmp_path / "data"), horizon=10))
-    assert made.inputs == 8
-    with pytest.raises(SystemExit, match="too short: train"):
-        [*text_twin.parts(told[:3])]
-
-
-def test_images_have_the_form_of_cifar_10_which_its_tasks_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def written(folder: str, *more: str) -> dict[str, bytes]:
-        words = ["image_twin", str(tmp_path / folder), "--train", "203", "--test", "40", *more]
-        monkeypatch.setattr(sys, "argv", words)
-        image_twin.main()
-        return {path.name: path.read_bytes() for path in sorted((tmp_path / folder / "cifar10").iterdir())}
-
-    files = written("data")
-    counts = {name: len(held) // 3073 for name, held in files.items()}
-    assert counts == {f"data_batch_{number + 1}.bin": 40 + (number < 3) for number in range(5)} | {"test_batch.bin": 40}
-    assert written("again") == files
-    assert not set(written("other", "--seed", "1").values()) & set(files.values())
-    with pytest.raises(SystemExit, match=r"data_batch_1\.bin is there and stays as it is"):
-        written("data", "--seed", "2")
-    with pytest.raises(SystemExit, match="--train must be 5 or more"):
-        written("none", "--train", "4")
-    assert (tmp_path / "data" / "cifar10" / "data_batch_1.bin").read_bytes() == files["data_batch_1.bin"]
-    registry.discover(ROOT)
-    for name, settings in (("images", {"data": "cifar10", "order": "pixels"}), ("sequential_cifar", {"colour": True})):
-        task = registry.get(registry.TASK, name)
-        made = task(task.Config(folder=str(tmp_path / "data"), **settings))
-        assert {key: len(split.labels) for key, split in made.splits.items()} == {TRAIN: 183, VALIDATION: 20, TEST: 40}
-        batch = made.draw(Stream(0, TEST), 0, 40)
-        assert batch.inputs.shape == (40, 1024, 3)
-        assert np.bincount(batch.targets).tolist() == [4] * 10
-
-
-def test_the_class_of_an_image_is_its_wave_and_one_pixel_does_not_tell_it() -> None:
-    records = np.concatenate([*image_twin.records(2000, 0, 0)])
-    labels, pixels = records[:, 0], records[:, 1:].reshape(-1, 3, 32, 32).astype(float)
-    for place in ((0, 0, 0), (1, 16, 15), (2, 31, 31)):
-        alike = pixels[:, *place].astype(int) // 16
-        seen = np.zeros((16, 10))
-        np.add.at(seen, (alike[:1000], labels[:1000]), 1)
-        assert np.mean(seen.argmax(1)[alike[1000:]] == labels[1000:]) < 0.2
-    rows, columns = np.mgrid[:32, :32]
-    turns = image_twin.WAVES[:, :1, None] * columns + image_twin.WAVES[:, 1:, None] * rows
-    waves = np.exp(2j * np.pi * turns / image_twin.TURN)
-    power = np.abs(np.einsum("bkhw,chw->bkc", pixels - pixels.mean((2, 3), keepdims=True), waves)).sum(1)
-    assert np.mean(power.argmax(1) == labels) > 0.98

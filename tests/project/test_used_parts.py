@@ -21,8 +21,6 @@ FIELDS = {
 }
 """Kind of part -> the field that names one; `units` names several."""
 WITHOUT = {
-    (registry.TASK, "pathfinder"): "its files are not to be had: the address of the arena's archive refuses",
-    (registry.TASK, "retrieval"): "its files are not to be had, as those of pathfinder",
     (registry.MODEL, "module"): "a user's own module, which a study names by its path",
     (registry.UNIT, "module"): "a user's own layer, as above",
 }

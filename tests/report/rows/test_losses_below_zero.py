@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -12,9 +14,10 @@ import pytest
 from scipy.stats import wilcoxon
 
 from memsweep.analyses.comparison.compare import _log_losses
+from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, quantities
 from memsweep.report.headline.paired import paired_sentence
-from memsweep.report.headline.ranking import _behind, _best, _counts
+from memsweep.report.headline.ranking import _behind, _best, _counts, _of_one_task, _single, is_resolvable
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.search import gap_text
@@ -121,8 +124,36 @@ def test_a_task_that_nobody_ranked_learns_is_named_and_breaks_nothing() -> None:
     """``rnn`` learned with two seeds, and its median diverged; ``lru`` has learned nothing."""
     rows = [row("rnn", [0.1, 0.1, math.inf, math.inf, math.inf], memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
     said = _counts({"copying_memory": rows}, labels_of(rows), quantities(rows)[0], "")
-    assert said == "No model does better than one that forgets on copying_memory."
+    assert said == "On copying_memory seeds have a smaller loss than one that forgets, and no model by its median."
+    none = [row("rnn", [0.9] * 5, memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
+    said = _counts({"copying_memory": none}, labels_of(none), quantities(none)[0], "")
+    assert said == "No model has a smaller loss than one that forgets on copying_memory."
     assert _counts({"copying_memory": rows[:1]}, labels_of(rows), quantities(rows)[0], "") == ""
+
+
+@pytest.mark.parametrize("memoryless", [math.nan, 0.7], ids=["unknown", "known"])
+def test_models_that_learn_nothing_have_no_best_one(memoryless: float) -> None:
+    """A model that answers zero forgets, too: its loss, 1 here, takes the place of a baseline that is not known."""
+    alike = [row("rnn", [0.995, 1.0, 1.0, 1.0], "imdb", memoryless), row("lru", [1.0] * 4, "imdb", memoryless)]
+    labels, by = labels_of(alike), quantities(alike)[0]
+    none, median = "No model has a smaller loss than one that forgets", "has a test loss of 1, the median over 4 seeds."
+    assert _of_one_task(alike, labels, "", by, "") == f"{none}: the best, `rnn`, {median}"
+    assert _of_one_task(alike[:1], labels, "", by, "") == f"{none}: it {median}"
+    assert _best(alike, labels, by) == "none (no model has a smaller loss than one that forgets)"
+    other = row("rnn", [0.1] * 4, "adding", memoryless)
+    said = _single({"imdb": alike[:1], "adding": [other]}, labels_of([alike[0], other]), by, "")
+    assert said.endswith("No model has a smaller loss than one that forgets on imdb.")
+    assert "`rnn`" in _of_one_task([other, alike[1]], labels, "", by, "")
+
+
+@pytest.mark.parametrize(
+    ("losses", "resolvable"),
+    [((0.1, 0.2), False), ((1.0, 0.2), False), ((1.0, 1.0), True), ((math.inf, 0.2), True), ((math.inf,) * 2, True)],
+)
+def test_more_seeds_are_asked_for_where_they_can_rank(losses: Sequence[float], resolvable: bool) -> None:
+    rows = [row(model, [loss] * 2) for model, loss in zip(("lru", "rnn"), losses, strict=True)]
+    contents = cast(Contents, SimpleNamespace(losses=rows, labels=labels_of(rows)))
+    assert is_resolvable(contents) == resolvable
 
 
 def test_the_logarithm_of_a_loss_is_asked_for_where_there_is_one() -> None:

@@ -120,8 +120,12 @@ class LossRow:
 
     @property
     def learned(self) -> bool:
-        """Whether a seed is below the memoryless baseline; true where the task has none."""
-        return self.below > 0 or not self.memoryless > 0
+        """Whether a seed is below the memoryless baseline, or where none is known, below the model that answers zero.
+
+        That one forgets, too: a loss that is not below it is not below the baseline. True where neither is known.
+        """
+        known = [level for level in (self.memoryless, self.zero_loss) if level > 0]
+        return not known or bool((self.losses < BELOW * known[0]).any())
 
     @property
     def removed(self) -> float:
@@ -323,6 +327,13 @@ def level(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
     if by.is_share(best):
         return [best, *(row for row in others if by.spread(row).high >= ends.low)]
     return [best, *(row for row in others if by.spread(row).low <= ends.high)]
+
+
+def is_unlearned(row: LossRow, by: Quantity) -> bool:
+    """Whether a row has not learned its task, where its loss is of the sequences that ``by`` is of."""
+    # the loss is of the longest sequences: it says nothing of an accuracy in their first steps
+    is_longest = by.key(row) == [by.key(row), *row.lengths][-1]
+    return not row.learned and (is_longest or not by.is_share(row))
 
 
 def by_accuracy(row: LossRow) -> bool:

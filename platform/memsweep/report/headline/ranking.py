@@ -8,12 +8,23 @@ from collections.abc import Mapping, Sequence
 
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.analysis.losses import MANY_TASKS, LossRow, Quantity, is_ranked, largest, level, quantities, ranked
+from memsweep.report.analysis.losses import (
+    MANY_TASKS,
+    LossRow,
+    Quantity,
+    is_ranked,
+    is_unlearned,
+    largest,
+    level,
+    quantities,
+    ranked,
+)
 from memsweep.report.headline.paired import paired_sentence
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 from memsweep.report.rows.losses import at_size
 
+FORGETS = "no model has a smaller loss than one that forgets"
 RANKING_SEEDS = 4
 """Seeds of each model without which no ranking is resolved: of two models that are alike, all seeds of one lie above
 those of the other with a chance of 2 / (2n over n): 0.33, 0.10 and 0.03 for 2, 3 and 4 seeds."""
@@ -52,11 +63,15 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
 
 
 def is_resolvable(contents: Contents) -> bool:
-    """Whether no task compares models of fewer seeds than a ranking needs."""
-    by_memory: dict[str, list[int]] = {}
-    for row in largest(contents.losses):
-        by_memory.setdefault(contents.labels.memory(row.condition), []).append(row.seeds)
-    return all(len(seeds) < 2 or min(seeds) >= RANKING_SEEDS for seeds in by_memory.values())
+    """Whether no task compares models of fewer seeds than a ranking needs.
+
+    Models that diverged are not compared, nor are those of a task that none has learned: more seeds do not help there.
+    """
+    by_memory: dict[str, list[LossRow]] = {}
+    for row in filter(is_ranked, largest(contents.losses)):
+        by_memory.setdefault(contents.labels.memory(row.condition), []).append(row)
+    learned = [rows for rows in by_memory.values() if any(row.learned for row in rows)]
+    return all(len(rows) < 2 or min(row.seeds for row in rows) >= RANKING_SEEDS for rows in learned)
 
 
 def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity, at: str) -> str:
@@ -68,6 +83,10 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     measure, said = _measured(best, by)
     if not is_ranked(best, by):
         return f"No model is best by {measure}{at}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
+    if all(is_unlearned(row, by) for row in rows):
+        median = f"{measure} of {said}, the median over {counted(best.seeds, 'seed')}"
+        which = f": the best, {_named(best, labels)}, has a {median}" if others else f": it has a {median}"
+        return f"{FORGETS[0].upper()}{FORGETS[1:]}{at}{which}."
     if not others:
         return f"The {measure}{at} is {said}, the median over {counted(best.seeds, 'seed')}."
     if few:
@@ -99,11 +118,15 @@ def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     more = [f"{len(rows) - MOST_NAMED} more"] if len(rows) > MOST_NAMED else []
     few, most = (end(row.seeds for row in rows) for end in (min, max))
     seeds = counted(few, "seed") if few == most else f"{few} to {most} seeds"
-    return f"Medians over {seeds}{at}: {'; '.join([*said, *more])}."
+    failed = [memory for memory, row in zip(by_memory, rows, strict=True) if is_unlearned(row, by)]
+    forgets = f" {FORGETS[0].upper()}{FORGETS[1:]} on {joined(failed)}." if failed else ""
+    return f"Medians over {seeds}{at}: {'; '.join([*said, *more])}.{forgets}"
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
     """``lstm (100.0 %), whose seeds overlap with those of delta_net``; of a model alone that it is."""
+    if all(is_unlearned(row, by) for row in rows):
+        return f"none ({FORGETS})"
     if len(rows) == 1 and is_ranked(rows[0], by):
         return f"{_named(rows[0], labels)} ({_measured(rows[0], by)[1]}), alone"
     if not (known := level(rows, by)):
@@ -119,11 +142,18 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     A task that no model learns has no best one; it is named.
     """
     compared = {memory: rows for memory, rows in by_memory.items() if len(rows) > 1}
-    best_of = {memory: [row for row in level(rows, by) if row.learned] for memory, rows in compared.items()}
+    best_of = {
+        memory: [row for row in level(rows, by) if not is_unlearned(row, by)] for memory, rows in compared.items()
+    }
     best = Counter(labels.machine(row.condition) for rows in best_of.values() for row in rows)
     first, *others = best.most_common(MOST_NAMED // 2) or [("", 0)]
     none = [memory for memory, rows in best_of.items() if not rows]
-    unlearned = f"no model does better than one that forgets on {joined(none)}." if none else ""
+    lost = [memory for memory in none if not all(is_unlearned(row, by) for row in compared[memory])]
+    never = [memory for memory in none if memory not in lost]
+    said = [f"{FORGETS} on {joined(never)}"] if never else []
+    if lost:
+        said.append(f"on {joined(lost)} seeds have a smaller loss than one that forgets, and no model by its median")
+    unlearned = f"{'; '.join(said)}." if said else ""
     if not first[1]:
         return unlearned[:1].upper() + unlearned[1:]
     tasks = f"{first[1]} of {counted(len(compared), 'task')}{at}"

@@ -12,6 +12,7 @@ from memsweep.report.analysis.losses import (
     LossRow,
     Quantity,
     Spread,
+    is_unlearned,
     largest,
     level,
     quantities,
@@ -31,7 +32,10 @@ from memsweep.report.values.table import (
     spread_text,
 )
 
-ACROSS = "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline."
+ACROSS = (
+    "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline, or where "
+    "none is known, below the model that answers zero."
+)
 LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
 BASELINE = (
     f"A seed is below the memoryless baseline, the best that a model can do which forgets each input after its own "
@@ -177,10 +181,7 @@ def number_text(value: float, row: LossRow, by: Quantity, places: int = 1) -> st
 
 
 def _across_cell(row: LossRow, by: Quantity, *, best: bool) -> Cell:
-    # the loss is of the longest sequences: it says nothing of an accuracy in their first steps
-    is_longest = by.key(row) == [by.key(row), *row.lengths][-1]
-    failed = not row.learned and (is_longest or not by.is_share(row))
-    sign, tone = (" ✗", "bad") if failed else (" ●", "stable") if best else ("", "")
+    sign, tone = (" ✗", "bad") if is_unlearned(row, by) else (" ●", "stable") if best else ("", "")
     middle = by.spread(row).middle
     text, short = (f"{number_text(middle, row, by, places)}" for places in (1, 0))
     shorter = (f"{short}{sign}", f"{short.removesuffix(' %')}{sign}") if by.is_share(row) else ()
