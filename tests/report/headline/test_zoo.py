@@ -324,7 +324,7 @@ def test_what_is_missing_and_what_would_decide_stand_in_the_answer_and_in_mlflow
     assert answer.missing in study_run_of(contents).tags[ANSWERS]
     few = losses(tmp_path / "losses", {"direct": (0.7, 0.71), "exp": (0.9, 0.92)})
     ranked = answer_of(replace(few, study=replace(few.study, source="study.yaml")))
-    assert ranked.decide.startswith("memsweep extend study.yaml training.seeds=4")
+    assert ranked.decide.startswith("memsweep extend study.yaml training.seeds=6")
     assert ranked.until == "", "memsweep decide finds nothing to decide where no weights were moved"
 
 

@@ -17,7 +17,7 @@ from memsweep.analyses.comparison.compare import _log_losses
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import LossRow, quantities
 from memsweep.report.headline.paired import paired_sentence
-from memsweep.report.headline.ranking import _behind, _best, _counts, _of_one_task, _single, is_resolvable
+from memsweep.report.headline.ranking import _behind, _best, _counts, _of_one_task, _single, seeds_to_rank
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import percent
 from memsweep.report.rows.search import gap_text
@@ -147,13 +147,30 @@ def test_models_that_learn_nothing_have_no_best_one(memoryless: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "resolvable"),
-    [((0.1, 0.2), False), ((1.0, 0.2), False), ((1.0, 1.0), True), ((math.inf, 0.2), True), ((math.inf,) * 2, True)],
+    ("losses", "needed"),
+    [
+        ((0.1, 0.2), 6),
+        ((0.1, 0.2, 0.3), 7),
+        ((1.0, 0.2), 6),
+        ((1.0, 1.0), 0),
+        ((math.inf, 0.2), 0),
+        ((math.inf,) * 2, 0),
+    ],
 )
-def test_more_seeds_are_asked_for_where_they_can_rank(losses: Sequence[float], resolvable: bool) -> None:
-    rows = [row(model, [loss] * 2) for model, loss in zip(("lru", "rnn"), losses, strict=True)]
-    contents = cast(Contents, SimpleNamespace(losses=rows, labels=labels_of(rows)))
-    assert is_resolvable(contents) == resolvable
+def test_so_many_seeds_are_asked_for_as_the_test_needs_where_it_can_rank(losses: Sequence[float], needed: int) -> None:
+    def asked(seeds: int) -> int:
+        rows = [row(model, [loss] * seeds) for model, loss in zip(("lru", "rnn", "gru"), losses, strict=False)]
+        return seeds_to_rank(cast(Contents, SimpleNamespace(losses=rows, labels=labels_of(rows))))
+
+    assert [asked(seeds) for seeds in (2, 5)] == [needed] * 2
+    assert asked(max(needed, 2)) == 0 or not needed
+    rows = [row(name, np.linspace(low, low + 0.1, needed or 9)) for name, low in (("lru", 0.1), ("rnn", 0.3))]
+    assert "not resolved" not in paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+
+
+def test_of_several_tasks_so_many_seeds_are_asked_for_as_part_ranges() -> None:
+    rows = [row(model, [0.1] * 2, task) for model in ("lru", "rnn") for task in ("adding", "copying_memory")]
+    assert seeds_to_rank(cast(Contents, SimpleNamespace(losses=rows, labels=labels_of(rows)))) == 4
 
 
 def test_the_logarithm_of_a_loss_is_asked_for_where_there_is_one() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import once_each
-from memsweep.report.headline.ranking import RANKING_SEEDS, is_resolvable, ranking_sentence
+from memsweep.report.headline.ranking import ranking_sentence, seeds_to_rank
 from memsweep.report.headline.stability import stability_sentence
 from memsweep.report.read.failures import failure_sentence
 from memsweep.report.values.section import Rank, Section, sections_of
@@ -194,8 +194,8 @@ def _of_search(contents: Contents) -> tuple[str, Sequence[str]]:
 
 def _more_seeds(contents: Contents) -> str:
     """The command that gives models the seeds of a ranking; empty where they have them, or there is one model."""
-    few = contents.searched is None and not is_resolvable(contents)
-    return contents.study.extended_by(f"training.seeds={RANKING_SEEDS}") if few else ""
+    seeds = seeds_to_rank(contents) if contents.searched is None else 0
+    return contents.study.extended_by(f"training.seeds={seeds}") if seeds else ""
 
 
 def _decide(contents: Contents) -> str:

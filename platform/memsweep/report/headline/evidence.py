@@ -77,9 +77,21 @@ def errors_of(finding: Finding) -> str:
     return f"at {joined([percent(threshold) for threshold in at])} alone"
 
 
+_FOR_STABLE = {Missing.WIDTHS, Missing.TOP_WIDTHS, Missing.FITTING_WIDTHS, Missing.STEP, Missing.GROWTH}
+"""What a verdict lacks to be stable, and not to be unstable by its slope in the horizon."""
+
+
 def gap_of(finding: Finding) -> Gap:
-    """What an undecided verdict lacks most: what was not trained first, then fits, then what the slopes leave open."""
+    """What an undecided verdict lacks most: what was not trained first, then fits, then what the slopes leave open.
+
+    A slope in the horizon that is steeper than the limit, but for its deciding interval, comes before what *stable*
+    lacks.
+    """
     lacks = finding.judgement.lacks
+    (axis, slope), edge = finding.deciding, finding.judgement.criteria.slope_limit
+    steep = axis == "horizon" and slope.high < edge <= slope.most
+    if steep and {lack.what for lack in lacks} <= {Missing.SLOPE, *_FOR_STABLE}:
+        return _slope_gap(finding)
     first = [_few(lack, finding) for lack in lacks if lack.what in (*TRAINED, Missing.FIT)]
     if first:
         return Gap("; ".join(gap.text for gap in first), "; ".join(gap.several for gap in first))

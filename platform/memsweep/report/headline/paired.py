@@ -33,8 +33,7 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     known = [(row, test) for row, test in tests if test.n > 1]
     if not known:
         return ""
-    pairs = math.comb(len(known) + 1, 2)
-    needed = math.ceil(math.log2(2 * pairs / LEVEL))
+    pairs, needed = math.comb(len(known) + 1, 2), seeds_of_test(len(known) + 1)
     able = [(row, test, p) for (row, test), p in zip(known, _adjusted(known, pairs), strict=True) if test.n >= needed]
     if not able:
         return (
@@ -49,6 +48,14 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     )
     about = "signed ranks, two-sided" + (f", Holm over {pairs} pairs" if pairs > 1 else "")
     return f"Paired by seed, against the best of these seeds ({about}): {'; '.join([*parts, *more])}."
+
+
+def seeds_of_test(models: int) -> int:
+    """Common seeds with which the test of ``paired_sentence`` can resolve one difference among so many models.
+
+    If one of two is better with all n seeds, its two-sided p-value is 2^(1 - n). Holm's correction counts all pairs.
+    """
+    return math.ceil(math.log2(2 * math.comb(models, 2) / LEVEL))
 
 
 def _adjusted(known: Sequence[tuple[LossRow, PairTest]], pairs: int) -> list[float]:

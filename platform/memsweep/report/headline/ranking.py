@@ -19,7 +19,7 @@ from memsweep.report.analysis.losses import (
     quantities,
     ranked,
 )
-from memsweep.report.headline.paired import paired_sentence
+from memsweep.report.headline.paired import paired_sentence, seeds_of_test
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
 from memsweep.report.rows.losses import at_size
@@ -44,7 +44,8 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
-    few = f"{counted(seeds, 'seed')}: a ranking needs {RANKING_SEEDS}." if compared and seeds < RANKING_SEEDS else ""
+    needed = seeds_of_test(max(map(len, by_memory.values()))) if compared and len(tasks) == 1 else RANKING_SEEDS
+    few = f"{counted(seeds, 'seed')}: a ranking needs {needed}." if compared and seeds < RANKING_SEEDS else ""
     at = at_size([row for rows in by_memory.values() for row in rows], contents.losses)
     if not compared and len(by_memory) > 1:
         return _single(by_memory, labels, by, at)
@@ -62,16 +63,20 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     return _of_one_task(rows, labels, few, by, at)
 
 
-def is_resolvable(contents: Contents) -> bool:
-    """Whether no task compares models of fewer seeds than a ranking needs.
+def seeds_to_rank(contents: Contents) -> int:
+    """The seeds with which models can be ranked, where they have fewer; else 0.
 
-    Models that diverged are not compared, nor are those of a task that none has learned: more seeds do not help there.
+    Of one task they are those of its test, of several those that part ranges of seeds. Models that diverged are not
+    compared, nor are those of a task that none has learned: more seeds do not help there.
     """
     by_memory: dict[str, list[LossRow]] = {}
     for row in filter(is_ranked, largest(contents.losses)):
         by_memory.setdefault(contents.labels.memory(row.condition), []).append(row)
-    learned = [rows for rows in by_memory.values() if any(row.learned for row in rows)]
-    return all(len(rows) < 2 or min(row.seeds for row in rows) >= RANKING_SEEDS for rows in learned)
+    found = [rows for rows in by_memory.values() if len(rows) > 1 and any(row.learned for row in rows)]
+    if not found:
+        return 0
+    needed = seeds_of_test(len(found[0])) if len(by_memory) == 1 else RANKING_SEEDS
+    return needed if min(row.seeds for rows in found for row in rows) < needed else 0
 
 
 def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity, at: str) -> str:
