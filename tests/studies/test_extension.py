@@ -117,6 +117,34 @@ def test_advice_names_no_field_that_a_task_of_the_study_lacks() -> None:
     assert grown_words(rows, {"c"}, ["model.width"]) == ["task.modulus=3,5"]
 
 
+def test_an_extension_says_which_sizes_of_earlier_ones_it_lacks(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("sweep", study) == 0
+    assert run("extend", study, "model.width=2,3,4") == 0
+    assert "does not name" not in capsys.readouterr().out
+    assert run("extend", study, "training.seeds=3") == 0
+    assert "does not name" not in capsys.readouterr().out  # seeds reach all sizes
+    assert run("extend", study, "task.horizon=6") == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "add to this command: model.width=2,3,4 training.seeds=3" in told
+    words = told.partition("add to this command: ")[2].split()[:2]
+    assert run("extend", study, "task.horizon=6", *words) == 0
+    assert "does not name" not in capsys.readouterr().out
+    stored = load_study(study.parent / "results" / "small")
+    assert stored.tables["replicas"].groupby(["horizon", "width"]).size().tolist() == [3] * 6
+
+
+def test_conditions_that_an_extension_brought_are_left_to_decide(study: Path) -> None:
+    """Of a float, ``extend`` would cross its values with all sizes and with the values of other fields."""
+    for words in ((), ("training.learning_rate=0.3",), ("model.width=4",)):
+        assert run("extend" if words else "sweep", study, *words) == 0
+    stored = load_study(study.parent / "results" / "small")
+    assert stored.extended_by("task.horizon=6 training.seeds=5") == stored.until_decided
+    assert stored.until_decided.startswith("memsweep decide ")
+    assert "extend" in stored.extended_by("training.seeds=5")
+
+
 def test_widths_to_which_other_fields_are_tied_are_left_to_decide(tmp_path: Path) -> None:
     """The rows of a stack pair its features with its widths: an axis of widths would leave the features."""
     rows = read_study("states_stability").rows

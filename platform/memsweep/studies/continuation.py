@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from memsweep.config.schema.study import SweepConfig
+from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import MemsweepError
+from memsweep.report.read.command_line import words_left_out
 from memsweep.report.read.rounds import REPAIRED_FIELDS, stored_rounds
 from memsweep.studies.extension import (
     begun_anew,
@@ -12,9 +16,11 @@ from memsweep.studies.extension import (
     extend_search,
     is_of_module,
     of_other_settings,
+    without_seeds,
 )
 from memsweep.studies.locations import find_study, plan_to_run
 from memsweep.studies.trials import Request, added, more_steps
+from memsweep.sweep.planning.identity import identifying
 from memsweep.sweep.planning.plan import PlannedTrial, identified
 from memsweep.sweep.planning.plan_file import StoredPlan
 from memsweep.sweep.store.filesystem import Location
@@ -70,7 +76,8 @@ def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -
         source: the study as it was named.
 
     Returns:
-        And a sentence on trials that train from the beginning; empty where none does.
+        And sentences on trials that train from the beginning, and on sizes of earlier extensions that new trials
+        lack; empty where there are none.
 
     Raises:
         MemsweepError: nothing is added, or it cannot be; others as of ``resumed``.
@@ -89,8 +96,21 @@ def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -
     repaired = any(one.removed for one in stored_rounds(store.location, plan.rows.values()))
     if repaired and (other := of_other_settings(wider, new, before.rows, REPAIRED_FIELDS)):
         raise changed_since(wider.name, other, store.location)
-    note = more_steps(before.rows, new)
+    note = " ".join(filter(None, (more_steps(before.rows, new), _left_out(plan, before, wider, new))))
     return Request(study, trials, plan=plan, extended=added(plan, trials), source=source), note
+
+
+def _left_out(plan: StoredPlan, before: SweepConfig, wider: SweepConfig, new: Sequence[TrialConfig]) -> str:
+    """Says which sizes of earlier extensions the new trials lack; empty where these add seeds alone, or lack none."""
+    if before.search or not new or {*map(without_seeds, new)} <= {*map(without_seeds, before.rows)}:
+        return ""
+    words = words_left_out(plan.rows, plan.extended, [identifying(row) for row in wider.rows])
+    if not words:
+        return ""
+    return (
+        "The study's file does not name what earlier extensions brought, so the new trials do not have all of it. For "
+        f"trials at all of these sizes, too, add to this command: {' '.join(words)}"
+    )
 
 
 def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:

@@ -46,7 +46,7 @@ def extend_grid(stored: SweepConfig, wider: SweepConfig, before: Collection[Tria
     asked = (*wider.rows, *_with_seeds_of(wider, stored, before))
     added = not_covered(stored.rows, asked)
     own = _covered(before)
-    again = any(not own.get(_without_seeds(row), set()).isdisjoint(_seeds(row)) for row in asked)
+    again = any(not own.get(without_seeds(row), set()).isdisjoint(_seeds(row)) for row in asked)
     if not added and not again:
         those = "this trial" if len(wider.rows) == 1 else f"these {len(wider.rows)} trials"
         raise MemsweepError(
@@ -66,9 +66,9 @@ def _checked_otherwise(stored: SweepConfig, wider: SweepConfig) -> str:
     """Advice where the studies differ in the seeds whose search is checked; empty where they do not."""
     before: dict[str, set[int]] = {}
     for row in stored.rows:
-        before.setdefault(_without_seeds(row), set()).add(row.perturbation.stronger_every)
+        before.setdefault(without_seeds(row), set()).add(row.perturbation.stronger_every)
     asked = [row for row in wider.rows if row.perturbation.stronger_every]
-    if all(row.perturbation.stronger_every in before.get(_without_seeds(row), ()) for row in asked):
+    if all(row.perturbation.stronger_every in before.get(without_seeds(row), ()) for row in asked):
         return ""
     return (
         " Other seeds whose search is checked (perturbation.stronger_every) are no further trials: sweep the study by "
@@ -83,13 +83,13 @@ def _with_seeds_of(wider: SweepConfig, stored: SweepConfig, before: Collection[T
     """
     first, ends = [row for row in stored.rows if row not in before], {_seeds(row) for row in wider.rows}
     asked = next(iter(ends))
-    wide = {_without_seeds(row) for row in wider.rows}
-    fewer = all({*_seeds(row)} < {*asked} and _without_seeds(row) in wide for row in first)
+    wide = {without_seeds(row) for row in wider.rows}
+    fewer = all({*_seeds(row)} < {*asked} and without_seeds(row) in wide for row in first)
     if len(ends) != 1 or not fewer or any(row.chain is not None for row in before):  # a chain holds its links' configs
         return []
     found: dict[str, TrialConfig] = {}
     for row in before:
-        if (key := _without_seeds(row)) not in wide:  # of one size, seeds that were added in turn are asked for once
+        if (key := without_seeds(row)) not in wide:  # of one size, seeds that were added in turn are asked for once
             own = dataclasses.replace(row.training, first_seed=asked.start, seeds=len(asked))
             found.setdefault(key, dataclasses.replace(row, training=own))
     return [*found.values()]
@@ -137,7 +137,7 @@ def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig])
         MemsweepError: a trial asks for seeds on both sides of stored ones.
     """
     covered = _covered(stored)
-    return [new for row in wider if (new := _uncovered(row, covered.get(_without_seeds(row), set()))) is not None]
+    return [new for row in wider if (new := _uncovered(row, covered.get(without_seeds(row), set()))) is not None]
 
 
 def of_other_settings(
@@ -182,7 +182,7 @@ def changed_since(study: str, other: str, place: Location) -> ConfigError:
 
 def _settings(row: TrialConfig, fields: Sequence[str]) -> str:
     """The fields of a trial that say how it is trained and measured, as JSON, without its seeds."""
-    data = flatten(json.loads(_without_seeds(row)))
+    data = flatten(json.loads(without_seeds(row)))
     return json.dumps({path: data[path] for path in sorted(data) if any(lies_in(path, each) for each in fields)})
 
 
@@ -198,7 +198,7 @@ def _wider_grid(stored: SweepConfig, wider: SweepConfig) -> dict[str, tuple[Any,
     return grid
 
 
-def _without_seeds(row: TrialConfig) -> str:
+def without_seeds(row: TrialConfig) -> str:
     """A text that trials share which differ in their seeds alone, or in those whose search is checked."""
     data = identifying(row)
     training = {key: value for key, value in data["training"].items() if key not in ("seeds", "first_seed")}
@@ -210,7 +210,7 @@ def _covered(rows: Collection[TrialConfig]) -> dict[str, set[int]]:
     """Trial without its seeds -> the seeds that it has."""
     covered: dict[str, set[int]] = {}
     for row in rows:
-        covered.setdefault(_without_seeds(row), set()).update(_seeds(row))
+        covered.setdefault(without_seeds(row), set()).update(_seeds(row))
     return covered
 
 

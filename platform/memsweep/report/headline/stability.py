@@ -124,7 +124,7 @@ def _clause(own: dict[str, Finding], asked: _Sizes, wider: Sequence[dict[str, Fi
         {name: finding for name, finding in own.items() if finding.judgement.verdict is wanted}
         for wanted in (Verdict.STABLE, Verdict.UNSTABLE, Verdict.INCONCLUSIVE)
     )
-    open_ = _undecided(undecided, len(own), noun)
+    open_ = _undecided(undecided, asked, len(own), noun)
     open_ = f"{open_}{_lost_wider(undecided, len(own), wider, stay)}"
     if len(undecided) == len(own):
         return f"is {open_}"
@@ -183,20 +183,27 @@ def _worst(findings: dict[str, Finding], asked: _Sizes, which: str) -> str:
     return f"{which} `{name}`: {slope_words(found, asked)}"
 
 
-def _undecided(findings: dict[str, Finding], of: int, noun: str) -> str:
+def _undecided(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) -> str:
     """``undecided under `exp` and `softplus` (1 width: stable needs 4)``: equal reasons are said once."""
     if not findings:
         return ""
     groups: dict[str, dict[str, str]] = {}
     for name, finding in findings.items():
         gap = gap_of(finding)
-        groups.setdefault(gap.several, {})[name] = gap.text
+        groups.setdefault(gap.several, {})[name] = f"{_beyond(finding, asked)}{gap.text}"
     parts = []
     for several, texts in groups.items():
         names = _every(texts, "every", noun) if len(texts) == of else _of(texts, of)
         reasons = {*texts.values()}
         parts.append(f"{names} ({reasons.pop() if len(reasons) == 1 else several})")
     return f"undecided under {joined(parts)}"
+
+
+def _beyond(finding: Finding, asked: _Sizes) -> str:
+    """``over T = 4 to 64: ``: sizes of a setting that are not those of all; empty where they are."""
+    own = asked_sizes([finding])
+    ranges = [_range(axis, own)[0] for axis in reversed(_AXES) if own.get(axis) != asked.get(axis)]
+    return f"over {joined(ranges)}: " if ranges else ""
 
 
 def _of(names: Iterable[str], of: int) -> str:

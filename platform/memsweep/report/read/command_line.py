@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.load.study_files import MODULE
+from memsweep.config.schema.canonical import flatten
 
+Rows = Mapping[str, Mapping[str, Any]]
+"""Identity -> canonical config of a trial."""
 _OF_WORDS = ("measure", "atlas", "decide")
 """The verbs whose study may be made of the command line alone."""
 _LIMIT = re.compile(r"--max-(?!nodes\b)[a-z-]+(=.*)?")
 """An option that ends a run. Its value stands behind it or is the next word."""
 _SEEDS = "training.seeds"
+_OF_SEEDS = (_SEEDS, "training.first_seed", "perturbation.stronger_every")
+"""The fields by which trials of one condition and size may differ."""
 _OF_ONE_RUN = frozenset({"--json", "--no-page"})
 
 
@@ -56,7 +62,7 @@ def with_words(command: str, added: Sequence[str]) -> str:
     return shlex.join([*kept, *added])
 
 
-def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], paths: Collection[str]) -> list[str]:
+def grown_words(rows: Rows, added: Collection[str], paths: Collection[str]) -> list[str]:
     """Words for the sizes along which a study was extended, with all their values: its file does not name the new ones.
 
     Args:
@@ -66,11 +72,41 @@ def grown_words(rows: Mapping[str, Mapping[str, Any]], added: Collection[str], p
     """
     if {*paths} == {_SEEDS}:
         return []
+    return [_word(path, values) for path, values in _grown(rows, added).items() if path not in paths]
+
+
+def words_left_out(rows: Rows, added: Collection[str], asked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Words as of ``grown_words`` for the fields of which a study that is asked for has what its file says."""
+    own, before = _sizes(asked), _sizes([row for name, row in rows.items() if name not in added])
+    return [_word(path, values) for path, values in _grown(rows, added).items() if own.get(path) == before.get(path)]
+
+
+def _grown(rows: Rows, added: Collection[str]) -> dict[str, set[int]]:
+    """The paths along which extensions brought values, with all of them."""
     now, before = _sizes([*rows.values()]), _sizes([row for name, row in rows.items() if name not in added])
-    wider = {
-        path: sorted(values) for path, values in now.items() if path not in paths and values - before.get(path, set())
-    }
-    return [f"{path}={','.join(map(str, values[-1:] if path == _SEEDS else values))}" for path, values in wider.items()]
+    return {path: values for path, values in now.items() if values - before.get(path, set())}
+
+
+def _word(path: str, values: Collection[int]) -> str:
+    """``model.width=2,4,8``; of seeds, the largest number."""
+    return f"{path}={','.join(map(str, sorted(values)[-1:] if path == _SEEDS else sorted(values)))}"
+
+
+def has_other_conditions(rows: Rows, added: Collection[str]) -> bool:
+    """Whether an extension brought conditions, by more than sizes and seeds, that the trials before do not have.
+
+    No word of sizes brings more of them to all conditions: ``extend`` would cross the fields. Arguments as of
+    ``grown_words``.
+    """
+    sizes = {*_sizes([*rows.values()]), *_OF_SEEDS}
+
+    def conditions(names: Iterable[str]) -> set[str]:
+        told = ({path: value for path, value in flatten(rows[name]).items() if path not in sizes} for name in names)
+        return {json.dumps(each, sort_keys=True) for each in told}
+
+    return not conditions(name for name in rows if name in added) <= conditions(
+        name for name in rows if name not in added
+    )
 
 
 def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:

@@ -18,7 +18,14 @@ import pandas as pd
 from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
 from memsweep.outcome import Outcome
-from memsweep.report.read.command_line import grown_words, made_by, replaces, with_words, without_run_options
+from memsweep.report.read.command_line import (
+    grown_words,
+    has_other_conditions,
+    made_by,
+    replaces,
+    with_words,
+    without_run_options,
+)
 from memsweep.report.read.command_line import is_of_words as made_of_words
 from memsweep.report.read.failures import FailureGroup, failure_groups
 from memsweep.report.read.fields import fields_of, fields_of_width
@@ -237,6 +244,8 @@ class Study:
         if self.is_of_words:
             return with_words(self.command, added)
         if self.search is None:  # a file does not name the values that an extension brought
+            if paths != ["training.seeds"] and self.source and has_other_conditions(self.rows, self.extended):
+                return self.until_decided
             added = [*grown_words(self.rows, self.extended, paths), *added]
         fields = [word.partition("=")[0] for word in added]
         kept = [word for word in self.overrides if not any(replaces(path, word) for path in fields)]
