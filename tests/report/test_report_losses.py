@@ -125,7 +125,7 @@ def test_a_rate_that_follows_from_the_model_makes_no_curve(tmp_path: Path) -> No
     paths = report.build(tmp_path)
     page = paths.page.read_text()
     assert 'id="rates"' not in page
-    assert "also differ in training.learning_rate" in page  # not silently
+    assert "Conditions also differ in learning_rate (0.001: ssm; 0.01: diagonal_rnn)." in page  # not silently
     assert sorted(exported(paths, "verdicts")[RATE]) == [0.001, 0.01]
 
 

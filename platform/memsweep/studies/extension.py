@@ -156,11 +156,13 @@ def of_other_settings(
     there, asked, added = ({_settings(row, fields) for row in rows} for rows in (stored, wider.rows, new))
     if there <= asked or not added - there:
         return ""
-    count = sum(_settings(row, fields) not in there for row in new)
+    other = [row for row in new if _settings(row, fields) not in there]
     own, before = ([*map(json.loads, sorted(names))] for names in (added - there, there))
+    # with all that these trials alone have: it may be another field that was asked for
+    whole, stored_whole = ([json.loads(without_seeds(row)) for row in rows] for rows in (other, stored))
     return (
-        f"{counted(count, 'trial')} that it asks for {'has' if count == 1 else 'have'} other settings"
-        f"{own_values(own, before)} than those that are stored{own_values(before, own)}"
+        f"{counted(len(other), 'trial')} that it asks for {'has' if len(other) == 1 else 'have'} other settings"
+        f"{own_values(whole, stored_whole)} than those that are stored{own_values(before, own)}"
     )
 
 

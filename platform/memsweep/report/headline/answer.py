@@ -79,7 +79,7 @@ class StudyAnswer:
 
 def answer_of(contents: Contents) -> StudyAnswer:
     """The answer of a study, from what has finished of it; trials that failed are counted with it."""
-    answer, failures = _of_results(contents), failure_sentence(contents.study.failures)
+    answer, failures = _with_differences(_of_results(contents), contents), failure_sentence(contents.study.failures)
     if answer.kind is Kind.NOTHING:
         known = failures or contents.study.damaged
         return replace(answer, headline=failures or answer.headline, missing=_missing(contents) if known else "")
@@ -100,6 +100,13 @@ def answer_of(contents: Contents) -> StudyAnswer:
         until="" if until == answer.decide else until,
         one_way=bool(most) and all(shows_unstable_alone(each.lacks) for each in open_ if most in each.extend),
     )
+
+
+def _with_differences(answer: StudyAnswer, contents: Contents) -> StudyAnswer:
+    """The answer, with the fields that differ beside the names of conditions; a search has other names for them."""
+    if contents.searched is not None or answer.kind is Kind.NOTHING:
+        return answer
+    return replace(answer, more=tuple(filter(None, (*answer.more, contents.labels.also_differ()))))
 
 
 def _missing(contents: Contents) -> str:

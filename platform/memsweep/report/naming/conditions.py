@@ -11,7 +11,7 @@ import pandas as pd
 
 from memsweep.config.schema.canonical import to_dict
 from memsweep.models.module.config import ModuleConfig
-from memsweep.report.naming.numbers import show
+from memsweep.report.naming.numbers import MOST_NAMED, joined, show
 from memsweep.report.read.fields import fields_of
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
@@ -350,6 +350,23 @@ class Labels:
             others = [name for name in self._task_fields if condition[name] is not None and name not in said]
             settings[self.memory(condition)] = ", ".join(f"{field_name(f)} {show(condition[f])}" for f in others)
         return {label: fields for label, fields in settings.items() if fields}
+
+    def also_differ(self) -> str:
+        """``Conditions also differ in rule (bptt: gru; snap1: lru).``: the fields that follow from names; may be empty.
+
+        The values are said where machines are few; tables have all.
+        """
+        said = list[str]()
+        for name in self.following:
+            by_value: dict[str, list[str]] = {}
+            for condition in self._conditions:
+                if condition[name] is not None:
+                    by_value.setdefault(show(condition[name]), []).append(self.machine(condition))
+            parts = [f"{value}: {', '.join(dict.fromkeys(machines))}" for value, machines in by_value.items()]
+            few = len({*map(self.machine, self._conditions)}) <= MOST_NAMED
+            values = f" ({'; '.join(parts)})" if few else ""
+            said.append(f"{field_name(name)}{values}")
+        return f"Conditions also differ in {joined(said)}." if said else ""
 
     def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
         rows = self._conditions if conditions is None else conditions

@@ -115,7 +115,6 @@ def render(
         trained=objectives(record["config"] for record in study.records.values()),
         guessed=guessed_roles(study.records.values()),
         coupled=contents.grouping.coupled,
-        following=labels.following,
         facts=facts(study) | _rules(contents),
         finished=_finished(study),
         slopes=any(
