@@ -211,7 +211,7 @@ def _of_repetition(task: Any, name: str) -> Iterator[str]:
 
 
 def meant(part: Any, config: Any) -> tuple[str, ...]:
-    """What is wrong in the meaning of a task's numbers, whose shapes and kinds are right.
+    """The faults in the meaning of a task's numbers, whose shapes and kinds are right.
 
     Nothing is said where it is not certain. A finite set may be drawn in the same order for all seeds, and the best
     answer without an input may be better than zeros: these are left out.
