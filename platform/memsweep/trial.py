@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +18,7 @@ from memsweep.config.schema.batch_loss import CONVOLUTION, SEQUENCES, trains_by_
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig, asks_measures
 from memsweep.data.api import LinearFunctionalTask, Task
+from memsweep.errors import counted
 from memsweep.learning.ensemble import flat_layout
 from memsweep.learning.ensemble.replicas import Ensemble, Replica, build
 from memsweep.learning.loop import train
@@ -341,18 +342,27 @@ def check_weights(config: TrialConfig) -> None:
     """Refuse a trial whose file of initial weights (``training.weights``) does not fit its model.
 
     Raises:
-        WeightsFileError: it cannot be read, or holds other weights; the message says which.
+        WeightsFileError: it cannot be read, or holds other weights, or numbers that are not finite; the message says
+            which.
     """
+    one = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1))  # all begin with them
     try:
-        _, ensembles = _tasks_and_ensembles([config], padded=packs(config))
+        _, (ensemble,) = _tasks_and_ensembles([one], padded=packs(config))
         if config.training.weights_file is not None:
-            own = ensembles[0].weights_of(ensembles[0].initial, 0)
-            given, tied = read_weights(config.training.weights_file), ensembles[0].model.state_dict(keep_vars=True)
-            if problems := [*other_kinds(own, given), *two_values(tied, given)]:
+            own = ensemble.weights_of(ensemble.initial, 0)
+            given, tied = read_weights(config.training.weights_file), ensemble.model.state_dict(keep_vars=True)
+            if problems := [*other_kinds(own, given), *two_values(tied, given), *_not_finite(ensemble)]:
                 raise ValueError("; ".join(problems[:3]))
     except ValueError as error:
         advice = " Give the sizes of the stored model." if " the shape " in str(error) else ""
         raise WeightsFileError(f"{config.training.weights}: {error}.{advice}") from error
+
+
+def _not_finite(ensemble: Ensemble) -> Iterator[str]:
+    """The initial weights with numbers that are not finite, in words."""
+    for name, value in ensemble.layout.named(ensemble.initial[0]).items():
+        if count := int((~torch.isfinite(value)).sum()):
+            yield f"{name} has {counted(count, 'number')} that {'is' if count == 1 else 'are'} not finite; all must be"
 
 
 def _tasks_and_ensembles(configs: Sequence[TrialConfig], *, padded: bool) -> tuple[list[Task], list[Ensemble]]:

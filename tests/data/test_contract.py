@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
@@ -19,8 +20,8 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.data.api import Batch, LinearFunctionalTask, Task
-from memsweep.data.contract import Contract, contract
-from memsweep.streams import TEST, Stream
+from memsweep.data.contract import Contract, contract, meant
+from memsweep.streams import TEST, TRAIN, Stream
 from paths import ROOT
 
 
@@ -119,6 +120,25 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"reports": ("hits",), "metrics": lambda self, outputs, batch: {"hits": outputs.mean((-1, -2))}},
         "metric 'hits' of the task 'sum' is [2, 3] of float64",
     ),
+    "a loss that is a sum": (
+        {"loss": lambda self, outputs, batch: squares(outputs, batch).mean((-1, -2)).sum(-1)},
+        "for the same ones twice; it must be their mean, which does not depend on their number",
+    ),
+    "a loss that is the root of a sum": (
+        {
+            "loss": lambda self, outputs, batch: squares(outputs, batch).sum((-1, -2, -3)).sqrt(),
+            "chance": lambda self: 9,
+        },
+        "for the same ones twice; it must be their mean",
+    ),
+    "a chance above that of zeros": (
+        {"chance": lambda self: 13.0},
+        "chance of the task 'sum' gave 13, and outputs of zero have the loss ",
+    ),
+    "tests on what was trained on": (
+        {"draw": lambda self, stream, index, size: Sum.draw(self, Stream(0, TRAIN), index, size)},
+        "gave the same 64 sequences for the streams 'train' and 'test'",
+    ),
     "test sequences of another kind": (
         {"draw": lambda self, stream, index, size: Batch(NUMBERS[:, : 6 if stream.name == TEST else 7], NUMBERS)},
         "of the stream 'test' gave inputs [3, 6, 1] of float64; it must give numbers [3, 7, 1]",
@@ -155,6 +175,53 @@ def test_a_task_in_order_has_no_problems() -> None:
     assert found(**in_place) == ()  # as in training, where outputs are a result
     assert found(**batch(torch.zeros(2, 7, 1, dtype=torch.float32))) == ()  # finite data, which the engine converts
     assert found(inputs=5, **batch(torch.full((3, 7), 4), NUMBERS)) == ()
+
+
+def of_few(self: Sum, stream: Stream, index: int, size: int) -> Batch:
+    """Sequences of a set of eight, in one order for all streams."""
+    inputs = torch.arange(8.0, dtype=torch.float64).repeat(size // 8 + 1)[:size, None, None].expand(size, 7, 1)
+    return Batch(inputs, inputs)
+
+
+def of_one_order(self: Sum, stream: Stream, index: int, size: int) -> Batch:
+    """Sequences of a finite set without shuffling: all seeds see the same."""
+    return Sum.draw(self, Stream(5, stream.name), index, size)
+
+
+def over_known(self: Sum, outputs: Tensor, batch: Batch) -> Tensor:
+    """A loss over the targets that are not nan."""
+    known = ~batch.targets.isnan()
+    return torch.where(known, squares(outputs, batch), 0.0).sum((-1, -2, -3)) / known.sum()
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"draw": of_few, "chance": lambda self: 1.0},
+        {"draw": of_one_order},
+        {"chance": lambda self: 0.4},  # the best answer without an input may be far better than zeros
+        {"loss": over_known},
+        {
+            "loss": lambda self, outputs, batch: squares(outputs, batch).mean((-1, -2, -3)).sqrt(),
+            "chance": lambda self: 2,
+        },
+        {"loss": lambda self, outputs, batch: squares(outputs, batch).mean((-1, -2, -3)) / batch.targets.var()},
+    ],
+)
+def test_what_is_not_certainly_wrong_is_not_refused(members: dict[str, Any]) -> None:
+    assert found(**({"chance": lambda self: 0.5} | members if "loss" in members else members)) == ()
+
+
+def test_the_tasks_of_memsweep_mean_what_they_say() -> None:
+    registry.discover(ROOT)
+    looked_at = 0
+    for name in registry.names(registry.TASK):
+        part = registry.get(registry.TASK, name)
+        if registry.is_own(part):
+            with contextlib.suppress(ValueError):  # its data are not here
+                assert meant(part, part.Config()) == (), name
+                looked_at += 1
+    assert looked_at > 15
 
 
 @pytest.mark.parametrize("harm", ["raise KeyError('x')", "os._exit(3)", "os.abort()", "time.sleep(60)"])

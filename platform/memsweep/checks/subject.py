@@ -72,9 +72,10 @@ class Subject:
         tokens: bool = False,
         device: str = "cpu",
         effort: int = 1,
+        other: Callable[[], nn.Module] | None = None,
     ) -> None:
-        """``build`` gives the module with the same weights at every call."""
-        self.effort = effort
+        """``build`` gives the module with the same weights at every call; ``other`` that of another seed, if any."""
+        self.effort, self.other = effort, other
         self.left_out: list[str] = []
         self.build, self.inputs, self.horizon, self.tokens, self.device = build, inputs, horizon, tokens, device
         self.fixed = False

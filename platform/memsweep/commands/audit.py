@@ -38,7 +38,11 @@ def audit(args: argparse.Namespace) -> Answer:
     build = _builder(args, given)
     build()  # a module that cannot be built is refused in a sentence before anything is measured
     tokens = args.tokens or given.get("tokens") is True
-    subject = Subject(build, args.inputs, args.horizon, tokens=tokens, device=args.device, effort=args.effort)
+    own = ":" in args.module and args.weights is None
+    other = _builder(argparse.Namespace(**{**vars(args), "seed": args.seed + 1}), given) if own else None
+    subject = Subject(
+        build, args.inputs, args.horizon, tokens=tokens, device=args.device, effort=args.effort, other=other
+    )
     with _told() as told:
         result = made_of(subject, args.seconds, told)
     about = About(args.module, _settings(args, given, tokens))

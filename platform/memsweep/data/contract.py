@@ -2,7 +2,8 @@
 
 A few sequences are drawn, and outputs of zero are judged. A wrong shape would otherwise be torch's to tell, from the
 middle of a training; or nobody's, where it broadcasts. What a task raises while it draws is a trial's to tell: it may
-hold for some settings alone, and the other trials go on.
+hold for some settings alone, and the other trials go on. Of a task of others, more sequences show whether its loss is a
+mean, its streams differ, and its chance level can be one.
 
 Letters: N models, B batch, T time, I inputs, O outputs.
 """
@@ -17,7 +18,7 @@ import operator
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -30,6 +31,14 @@ from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 
 MODELS, SEQUENCES = 2, 3
 """N and B of what is judged; different, so that no axis passes for another."""
+MANY, LEAST = 64, 16
+"""B of what shows the meaning of the numbers, where memory allows it; and the fewest sequences that do."""
+NUMBERS = 2**22
+"""The most numbers in inputs or outputs of that batch."""
+TOLERANCE = 0.1
+"""How far the loss of the same sequences twice may be from their loss; for a mean only rounding parts them."""
+ROOM = 0.2
+"""The part of the loss of zeros by which a chance level may exceed it, besides five standard errors."""
 SECONDS = 5.0
 """That the configs of one class may take; the rest of them is left to their trials."""
 
@@ -78,14 +87,17 @@ def _apart(part: Any, config: Any) -> Contract:
         with contextlib.suppress(BaseException):
             found = looked_at(part, config)
             sender.send((found.problems, None if found.inputs is None else found.inputs.numpy()))
+            sender.send(() if found.problems or found.inputs is None else meant(part, config))
 
     process = context.Process(target=look, daemon=True)
     process.start()
     sender.close()
+    problems, inputs = (), None
     try:
         problems, inputs = receiver.recv() if receiver.poll(SECONDS) else ((), None)
+        problems = receiver.recv() if inputs is not None and receiver.poll(SECONDS) else problems
     except EOFError:
-        problems, inputs = (), None
+        pass  # what came before holds
     finally:
         process.kill()
         process.join()
@@ -196,6 +208,75 @@ def _of_repetition(task: Any, name: str) -> Iterator[str]:
             "ones again; they must depend on the stream and the index alone. Draw them from stream.generator(index), "
             "and from nothing that goes on from call to call, as global generators do"
         )
+
+
+def meant(part: Any, config: Any) -> tuple[str, ...]:
+    """The faults in the meaning of a task's numbers, whose shapes and kinds are right.
+
+    Nothing is said where it is not certain. A finite set may be drawn in the same order for all seeds, and the best
+    answer without an input may be better than zeros: these are left out.
+    """
+    name, problems = config.name, list[str]()
+    with contextlib.suppress(ModuleError):
+        task = _called(f"the task {name!r}", lambda: part(config))
+        size = min(MANY, NUMBERS // (task.horizon * max(task.inputs, task.outputs)))
+        if size >= LEAST:
+            train, test = (
+                _called(f"draw of the task {name!r}", functools.partial(task.draw, Stream(0, stream), 0, size))
+                for stream in (TRAIN, TEST)
+            )
+            problems += _of_streams(name, train, test, size)
+            if {field.name for field in fields(test)} == {"inputs", "targets"}:  # others may be of the sequences, too
+                problems += _of_mean(task, name, test)
+                problems += _of_zeros(task, name, test)
+    return tuple(problems)
+
+
+def _of_streams(name: str, train: Any, test: Any, size: int) -> Iterator[str]:
+    """The fault of a model that is tested on the sequences of its training."""
+    one, other = train.inputs, test.inputs
+    # fewer rows than were asked for are all that there are, and few different ones may be, too
+    if one.shape != other.shape or len(one) < size or len(one.flatten(1).unique(dim=0)) < LEAST:
+        return
+    if _equal(one, other):
+        yield (
+            f"draw of the task {name!r} gave the same {size} sequences for the streams {TRAIN!r} and {TEST!r}: a model "
+            "would be tested on what it was trained on. Draw them from stream.generator(index)"
+        )
+
+
+def _of_mean(task: Any, name: str, batch: Any) -> Iterator[str]:
+    """The fault of a loss that grows with the number of sequences."""
+    rows = [*range(len(batch.inputs))]
+    once, twice = _loss_of_zeros(task, name, batch, rows), _loss_of_zeros(task, name, batch, [*rows, *rows])
+    if abs(twice - once) > TOLERANCE * abs(once):
+        yield (
+            f"loss of the task {name!r} is {once:.4g} for {len(rows)} sequences, and {twice:.4g} for the same ones "
+            "twice; it must be their mean, which does not depend on their number. Take the mean over the sequences, "
+            "and not the sum"
+        )
+
+
+def _of_zeros(task: Any, name: str, batch: Any) -> Iterator[str]:
+    """The fault of a chance level above the loss of outputs of zero, which are an answer without an input."""
+    rows = [*range(len(batch.inputs))]
+    if len(rows) < LEAST:
+        return
+    chance, loss = task.chance(), _loss_of_zeros(task, name, batch, rows)
+    each = torch.tensor([_loss_of_zeros(task, name, batch, [row]) for row in rows])
+    error = float(each.std()) / math.sqrt(len(rows))
+    if chance > (1.0 + ROOM) * loss + 5.0 * error:  # not where a loss is nan
+        yield (
+            f"chance of the task {name!r} gave {chance:.4g}, and outputs of zero have the loss {loss:.4g} on "
+            f"{len(rows)} sequences (standard error {error:.2g}); it must give the expected loss of the best answer "
+            "without an input, which is at most that of zeros. Correct chance, or the loss"
+        )
+
+
+def _loss_of_zeros(task: Any, name: str, batch: Any, rows: list[int]) -> float:
+    taken = replace(batch, inputs=batch.inputs[rows], targets=batch.targets[rows])
+    zeros = torch.zeros(1, *taken.inputs.shape[:2], task.outputs, dtype=torch.float64)
+    return float(_called(f"loss of the task {name!r}", lambda: task.loss(zeros, taken)))
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

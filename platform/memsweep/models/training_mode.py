@@ -13,6 +13,12 @@ from torch import Tensor, nn
 
 from memsweep.models.contracts import TOLERANCES, difference
 
+SAME_WEIGHTS = (
+    "begins with the same weights for all seeds: it draws none, or seeds a generator itself (manual_seed). An interval "
+    "over seeds then holds the noise of the data alone, and of dropout. Leave such a seed out"
+)
+"""The words for a module to which seeds make no difference, to follow its name, without a full stop."""
+
 
 @dataclass(frozen=True)
 class InTraining:
@@ -83,6 +89,14 @@ def seeded(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(legacy)
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> bool:
+    """Whether two modules of different seeds have equal parameters."""
+    own, others = dict(one.named_parameters()), dict(other.named_parameters())
+    return own.keys() == others.keys() and all(
+        torch.equal(value.detach(), others[name].detach().to(value.dtype)) for name, value in own.items()
+    )
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

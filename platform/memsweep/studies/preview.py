@@ -22,7 +22,7 @@ from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.studies.reasons import by_reason, examples, reasons
-from memsweep.studies.trials import lacks_of
+from memsweep.studies.trials import lacks_of, refuse_misfit
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
@@ -55,12 +55,13 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
         no_reuse: as if nothing were stored.
 
     Raises:
-        ConfigError: the study's name is none that a folder can have.
+        ConfigError: the study's name is none that a folder can have, or a file of weights does not fit.
         StoreError: the storage cannot be read.
     """
     from memsweep.sweep.store.journal import read_statuses
 
     store = store_of(results, study.name)
+    refuse_misfit(study)
     if study.search is not None:
         return Preview(study, stored=len(store.identities()), results=results)
     trials = identified(study)

@@ -18,7 +18,7 @@ from memsweep.redaction import without_secrets
 from memsweep.report.read.command_line import is_of_words
 from memsweep.studies.ending import Ending, Tracking, differences, note, noted
 from memsweep.studies.locations import Place, ready, remember_plan, store_of, stored_plan
-from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_to_drop
+from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_misfit, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
 from memsweep.sweep.store.journal import ending, read_statuses
 from memsweep.sweep.store.typed import typed, way_to
@@ -157,6 +157,7 @@ class Run:
         from memsweep.sweep.tracking.uri import tracking_uri
 
         self._place = ready(self._place, self._sweep)
+        refuse_misfit(self._sweep, self._request.measures)
         search, launch = self._sweep.search, self._place.launch
         tracking_uri(None, self._results)
         self._store = store_of(self._results, self._sweep.name)
@@ -164,8 +165,7 @@ class Run:
         if search is not None and search.settings.scheduler.by_ray and not launch.inline:
             from memsweep.sweep.ray.session import import_ray
 
-            # Ray reads its settings when it is imported, and the scheduler's module imports it
-            import_ray(launch.address)
+            import_ray(launch.address)  # Ray reads its settings when it is imported, and the scheduler imports it
 
     def _plan(self) -> None:
         """Plans the trials without a result, says and writes the plan, and prepares the study's folder."""

@@ -100,6 +100,33 @@ def own_values(lost: Sequence[Any], kept: Sequence[Any]) -> str:
     return f" ({'; '.join(parts[:_MOST])})" if parts else ""
 
 
+def refuse_misfit(sweep: SweepConfig, measures: str = "") -> None:
+    """Refuses a study with a file of initial weights that does not fit a trial's model.
+
+    A search over what decides shapes is left to its trials; a measurement of stored weights reads no file.
+
+    Raises:
+        ConfigError: with every file that does not fit, and the first trial's model of each kind.
+    """
+    from memsweep.learning.state.weights_file import WeightsFileError
+    from memsweep.trial import check_weights
+
+    searched = sweep.search.space if sweep.search is not None else ()
+    of_shapes = any(path.partition(".")[0] in ("task", "model") or path == "training.weights" for path in searched)
+    if of_shapes or measures:
+        return
+    given = [row for row in sweep.rows if row.training.weights]
+    problems = list[str]()
+    for row in {(row.task, row.model, row.training.weights, row.training.dtype): row for row in given}.values():
+        try:
+            check_weights(row)
+        except WeightsFileError as error:
+            size = f" (model.width {width})" if (width := getattr(row.model, "width", None)) is not None else ""
+            problems.append(f"training.weights of the model {row.model.name}{size}: {error}")
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)), f"study {sweep.name!r}")
+
+
 def with_kept_states(trials: Sequence[PlannedTrial], done: Collection[str], store: Store) -> tuple[PlannedTrial, ...]:
     """The trials, each that lacks a result after the longest kept training that is its beginning.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import re
 import sys
@@ -238,12 +239,43 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_runs(tmp_path: Path
         ),
         ({n: w for n, w in weights.items() if n != "readout_bias"}, "they lack readout_bias"),
         ({**weights, "gate": torch.zeros(1)}, "the model has no gate"),
+        (
+            {**weights, "readout_bias": torch.full_like(weights["readout_bias"], math.nan)},
+            "readout_bias has 1 number that is not finite; all must be",
+        ),
     ):
         file.write_bytes(to_bytes(wrong))
         with pytest.raises(WeightsFileError, match=told):
             check_weights(from_file(config, file))
     with pytest.raises(ConfigError, match="there is no such file"):
         trial_from_dict(to_dict(from_file(config, tmp_path / "absent.pt")))
+
+
+@pytest.mark.parametrize("verb", ["plan", "sweep"])
+def test_a_study_is_refused_with_all_files_that_do_not_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], verb: str
+) -> None:
+    config = trial(training={"seeds": 1, "steps": 0})
+    weights = run_trial(config).weights[0]
+    for name, state in (
+        ("fits", weights),
+        ("lacks", {n: w for n, w in weights.items() if n != "readout_bias"}),
+        ("nan", {n: w * math.nan for n, w in weights.items()}),
+    ):
+        (tmp_path / name).write_bytes(to_bytes(state))
+    study = {
+        "task": to_dict(config)["task"],
+        "model": to_dict(config)["model"],
+        "training": {"seeds": 1, "steps": 2, "validate_every": 1},
+        "grid": {"training.weights": [str(tmp_path / name) for name in ("fits", "lacks", "nan")]},
+    }
+    (tmp_path / "study.yaml").write_text(json.dumps(study))
+    assert main([verb, str(tmp_path / "study.yaml"), "--results", str(tmp_path / "results")]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "2 problems" in told
+    assert f"{tmp_path / 'lacks'}: the given weights are not those of this model: they lack readout_bias" in told
+    assert "that are not finite; all must be" in told
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from torch import Tensor
 
 from engine import trial
@@ -54,6 +55,39 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
     result = findings(ModuleConfig(factory=f"{folder}/faulty.py:Net", width=4, causal=causal), SIZES)
     assert any("no gradient reaches idle.weight, idle.bias" in note for note in result.notes) == ("detach" not in last)
     return "; ".join(result.refusals)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "alike"),
+    [
+        ("torch.manual_seed(0); self.out = nn.Linear(width, outputs)", True),
+        ("self.out = nn.Linear(width, outputs); nn.init.zeros_(self.out.weight); nn.init.zeros_(self.out.bias)", True),
+        ("self.out = nn.Linear(width, outputs)", False),
+        ("torch.manual_seed(0); self.out = nn.Linear(width, outputs); torch.seed()", True),
+    ],
+)
+def test_a_plan_says_where_all_seeds_begin_with_the_same_weights(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], drawn: str, alike: bool
+) -> None:
+    (tmp_path / "alike.py").write_text(
+        "import torch\nfrom torch import nn\nclass Net(nn.Module):\n"
+        "    def __init__(self, inputs, outputs, width):\n        super().__init__()\n"
+        "        self.into = nn.Linear(inputs, width)\n"
+        "        nn.init.eye_(self.into.weight); nn.init.zeros_(self.into.bias)\n"
+        f"        {drawn}\n"
+        "    def forward(self, x):\n        return self.out(self.into(x).cumsum(1))\n"
+    )
+    config = ModuleConfig(factory=f"{tmp_path}/alike.py:Net", width=4)
+    words = "begins with the same weights for all seeds"
+    assert any(words in note for note in findings(config, SIZES).notes) == alike
+    state = torch.get_rng_state()
+    assert (words in (audit_of(f"{tmp_path}/alike.py:Net", capsys))) == alike
+    assert torch.equal(torch.get_rng_state(), state)  # what a constructor seeds reaches nothing behind it
+
+
+def audit_of(target: str, capsys: pytest.CaptureFixture[str]) -> str:
+    main(["audit", target, "--width", "4", "--horizon", "16", "--seconds", "1", "--json"])
+    return capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

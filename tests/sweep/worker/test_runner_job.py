@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import platform
 import textwrap
 from dataclasses import replace
@@ -13,8 +14,11 @@ import pytest
 import torch
 
 from engine import trial
+from memsweep import registry
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.trial import TrialConfig
+from memsweep.data.api import Batch, Task
+from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.worker.execute import PackJob, PackReport, execute_pack, failure_of, is_memory
 from memsweep.trial import RunOptions, TrialResult, run_pack
@@ -26,6 +30,49 @@ def job_for(folder: Path, *configs: object) -> PackJob:
     (pack,) = planned([configs]).packs  # type: ignore[list-item]
     members = tuple((trial.identity, to_dict(trial.config)) for trial in pack.trials)
     return PackJob(pack.identity, "demo", str(folder), str(ROOT), members, revision="abc-dirty")
+
+
+@pytest.mark.parametrize(
+    ("stream", "words"),
+    [
+        (TRAIN, "inputs with 1 of 160 numbers that are not finite in batch 1 of the stream 'train'"),
+        (VALIDATION, "in batch 0 of the stream 'validation'"),
+        (TEST, "in batch 0 of the stream 'test'"),
+        ("", ""),
+    ],
+)
+def test_a_fault_in_the_data_is_no_divergence_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: str, words: str
+) -> None:
+    registry.discover(ROOT)
+    kind = registry.get(registry.TASK, "mackey_glass")
+    config = replace(
+        trial(training={"seeds": 1, "steps": 4, "batch_size": 4, "validation_size": 4, "validate_every": 2}),
+        task=kind.Config(horizon=40),
+    )
+    draw = kind.draw
+
+    def faulty(self: Task, given: Stream, index: int, size: int) -> Batch:
+        batch = draw(self, given, index, size)
+        if given.name == stream and index == (stream == TRAIN):
+            batch.inputs[-1, -1] = math.nan
+        return batch
+
+    job = job_for(tmp_path, config)
+    monkeypatch.setattr(kind, "draw", faulty)
+    monkeypatch.setattr("memsweep.sweep.worker.execute.identity", lambda config, arithmetic: job.members[0][0])
+    report = execute_pack(job, lambda *words: None)
+    name = job.members[0][0]
+    if not stream:
+        assert report.finished == {name: "done"}
+        return
+    assert not report.finished
+    assert report.culprits == (name,)
+    failure = report.failed[name]
+    assert failure["outcome"] == "failed"
+    assert failure["error"].startswith("DataFaultError: the task 'mackey_glass' gave inputs with 1 of ")
+    assert words in failure["error"]
+    assert failure["error"].endswith("1 of 1 seeds have no finite loss. All must be finite: correct its draw")
 
 
 @pytest.mark.more

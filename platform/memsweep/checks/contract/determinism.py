@@ -17,7 +17,7 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import listed
 from memsweep.models import contracts
 from memsweep.models.base import Model
-from memsweep.models.training_mode import in_training, seeded, tensors_of
+from memsweep.models.training_mode import SAME_WEIGHTS, in_training, same_weights, seeded, tensors_of
 
 _NAMED = 3
 """Tensors that a sentence names."""
@@ -35,12 +35,14 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     alike = _same(subject(inputs, dtype, subject.fresh(dtype)), subject(inputs, dtype, subject.fresh(dtype)))
     kept, in_training_words = _in_training(subject, inputs)
     seeded_by = _reseeds(subject, inputs)
+    same = subject.other is not None and same_weights(subject.build(), subject.other())
     numbers = {
         "difference": again.size,
         "changed_by_a_call": changed,
         "equal_when_built_again": alike,
         "training": kept,
         "reseeds": seeded_by,
+        "equal_for_seeds": same,
     }
     faults = [f"It {again.words}."] if again.size else in_training_words
     if seeded_by:
@@ -53,7 +55,7 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     if not faults and not alike:
         faults.append("Built again from the same seed it gives other outputs: its weights come from elsewhere, too.")
     well = "The same bits from call to call; a call changes no weight and no buffer."
-    return finding("determinism", well, numbers, faults=faults)
+    return finding("determinism", well, numbers, faults=faults, notes=[f"It {SAME_WEIGHTS}."] if same else [])
 
 
 def _in_training(subject: Subject, inputs: Tensor) -> tuple[float | None, list[str]]:

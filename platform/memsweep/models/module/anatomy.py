@@ -41,7 +41,7 @@ from memsweep.models.module.roles import (
 )
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
-from memsweep.models.training_mode import in_training, seeded
+from memsweep.models.training_mode import SAME_WEIGHTS, in_training, same_weights, seeded
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig
@@ -232,6 +232,8 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 "way back (activation checkpointing), when the weights of a replica have left it. Switch that off"
             )
         module.state_dict()  # the weights come out by it
+        if trained and same_weights(module, build_module(config, signature, 1)):
+            notes.append(f"{target} {SAME_WEIGHTS}")
         notes += _frozen(about)
         notes += _asked_of_optimizer(about, module)
         notes += _ends_at_the_horizon(target, module, sizes, config.tokens)

@@ -32,6 +32,7 @@ from memsweep.models.module.model import Module, vmap_refusal
 from memsweep.models.module.steps import Stepping, first_state, step_of
 from memsweep.models.module_unit.config import ModuleUnitConfig, as_module
 from memsweep.models.roles import signature_of
+from memsweep.models.training_mode import SAME_WEIGHTS
 from memsweep.registry import register_unit
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class ModuleUnit(LayerUnit):
         model: Any = trial.model
         if task is not None:
             unit = cls(config, model.width, model.features)
-            yield from map(of_unit, findings(unit.module, unit.signature(task.horizon)).notes)
+            notes = findings(unit.module, unit.signature(task.horizon)).notes
+            yield from (of_unit(note) for note in notes if SAME_WEIGHTS not in note)  # the stack draws weights, too
 
     @classmethod
     def guessed_roles(cls, config: Any, trial: TrialConfig) -> Mapping[str, Part]:

@@ -32,6 +32,7 @@ from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.retry import storage_retries
 from memsweep.sweep.store.unwritable import UnstoredResult
 from memsweep.sweep.worker import provenance
+from memsweep.sweep.worker.data_faults import data_fault
 from memsweep.sweep.worker.failure import GroupFailedError, StoppedError, can_resume, failure_of, is_memory
 from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
@@ -190,8 +191,12 @@ class _Worker:
     def _run_together(self, todo: dict[str, TrialConfig], progress: Callable[[float], None]) -> None:
         try:
             results, origin = self._computed(todo, list(todo.values()), progress, padded=True)
-            self._store_results(dict(zip(todo, results, strict=True)), origin)
+            found = {name: (result, data_fault(result)) for name, result in zip(todo, results, strict=True)}
+            self._store_results({name: result for name, (result, fault) in found.items() if fault is None}, origin)
             self._delete_checkpoints(todo)
+            for name, (_, fault) in found.items():
+                if fault is not None:
+                    self._fail([name], fault)
         except BaseException as error:
             self._fail(todo, error)
 
@@ -218,6 +223,8 @@ class _Worker:
             )
         carried = carried_value(self.store, config, self.job.arithmetic)
         (result,), origin = self._computed([name], [resolve_chain(config, carried)], progress, padded=False)
+        if fault := data_fault(result):
+            raise fault
         summary = result.summary | {chain.into.rpartition(".")[2]: chain_value(chain, carried)}
         self._store_results({name: replace(result, config=config, summary=summary)}, origin)
 
