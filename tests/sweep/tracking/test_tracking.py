@@ -39,7 +39,6 @@ from memsweep.sweep.tracking import Tracker, run_content
 from memsweep.sweep.tracking.run_content import Verdicts
 from memsweep.sweep.tracking.uri import tracking_uri
 from paths import ROOT
-from paths import ROOT
 from processes import no_hang, wait_for
 from sweeping import ready
 from tracking_server import free_port
