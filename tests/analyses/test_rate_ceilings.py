@@ -12,9 +12,11 @@ import scipy.stats
 
 from memsweep.analyses.rates.ceilings import RateCeiling, rank_correlations, rate_ceilings
 from memsweep.analyses.rates.curves import RateStudy
+from memsweep.analyses.rates.tables import ceiling_table, ceilings_mean
 from memsweep.outcome import Outcome
 from memsweep.report.analysis.losses import CRITERIA, LossRow
-from memsweep.report.naming.conditions import RATE
+from memsweep.report.naming.conditions import RATE, Labels
+from memsweep.report.values.table import TERMINAL
 
 RATES = (0.01, 0.1, 1.0, 10.0)
 BAD, GOOD, LOST = 1.9, 0.1, math.inf  # losses, where the zero predictor has 2
@@ -31,7 +33,7 @@ def ceilings_of(losses: Sequence[Sequence[Sequence[float]]], criteria: Sequence[
             table["outcome"] = Outcome.DONE
             for name in CRITERIA:
                 table[name] = np.array(ratios) * 100.0**place  # near a ceiling the criterion explodes
-            rows.append(LossRow({"task": "digits", RATE: rate}, 4, 8, table, np.arange(len(table))))
+            rows.append(LossRow({"task": "digits", "model": "m", RATE: rate}, 4, 8, table, np.arange(len(table))))
         lines[str(index)] = tuple(rows)
     return rate_ceilings([RateStudy("digits", "a model", lines)])
 
@@ -97,3 +99,20 @@ def test_ceilings_whose_brackets_overlap_have_no_order() -> None:
     cut.loc[0, "fails"] = math.inf
     tau = rank_correlations(ceilings)["digits"][CRITERIA[0]]
     assert tau.estimate == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "ceiling", "fails"),
+    [
+        ([[GOOD] * 4, [GOOD] * 4], "≥ 10", None),
+        ([[GOOD, GOOD, BAD, BAD], [GOOD] * 4, [GOOD, BAD, BAD, BAD]], "0.1 [0.01, ≥ 10]", "1 [0.1, –]"),
+        ([[GOOD, BAD, BAD, BAD]], "0.01", "0.1"),
+    ],
+)
+def test_a_ceiling_that_nobody_reached_is_a_bound(seeds: list[list[float]], ceiling: str, fails: str | None) -> None:
+    ceilings = ceilings_of([seeds], [[1.0] * len(seeds)])
+    view = ceiling_table(ceilings, ["task"], Labels([one.condition for one in ceilings])).view(TERMINAL)
+    (line,) = view.groups[""]
+    shown = {column.name: cell.text for column, cell in zip(view.columns, line, strict=True)}
+    assert (shown["ceiling"], shown.get("fails at")) == (ceiling, fails)
+    assert ("predicted" in shown) == ("Predicted:" in ceilings_mean(ceilings)) == (fails is not None)

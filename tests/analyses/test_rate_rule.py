@@ -115,6 +115,14 @@ def test_best_rates_at_an_end_of_what_was_tried_leave_the_rule_open_on_that_side
     assert row["best"] == RATES[2]  # the end of what was tried
 
 
+def test_two_rates_make_no_rule(tmp_path: Path) -> None:
+    """The best of two is always at an end."""
+    paths = write(tmp_path, WIDTHS, [50], least=0.1)
+    assert len({row.condition["training.learning_rate"] for row in paths.contents.trained}) == 2
+    assert rate_rules(tried(paths.contents)) == []
+    assert not (paths.folder / "rate_rule.csv").exists()
+
+
 def test_two_sizes_hold_none_out_and_make_no_rule(tmp_path: Path) -> None:
     paths = write(tmp_path, WIDTHS[:2], [50])
     assert rate_studies(paths.contents.trained, paths.contents.labels)

@@ -43,7 +43,7 @@ class SearchedFolder:
     """A searched study to be written.
 
     Attributes:
-        scheduler: ``none``; ``asha`` (two thirds of the suggestions stop at a rung).
+        scheduler: ``none``; ``asha`` (two thirds of the suggestions stop at a rung); ``pbt`` (all turn there).
         objective: ``error``, and with ``radius`` beside it a second one, which grows with the weight decay.
         confirm: winners of each cell that are measured anew.
         diverging, failing, running: suggestions that diverge, failed, or have not ended, by number.
@@ -135,7 +135,7 @@ class SearchedFolder:
         cell, number = place
         rows: list[SearchTrial] = []
         for until in stretches:
-            identity = self._planned(cell, values, until=until)
+            identity = self._planned(cell, values, until=until, **({} if until else self._turns()))
             self._result(folder, identity, cell, self._condition(cell, values, until=until), SEEDS if lost else 0)
             rows.append(SearchTrial(identity, cell, number, until, rows[-1].identity if rows else ""))
         return rows
@@ -179,11 +179,16 @@ class SearchedFolder:
         tables |= {"history": pd.concat(history), "memory": tables["memory"][:0]}
         write_trial(Store(folder), "searched", identity, config, tables, {})
 
+    def _turns(self) -> dict[str, Any]:
+        return (
+            {"turns": [{"until": RUNG, "learning_rate": 0.5, "weight_decay": 0.25}]} if self.scheduler == "pbt" else {}
+        )
+
     def _confirm(self, folder: Path, members: Sequence[SuggestionRecord]) -> dict[tuple[int, int], str]:
         confirmed = {}
         for member in sorted(members, key=lambda one: one.rank):
             if member.rank:
-                cell, fresh = member.cell, {"seeds": FRESH, "first_seed": SEEDS, "data_seed": 1}
+                cell, fresh = member.cell, {"seeds": FRESH, "first_seed": SEEDS, "data_seed": 1, **self._turns()}
                 identity = self._planned(cell, member.suggestion.values, **fresh)
                 self._result(folder, identity, cell, self._condition(cell, member.suggestion.values, fresh=True))
                 confirmed[cell, member.rank] = identity

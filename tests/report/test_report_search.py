@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,8 +17,10 @@ from memsweep.config.schema.claims import Comparison
 from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, UNIFORM, Domain
 from memsweep.report.analysis.contents import judge_conditions
 from memsweep.report.analysis.losses import loss_rows
-from memsweep.report.analysis.search.searched import Searched, on_front, read_searched, winners_part
+from memsweep.report.analysis.search.searched import Searched, read_searched, winners_part
+from memsweep.report.analysis.search.winners import on_front
 from memsweep.report.charts.search import search_sets
+from memsweep.report.headline.search import search_sentence
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.publish import report_on
 from memsweep.report.read.study import Study, load_study
@@ -57,6 +60,49 @@ def test_the_winner_of_each_cell_is_the_best_and_its_gap_is_the_optimism(tmp_pat
     said = " ".join(sentences(found))
     assert "of 4 of 4 winners is worse than the search saw, and of 0 better (sign test: p = 0.12)" in said
     assert f"geometric mean over 4 cells: {gap_text(bias, 1.0)}, 95 % interval" in said
+
+
+def test_a_winner_of_several_objectives_is_one_of_a_front(tmp_path: Path) -> None:
+    study, found = searched(tmp_path, SearchedFolder(objective=("error", "radius"), widths=(2,), suggestions=9))
+    fronts = [len(on_front(found.of_cell(cell), found.history.modes)) for cell in range(2)]
+    assert [winner.front for winner in found.winners] == fronts
+    assert min(fronts) > 1
+    said = search_sentence(found)
+    assert said.startswith("Settings on the Pareto fronts are learning rate ")
+    assert "best" not in said
+    for name, size in zip(("direct", "exp"), fronts, strict=True):
+        assert f"`{name}` (one of {size} on its front)" in said
+    assert "no other suggestion is better in one objective" in " ".join(sentences(found))
+    table = winner_table(found).frame()
+    assert table["front"].tolist() == [size for size in fronts for _ in range(2)]
+    assert table["fit"].tolist() == [FRESH] * 4
+
+    for name in ("curves", "replicas"):  # errors far above what counts as a fit
+        study.tables[name]["error"] += 0.5 * study.tables[name]["zero_loss"]
+    missed = read_searched(study, found.history)
+    assert f"fits its target in 0 of {FRESH} seeds)" in search_sentence(missed)
+    assert f"0 of {FRESH}" in [cell.text for line in winner_table(missed).view("terminal").groups[""] for cell in line]
+
+
+def test_sizes_of_a_front_have_no_trend(tmp_path: Path) -> None:
+    _, found = searched(tmp_path, SearchedFolder(objective=("error", "radius"), suggestions=9))
+    assert search_sentence(found).startswith("Settings on the Pareto fronts are ")
+
+
+def test_a_population_has_winners_with_stages(tmp_path: Path) -> None:
+    _, found = searched(tmp_path, SearchedFolder("pbt", widths=(2,), suggestions=4))
+    winner = found.winners[0]
+    rate, decay = (f"{value:.3g}" for value in winner.member.suggestion.values.values())
+    stages = f"learning rate 0.5 until step {RUNG}, then {rate}; weight decay 0.25 until step {RUNG}, then {decay}"
+    assert winner.settings == stages
+    assert stages in search_sentence(found)
+    text = " ".join(sentences(found))
+    assert "with tpe, with population-based training: 8 suggestions" in text
+    assert "early" not in text
+    assert "a winner is all its stages" in text
+    table = winner_table(found).frame()
+    assert table["settings"][0] == stages
+    assert json.loads(table["training.turns"][0])[0]["learning_rate"] == 0.5
 
 
 def test_verdicts_and_losses_come_from_confirmed_winners_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tracking_data import (
     store_trial,
 )
 
-from memsweep.config.load.study import load_study
+from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.errors import ConfigError
 from memsweep.sweep.store.results import Store
@@ -143,6 +143,40 @@ def test_runs_are_named_by_what_the_study_varies() -> None:
     assert varied == ["model.width", "training.learning_rate", "model.parameterization"]
     assert run_content.run_name(again, varied) == "m=4 lr=0.1235 exp"
     assert run_content.run_name(other, ()) == "diagonal_rnn linear_functional"
+
+
+@pytest.mark.parametrize(
+    ("field", "part"),
+    [({"unit": {"name": "s6"}}, "model.unit.name"), ({"units": [{"name": "s6"}, {"name": "lru"}]}, "model.units")],
+)
+def test_parameters_name_a_part_whose_fields_are_at_their_defaults(field: dict[str, Any], part: str) -> None:
+    model = {"name": "residual_stack", "width": 8, "features": 8, "layers": 2, **field}
+    study = study_of({"task": {"name": "parity"}, "model": model}, ["protocol=tokens"], ROOT, "")
+    assert "s6" in run_content.parameters(to_dict(study.rows[0]))[part]
+    stable = make_config(3)
+    stable["model"]["parameterization"] = {"name": "best", "a": 1.0, "b": 0.5}
+    assert run_content.parameters(stable)["model.parameterization.name"] == "best"
+
+
+def test_runs_are_named_by_a_unit_though_a_rule_tells_them_apart() -> None:
+    def row(unit: str, rule: str) -> dict[str, Any]:
+        model = {"name": "residual_stack", "width": 8, "features": 8, "layers": 1, "unit": {"name": unit}}
+        return {"model": model, "training": {"rule": rule}}
+
+    written = {"task": {"name": "parity"}, "grid": {"rows": [row("gru", "bptt"), row("lru", "online_truncated")]}}
+    study = study_of(written, ["protocol=tokens"], ROOT, "")
+    configs = [to_dict(trial) for trial in study.rows]
+    varied = run_content.naming_fields(study)
+    assert [run_content.run_name(config, varied) for config in configs] == ["gru bptt", "lru online_truncated"]
+    gru, lru = (run_content.parameters(config, varied) for config in configs)
+    assert (gru["model.unit"], lru["model.unit.name"]) == ("gru", "lru")  # of lru, the default, nothing was told
+
+
+def test_a_list_tells_runs_apart() -> None:
+    one, other = make_config(3), make_config(3)
+    other["perturbation"] = {**one["perturbation"], "balls": ["recurrent"]}
+    varied = run_content.varied_fields([one, other])
+    assert [run_content.run_name(each, varied) for each in (one, other)] == ["balls=recurrent,all", "balls=recurrent"]
 
 
 def test_a_run_that_was_cut_short_is_completed(results: Path) -> None:

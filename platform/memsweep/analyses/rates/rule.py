@@ -32,6 +32,8 @@ from memsweep.stability.verdict.trend import Slope, mean_interval, over_seeds
 AXES = ("width", "horizon")
 LEAST = 3
 """Values of width or horizon from which on the largest is held out."""
+LEAST_RATES = 3
+"""Of fewer tried rates the best one is always at an end, and no exponent follows."""
 FAR = 10.0
 """Between rates further apart than this factor, as a search draws them, the loss is no parabola."""
 
@@ -146,7 +148,7 @@ class Curve:
 
 
 def rate_rules(rows: Sequence[LossRow]) -> list[RateRule]:
-    """A rule for each condition that was trained at several learning rates and at enough sizes to hold some out."""
+    """A rule for each condition that was trained at enough learning rates, and at enough sizes to hold some out."""
     together: dict[tuple[object, ...], list[LossRow]] = {}
     for row in rows:
         if RATE in row.condition and (row.losses > 0.0).all():  # others have no logarithm
@@ -171,7 +173,7 @@ def _curves(rows: Sequence[LossRow]) -> dict[Size, dict[int, Curve]]:
 
 
 def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -> RateRule | None:
-    """The rule of one condition; None where too few sizes or seeds were trained, or at one rate alone."""
+    """The rule of one condition; None where too few sizes, seeds or rates were trained."""
     values = {name: sorted({size[axis] or math.nan for size in curves}) for axis, name in enumerate(AXES)}
     longest = {axis: values[name][-1] for axis, name in enumerate(AXES) if len(values[name]) >= LEAST}
     fitted = [size for size in curves if not any(size[axis] == value for axis, value in longest.items())]
@@ -183,7 +185,7 @@ def _rule(rows: Sequence[LossRow], curves: Mapping[Size, Mapping[int, Curve]]) -
         return [1.0, *(math.log(size[AXES.index(name)] or math.nan) for name in names)]
 
     design = np.array([terms(size) for size in fitted])
-    several = all(len(curve.rates) > 1 for here in curves.values() for curve in here.values())
+    several = all(len(curve.rates) >= LEAST_RATES for here in curves.values() for curve in here.values())
     if not (longest and names and several and len(seeds) > 1 and np.linalg.matrix_rank(design) == design.shape[1]):
         return None
     with np.errstate(divide="ignore"):

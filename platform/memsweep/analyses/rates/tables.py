@@ -11,9 +11,9 @@ from memsweep.analyses.rates.ceilings import TRAINS, RateCeiling, rank_correlati
 from memsweep.analyses.rates.rule import AXES, FAR, HeldOut, RateRule
 from memsweep.report.analysis.losses import CRITERIA, Spread
 from memsweep.report.naming.conditions import RATE, Labels
-from memsweep.report.naming.numbers import interval, joined, percent, show, slope_text, with_interval
+from memsweep.report.naming.numbers import figure, interval, joined, percent, show, slope_text, with_interval
 from memsweep.report.rows.losses import criterion_word
-from memsweep.report.values.table import EXPORTED, Cell, Column, Table, condition_columns
+from memsweep.report.values.table import EXPORTED, NOTHING, Cell, Column, Table, condition_columns, spread_cell
 from memsweep.stability.verdict.trend import Slope
 
 RULES_MEAN = (
@@ -29,10 +29,14 @@ RULES_MEAN = (
     "are infinite where it may lie beyond."
 )
 CEILINGS_MEAN = (
-    f"Ceiling: the highest learning rate at which a seed ends below {percent(TRAINS)} of the zero predictor's loss, as "
-    "it does at all tried rates between it and the lowest that trains; it fails at the next rate. Predicted: "
-    "c / max |gradient / weight|, where that ratio is from the training at the smallest rate, and one c serves all "
-    "conditions of a memory. Medians over seeds [smallest, largest]."
+    f"Ceiling: the highest tried learning rate at which a seed ends below {percent(TRAINS)} of the zero predictor's "
+    "loss, as it does at all tried rates between it and the lowest that trains. Fails at: the next tried rate. Where "
+    f"none was tried, that is {NOTHING}, and the ceiling is this rate or higher (≥). Medians over seeds [smallest, "
+    "largest]."
+)
+PREDICTED_MEANS = (
+    "Predicted: c / max |gradient / weight|, where that ratio is from the training at the smallest rate, and one c "
+    "serves all conditions of a memory."
 )
 
 
@@ -97,13 +101,13 @@ def ceiling_table(rows: Sequence[RateCeiling], names: Sequence[str], labels: Lab
         Column("width", lambda row: row.width, varies=True),
         Column("horizon", lambda row: row.horizon, varies=True),
         Column("a rate trains", lambda row: _of(row.seeds["ceiling"].count(), row), unit="seeds"),
-        Column("ceiling", lambda row: Spread.of(row.seeds["ceiling"])),
-        Column("fails at", lambda row: Spread.of(row.seeds["fails"])),
+        Column("ceiling", lambda row: Spread.of(row.seeds["ceiling"]), cell=_ceiling_cell),
+        Column("fails at", lambda row: Spread.of(row.seeds["fails"]), cell=_fails_cell, optional=True),
         Column("gradient / weight", lambda row: Spread.of(row.seeds[CRITERIA[0]]), optional=True),
         Column("predicted", lambda row: Spread.of(row.predicted), optional=True),
         Column("predicted within", lambda row: _of(row.bracketed, row), unit="seeds"),
     ]
-    if all(math.isnan(row.scale) for row in rows):
+    if not _predicts(rows):
         del columns[-1]
     parts = [
         row.seeds.assign(
@@ -119,9 +123,25 @@ def ceiling_table(rows: Sequence[RateCeiling], names: Sequence[str], labels: Lab
     return Table("ceilings", "Learning-rate ceilings", rows, columns, stored=frame)
 
 
+def _predicts(rows: Sequence[RateCeiling]) -> bool:
+    """Whether a condition has a ceiling between two rates, from which c follows."""
+    return not all(math.isnan(row.scale) for row in rows)
+
+
+def _ceiling_cell(row: RateCeiling) -> Cell:
+    """At least a rate where a seed that trains at it, or below, failed at none."""
+    ceilings = row.seeds["ceiling"]
+    least = ceilings[row.seeds["fails"] == math.inf].min()
+    return spread_cell(Spread.of(ceilings), lambda rate: f"≥ {figure(rate)}" if rate >= least else figure(rate))
+
+
+def _fails_cell(row: RateCeiling) -> Cell:
+    return spread_cell(Spread.of(row.seeds["fails"]), lambda rate: figure(rate) if math.isfinite(rate) else NOTHING)
+
+
 def ceilings_mean(rows: Sequence[RateCeiling]) -> str:
     """The meaning of the columns of ``ceiling_table``, and how the predictions rank the conditions."""
-    said = [CEILINGS_MEAN]
+    said = [CEILINGS_MEAN, *([PREDICTED_MEANS] if _predicts(rows) else [])]
     correlations = rank_correlations(rows)
     for memory, by_criterion in correlations.items():
         texts = [

@@ -10,8 +10,8 @@ import pandas as pd
 
 from memsweep.config.schema.search import MAX, NONE, PBT, Domain
 from memsweep.report.analysis.search.importance import importances
-from memsweep.report.analysis.search.searched import Searched, on_front
-from memsweep.report.analysis.search.winners import Winner, last_row
+from memsweep.report.analysis.search.searched import Searched
+from memsweep.report.analysis.search.winners import Winner, last_row, on_front
 from memsweep.report.naming.cells import last, settings_text
 from memsweep.report.naming.numbers import figure, is_number
 from memsweep.report.read.study import Study
@@ -97,7 +97,7 @@ def _transfer(searched: Searched) -> Iterator[Chart]:
 def _best(searched: Searched, winner: Winner, field: str) -> list[Any]:
     value = float(winner.member.suggestion.values.get(field, math.nan))
     ends = searched.bracket(winner, field) if math.isfinite(value) else (value, value)
-    said = [settings_text(winner.member.suggestion.values)]
+    said = [winner.settings]
     said += [
         f"{name} {worth.values.search:.3g} in the search, {worth.values.confirmed:.3g} on fresh seeds"
         for name, worth in zip(searched.objectives, winner.worth, strict=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from memsweep.errors import counted
 from memsweep.report.analysis.search.searched import Searched
-from memsweep.report.analysis.search.winners import Winner
-from memsweep.report.naming.cells import last, settings_text
+from memsweep.report.analysis.search.winners import Winner, misfit
+from memsweep.report.naming.cells import last
 from memsweep.report.naming.numbers import as_sentences, figure, is_number, joined, number, show, with_interval
 from memsweep.stability.verdict.trend import Slope, slope_weights
 
@@ -37,21 +37,30 @@ def first_winners(searched: Searched) -> list[Winner]:
 def search_sentence(searched: Searched) -> str:
     """What was asked of the searched fields: their best values, and whether they move with the size.
 
-    Empty without a winner.
+    Empty without a winner. Of several objectives a winner is one of a front, which no trend follows from.
     """
     first = first_winners(searched)
     if not first:
         return ""
     sizes = {searched.cells.shade(winner.cell) for winner in first}
     fields = [field for field in searched.history.space if _is_positive(searched, field)]
-    if fields and len(sizes) > 1 and all(map(is_number, sizes)):
+    fronted = any(winner.front > 1 for winner in first)
+    if fields and not fronted and len(sizes) > 1 and all(map(is_number, sizes)):
         return " ".join(_moves(searched, first, field) for field in fields[:2])
     if len(first) == 1:
         return _only_winner(searched, *first)
-    named = [f"{settings_text(w.member.suggestion.values)} for `{searched.cells.name(w.cell)}`" for w in first]
+    named = [f"{winner.settings} for `{searched.cells.name(winner.cell)}`{_standing(winner)}" for winner in first]
     more = f" and {len(named) - _MOST_CELLS} more cells" if len(named) > _MOST_CELLS else ""
-    text = f"the best settings are {joined(named[:_MOST_CELLS])}{more}"
+    what = "settings on the Pareto fronts" if fronted else "the best settings"
+    text = f"{what} are {joined(named[:_MOST_CELLS])}{more}"
     return as_sentences([text if searched.fresh else f"on the seeds that chose them, {text}"])
+
+
+def _standing(winner: Winner) -> str:
+    """`` (one of 3 on its front; fits its target in 0 of 3 seeds)``: what keeps a winner from being the best."""
+    said = [f"one of {winner.front} on its front"] if winner.front > 1 else []
+    said += [text] if (text := misfit(winner)) else []
+    return f" ({'; '.join(said)})" if said else ""
 
 
 def lacking(searched: Searched) -> str:
@@ -94,16 +103,17 @@ def _is_positive(searched: Searched, field: str) -> bool:
 
 
 def _only_winner(searched: Searched, winner: Winner) -> str:
-    settings, seeds = settings_text(winner.member.suggestion.values), winner.worth[0].seeds
+    seeds = winner.worth[0].seeds
     values = []
     for one in winner.worth:
         known = one.values
         said = with_interval(known.confirmed, known.low, known.high) if seeds else figure(known.search)
         values.append(f"{last(one.objective)} {said}")
     count = len(searched.history.suggestions)
-    return f"The best of {counted(count, 'suggestion')} is {settings}, with {joined(values)}" + (
-        f" on {counted(seeds, 'fresh seed')}." if seeds else " on the seeds that chose it, which flatter it."
-    )
+    which = f"One of {winner.front} on the Pareto front" if winner.front > 1 else "The best"
+    where = f"on {counted(seeds, 'fresh seed')}" if seeds else "on the seeds that chose it, which flatter it"
+    missed = f"; it {text}" if (text := misfit(winner)) else ""
+    return f"{which} of {counted(count, 'suggestion')} is {winner.settings}, with {joined(values)} {where}{missed}."
 
 
 def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
@@ -113,6 +123,7 @@ def _moves(searched: Searched, first: Sequence[Winner], field: str) -> str:
         lines.setdefault(searched.cells.picture(winner.cell), []).append(winner)
     sizes = sorted({float(searched.cells.shade(winner.cell)) for winner in first})
     size, name = last(searched.cells.hue), last(field)
+    name += " of the last stage" if any(winner.turns for winner in first) else ""
     if len(sizes) < SMALLEST_SIZES:
         return (
             f"Not resolved: whether the best {name} moves with {size}. {len(sizes)} {size}s: a trend needs "

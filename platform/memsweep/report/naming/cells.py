@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from memsweep.config.schema.canonical import flatten
@@ -90,10 +91,25 @@ def last(path: str) -> str:
     return path.rpartition(".")[2].replace("_", " ")
 
 
-def settings_text(values: Mapping[str, Any]) -> str:
-    """``learning rate 0.0123, activation tanh``."""
-    brief = {path: f"{value:.3g}" if isinstance(value, float) else show(value) for path, value in values.items()}
-    return ", ".join(f"{last(path)} {value}" for path, value in brief.items())
+def settings_text(values: Mapping[str, Any], turns: Sequence[Mapping[str, Any]] = ()) -> str:
+    """``learning rate 0.0123, activation tanh``; with turns ``learning rate 0.02 until step 200, then 0.01``.
+
+    Args:
+        values: dotted path -> value, of the last stage.
+        turns: the settings of the stages before it, as a trial's config holds them.
+    """
+    said = [f"{last(path)} {_stages(path.removeprefix('training.'), value, turns)}" for path, value in values.items()]
+    return ("; " if turns else ", ").join(said)
+
+
+def _stages(field: str, value: Any, turns: Sequence[Mapping[str, Any]]) -> str:
+    ends = [(_brief(turn[field]), turn["until"]) for turn in turns if field in turn]
+    changes = [one for one, after in pairwise([*ends, (_brief(value), 0)]) if one[0] != after[0]]
+    return ", then ".join([*(f"{text} until step {until}" for text, until in changes), _brief(value)])
+
+
+def _brief(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else show(value)
 
 
 def _named(flat: Mapping[str, Any]) -> dict[str, Any]:

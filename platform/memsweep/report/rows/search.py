@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memsweep.config.schema.search import NONE
+from memsweep.config.schema.search import NONE, PBT
 from memsweep.errors import counted
 from memsweep.report.analysis.search.searched import AtEnd, Searched
-from memsweep.report.analysis.search.winners import Winner, Worth, last_row
-from memsweep.report.naming.cells import last, settings_text
+from memsweep.report.analysis.search.winners import Winner, Worth, last_row, misfit
+from memsweep.report.naming.cells import last
 from memsweep.report.naming.numbers import figure, joined, percent, with_interval
 from memsweep.report.values.table import ALL, EXPORTED, NOTHING, Cell, Column, Table
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.stability.comparison.selection_bias import search_bias
 
+_STAGES = (
+    "Population-based training changes settings on the way: a winner is all its stages. winners.csv has "
+    "them in full (training.turns), search.csv the last one alone."
+)
+_FRONTS = (
+    "With several objectives a winner is one suggestion of its cell's Pareto front: no other suggestion is better in "
+    "one objective and no worse in the rest. Its place along the front alone chose it among these."
+)
+
 
 def sentences(searched: Searched) -> list[str]:
     """The search and its cost, the states of its suggestions, its winners on fresh seeds, and those at an end."""
-    return [_what(searched), _cost(searched), _endings(searched), *caveats(searched)]
+    stages = [_STAGES] if any(winner.turns for winner in searched.winners) else []
+    fronts = [_FRONTS] if _has_fronts(searched) else []
+    return [_what(searched), _cost(searched), _endings(searched), *stages, *fronts, *caveats(searched)]
 
 
 def caveats(searched: Searched) -> list[str]:
     """How its winners do on fresh seeds, or that they have none, and those whose values lie at an end of the search."""
-    return [*_gaps(searched), *map(_at_end, searched.at_ends())]
+    best = "winner's" if _has_fronts(searched) else "best"
+    return [*_gaps(searched), *(_at_end(found, best) for found in searched.at_ends())]
+
+
+def _has_fronts(searched: Searched) -> bool:
+    return any(winner.front > 1 for winner in searched.winners)
 
 
 def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
@@ -37,7 +54,8 @@ def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
         Column("cell", lambda row: searched.cells.name(row[0].cell), style=""),
         Column("rank", lambda row: row[0].rank, views=ranks),
         Column("number", lambda row: row[0].member.suggestion.number, views=EXPORTED),
-        Column("settings", lambda row: settings_text(row[0].member.suggestion.values), style=""),
+        Column("settings", lambda row: row[0].settings, style=""),
+        *_front_columns(searched),
         Column("objective", lambda row: row[1].objective, _words, views=objectives),
         Column("search value", lambda row: row[1].values.search, key="search"),
         Column("fresh seeds [95 %]", lambda r: r[1].values.confirmed, cell=_confirmed, key="confirmed", views=fresh),
@@ -50,6 +68,7 @@ def winner_table(searched: Searched) -> Table[tuple[Winner, Worth]]:
         Column("confirmed_as", lambda row: row[0].confirmed or None, views=EXPORTED),
         *(_keyed(axis, lambda row: searched.cells.values[row[0].cell]) for axis in searched.cells.axes),
         *(_keyed(field, lambda row: row[0].member.suggestion.values) for field in searched.history.space),
+        *_turn_columns(searched),
     ]
     rows = [(winner, worth) for winner in searched.winners for worth in winner.worth]
     return Table("winners", "Winners of the search", rows, columns)
@@ -93,6 +112,33 @@ def _confirmed(row: tuple[Winner, Worth]) -> Cell:
     return Cell(with_interval(values.confirmed, values.low, values.high) if row[1].seeds else NOTHING)
 
 
+def _front_columns(searched: Searched) -> list[Column[tuple[Winner, Worth]]]:
+    """Of several objectives: among how many a winner is; of a radius: whether its model fits."""
+    columns: list[Column[tuple[Winner, Worth]]] = []
+    if len(searched.objectives) > 1:
+        columns.append(Column("on the front", lambda row: row[0].front, cell=_front_cell, key="front"))
+    if any(winner.reading for winner in searched.winners):
+        missed = ALL if any(map(misfit, searched.winners)) else EXPORTED
+        columns.append(Column("seeds that fit", lambda row: row[0].fit[0], cell=_fit_cell, key="fit", views=missed))
+    return columns
+
+
+def _turn_columns(searched: Searched) -> list[Column[tuple[Winner, Worth]]]:
+    """The stages before the last one, where settings change on the way."""
+    if not any(winner.turns for winner in searched.winners):
+        return []
+    return [Column("training.turns", lambda row: json.dumps(row[0].turns), views=EXPORTED)]
+
+
+def _front_cell(row: tuple[Winner, Worth]) -> Cell:
+    return Cell(f"1 of {row[0].front}")
+
+
+def _fit_cell(row: tuple[Winner, Worth]) -> Cell:
+    fitting, seeds = row[0].fit
+    return Cell(f"{fitting} of {seeds}" if seeds else NOTHING, tone="bad" if fitting < seeds else "")
+
+
 def _gap_cell(row: tuple[Winner, Worth]) -> Cell:
     return Cell(gap_text(row[1].values.gap, row[1].values.search) if row[1].seeds else NOTHING)
 
@@ -121,6 +167,8 @@ def _what(searched: Searched) -> str:
     cells = len({member.cell for member in history.suggestions})
     where = f" in {cells} cells" if cells > 1 else ""
     early = "" if history.scheduler == NONE else f", with early stopping by {history.scheduler}"
+    if history.scheduler == PBT:
+        early = ", with population-based training"
     return (
         f"Searched {joined([last(path) for path in history.space])} for the {aims} with {history.algorithm}{early}: "
         f"{counted(len(history.suggestions), 'suggestion')}{where}, in {counted(history.rounds, 'round')}."
@@ -186,11 +234,11 @@ def _gap(searched: Searched, first: Sequence[Winner], objective: int) -> str:
     return f"{text}. {missing if waiting else ''}".strip()
 
 
-def _at_end(found: AtEnd) -> str:
+def _at_end(found: AtEnd, best: str) -> str:
     where = f"In {found.cells} of {counted(found.of, 'cell')} the" if found.of > 1 else "The"
     near = "at" if found.exact else "close to"
     end, beyond = ("greatest", "greater") if found.greatest else ("least", "smaller")
     return (
-        f"{where} best {last(found.field)} lies {near} the {end} that was searched, {figure(found.end)}: "
+        f"{where} {best} {last(found.field)} lies {near} the {end} that was searched, {figure(found.end)}: "
         f"{beyond} ones may be better."
     )

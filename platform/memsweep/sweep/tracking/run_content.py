@@ -31,7 +31,8 @@ NOTE = "mlflow.note.content"  # MLflow shows this tag as the run's description
 _SIZES = ("model.width", "task.horizon")
 _SHORT = {"model.width": "m", "task.horizon": "T", "training.learning_rate": "lr"}
 """Letters of the report's figures, and a usual abbreviation."""
-_PARTS = ("model", "model.parameterization", "task", "task.kernel", "training.rule")
+_WORDED = (str, int, float, list)
+_PARTS = ("model", "model.parameterization", "model.unit", "model.units", "task", "task.kernel", "training.rule")
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def parameters(config: Mapping[str, Any], varied: Collection[str] = ()) -> dict[
     return {
         path: ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         for path, value in flat.items()
-        if path in changed or path.removesuffix(".name") in shown
+        if path in changed or (part := path.removesuffix(".name")) in changed or part in shown
     }
 
 
@@ -220,7 +221,7 @@ def run_name(config: Mapping[str, Any], varied: Collection[str]) -> str:
         varied: of ``varied_fields``, in the order of the words.
     """
     flat = _fields(config)
-    words = [_word(path, flat[path]) for path in varied if isinstance(flat.get(path), str | int | float)]
+    words = [_word(path, flat[path]) for path in varied if isinstance(flat.get(path), _WORDED)]
     return " ".join(words) or f"{flat['model']} {flat['task']}"
 
 
@@ -228,6 +229,8 @@ def _word(path: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     name = _SHORT.get(path, path.rpartition(".")[2])
+    if isinstance(value, list):
+        return f"{name}={','.join(map(str, value))}"
     return f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value}"
 
 
@@ -250,7 +253,7 @@ def varied_fields(configs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def _told_per_letter(path: str, flat: Sequence[Mapping[str, Any]]) -> float:
     """The logarithm of the number of a field's words, per letter of them."""
-    words = {_word(path, each[path]) for each in flat if isinstance(each.get(path), str | int | float)}
+    words = {_word(path, each[path]) for each in flat if isinstance(each.get(path), _WORDED)}
     return math.log(len(words)) / (sum(map(len, words)) / len(words) + 1) if words else 0.0
 
 

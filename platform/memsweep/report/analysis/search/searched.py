@@ -10,14 +10,13 @@ import numpy as np
 import pandas as pd
 
 from memsweep.config.schema.search import LOG_INT, LOG_UNIFORM, MAX, Domain
-from memsweep.report.analysis.search.winners import Winner, finished, tables_of, winners_of
+from memsweep.report.analysis.search.winners import Winner, tables_of, winners_of
 from memsweep.report.naming.cells import Cells
 from memsweep.report.naming.conditions import OF_A_SEARCH, RATE
 from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
-from memsweep.search.winners import front
 
 _NEAR = 0.05
 """Share of an interval, of its logarithm where it is searched so, that counts as its end."""
@@ -148,17 +147,6 @@ def read_searched(study: Study, history: SearchHistory) -> Searched:
     """Put a search beside the results of its rows."""
     cells = Cells.of(history.cells, history.space)
     return Searched(history, cells, winners_of(study, history), bool(history.confirmed))
-
-
-def on_front(members: Sequence[SuggestionRecord], modes: Sequence[str]) -> list[SuggestionRecord]:
-    """The finished members that no other surpasses in one objective without being worse in another, by the first."""
-    known = finished(members)
-    signs = [1.0 if mode == "min" else -1.0 for mode in modes]
-    costs = {
-        place: tuple(sign * value for sign, value in zip(signs, member.values or (), strict=True))
-        for place, member in known.items()
-    }
-    return [known[place] for place in sorted(front(costs), key=lambda place: costs[place])]
 
 
 def winners_part(study: Study, searched: Searched) -> Study:

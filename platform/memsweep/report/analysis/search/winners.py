@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
-from memsweep.errors import MemsweepError, StoreError
+from memsweep.config.schema.search import BALL_OF
+from memsweep.config.schema.trial import METRIC, SELF
+from memsweep.errors import MemsweepError, StoreError, counted
+from memsweep.report.naming.cells import settings_text
 from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
-from memsweep.search.winners import best
+from memsweep.search.winners import best, front
 from memsweep.stability.comparison.metrics import TABLES, per_seed
 from memsweep.stability.comparison.selection_bias import Gap, optimism
+from memsweep.stability.verdict.radius import curves_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,10 @@ class Winner:
         chosen: identity of its row in the search.
         confirmed: identity of the row that retrained it; empty while there is none.
         worth: of each objective.
+        front: how many suggestions are on the cell's Pareto front, it among them; with one objective 1.
+        fit: where a radius is an objective, the seeds whose model approximates its target, and all of them.
+        reading: what its radii are read from; empty where none is an objective.
+        turns: the settings of earlier stretches of its training, as its config holds them.
     """
 
     cell: int
@@ -54,6 +63,22 @@ class Winner:
     chosen: str
     confirmed: str
     worth: tuple[Worth, ...]
+    front: int = 1
+    fit: tuple[int, int] = (0, 0)
+    reading: str = ""
+    turns: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def settings(self) -> str:
+        """Its settings in words, stage by stage where they change on the way."""
+        return settings_text(self.member.suggestion.values, self.turns)
+
+
+def misfit(winner: Winner) -> str:
+    """``fits its target in 0 of 3 seeds``; empty where all do, or no radius was searched."""
+    fitting, seeds = winner.fit
+    verb = {METRIC: "solves its task", SELF: "answers"}.get(winner.reading, "fits its target")
+    return f"{verb} in {fitting} of {counted(seeds, 'seed')}" if fitting < seeds else ""
 
 
 def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
@@ -61,7 +86,9 @@ def winners_of(study: Study, history: SearchHistory) -> tuple[Winner, ...]:
     places = [(cell, rank, member) for cell in range(len(history.cells)) for rank, member in _best(history, cell)]
     chosen = {last_row(member) for _, _, member in places}
     metrics = _Metrics(study, {*chosen, *history.confirmed.values()})
-    return tuple(_winner(metrics, history, *place) for place in places)
+    several, cells = len(history.objective) > 1, range(len(history.cells))
+    fronts = {cell: len(on_front(_of_cell(history, cell), history.modes)) if several else 1 for cell in cells}
+    return tuple(_winner(metrics, history, fronts[cell], cell, rank, member) for cell, rank, member in places)
 
 
 def last_row(member: SuggestionRecord) -> str:
@@ -83,9 +110,20 @@ def finished(members: Sequence[SuggestionRecord]) -> dict[int, SuggestionRecord]
     }
 
 
+def on_front(members: Sequence[SuggestionRecord], modes: Sequence[str]) -> list[SuggestionRecord]:
+    """The finished members that no other surpasses in one objective without being worse in another, by the first."""
+    known = finished(members)
+    signs = [1.0 if mode == "min" else -1.0 for mode in modes]
+    costs = {
+        place: tuple(sign * value for sign, value in zip(signs, member.values or (), strict=True))
+        for place, member in known.items()
+    }
+    return [known[place] for place in sorted(front(costs), key=lambda place: costs[place])]
+
+
 def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord]]:
     """(rank, member): those that were chosen; where nobody was yet, the best of those that came to their end."""
-    here = [member for member in history.suggestions if member.cell == cell and member.trials]
+    here = _of_cell(history, cell)
     ranked = sorted((member.rank, member.suggestion.number, member) for member in here if member.rank > 0)
     if ranked:
         return [(rank, member) for rank, _, member in ranked]
@@ -94,14 +132,33 @@ def _best(history: SearchHistory, cell: int) -> list[tuple[int, SuggestionRecord
     return [(1, known[place]) for place in best(values, history.modes, 1)]
 
 
-def _winner(metrics: _Metrics, history: SearchHistory, cell: int, rank: int, member: SuggestionRecord) -> Winner:
+def _of_cell(history: SearchHistory, cell: int) -> list[SuggestionRecord]:
+    return [member for member in history.suggestions if member.cell == cell and member.trials]
+
+
+def _winner(
+    metrics: _Metrics, history: SearchHistory, among: int, cell: int, rank: int, member: SuggestionRecord
+) -> Winner:
     chosen, confirmed = last_row(member), history.confirmed.get((cell, rank), "")
     worth = []
     for index, (name, mode) in enumerate(zip(history.objective, history.modes, strict=True)):
         seen = member.values[index] if member.values is not None else math.nan
         fresh = metrics.seeds(confirmed, name)
         worth.append(Worth(name, optimism([seen], fresh, mode), len(metrics.seeds(chosen, name)), len(fresh)))
-    return Winner(cell, rank, member, chosen, confirmed if metrics.has(confirmed) else "", tuple(worth))
+    confirmed = confirmed if metrics.has(confirmed) else ""
+    fit, reading = metrics.fit(confirmed or chosen, history.objective)
+    return Winner(
+        cell,
+        rank,
+        member,
+        chosen,
+        confirmed,
+        tuple(worth),
+        front=among,
+        fit=fit,
+        reading=reading,
+        turns=metrics.turns(confirmed or chosen),
+    )
 
 
 class _Metrics:
@@ -125,6 +182,19 @@ class _Metrics:
             return [seed.value for seed in per_seed(name, self._of(identity))]
         except MemsweepError:
             return []
+
+    def fit(self, identity: str, objectives: Sequence[str]) -> tuple[tuple[int, int], str]:
+        """``Winner.fit`` and ``Winner.reading`` of a row."""
+        ball = next((BALL_OF[name] for name in objectives if name in BALL_OF), None)
+        if ball is None or not self.has(identity):
+            return (0, 0), ""
+        table = self._of(identity)["curves"]
+        curves = [*curves_of(table[table["ball"] == ball].assign(width=0, horizon=0))] if len(table) else []
+        return (sum(curve.valid for curve in curves), len(curves)), curves[0].reading if curves else ""
+
+    def turns(self, identity: str) -> tuple[Mapping[str, Any], ...]:
+        """The settings of earlier stretches of a row's training."""
+        return tuple(self._records[identity]["config"]["training"].get("turns") or ()) if self.has(identity) else ()
 
     def _of(self, identity: str) -> dict[str, pd.DataFrame]:
         if identity not in self._tables["replicas"]:
