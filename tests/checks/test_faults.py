@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor, nn
 
+from memsweep.checks.contract.shapes import shapes
 from memsweep.checks.finding import Status
 from memsweep.checks.run import Audit
+from memsweep.checks.subject import Subject
 from memsweep.models.module.config import ArgumentNames
 
 SELECTIVE = {
@@ -89,3 +95,32 @@ def test_a_fault_is_located(audited: Callable[..., Audit]) -> None:
     assert "audit_contract.py:" in half
     gradient = audited("audit_contract:NormWithoutEpsilon")["parameters"].sentence
     assert "squares" in gradient
+
+
+class Gives(nn.Module):
+    """A leaky sum, whose outputs come in a form of the caller's choice."""
+
+    def __init__(self, form: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.rate, self.form = nn.Parameter(torch.tensor(0.5)), form
+
+    def forward(self, inputs: Tensor) -> Any:
+        outputs = inputs.cumsum(1) * self.rate
+        return self.form(outputs, outputs[:, -1])
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        (lambda outputs, last: outputs, ""),
+        (lambda outputs, last: (outputs, last), ""),
+        (lambda outputs, last: {"logits": outputs, "state": last}, r"gives a dict.*returns net\(x\)\['logits'\]"),
+        (lambda outputs, last: [outputs, last], r"gives a list that begins with a Tensor.*returns net\(x\)\[0\]"),
+        (lambda outputs, last: ((outputs, last), last), r"a tuple that begins with a tuple.*returns net\(x\)\[0\]"),
+        (lambda outputs, last: outputs[..., 0], r"gives outputs \[B, T\].*returns net\(x\).unsqueeze\(-1\)"),
+    ],
+)
+def test_a_form_of_outputs_that_studies_refuse_is_a_note(form: Callable[[Tensor, Tensor], Any], told: str) -> None:
+    found = shapes(Subject(lambda: Gives(form), 1, 16), 3600.0)
+    assert found.status is (Status.NOTE if told else Status.PASS)
+    assert re.search(told, found.sentence)

@@ -101,7 +101,7 @@ def test_a_field_of_what_is_no_module_is_refused(folder: Path, capsys: pytest.Ca
 def test_a_memory_is_named_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["task.kernel=polynomial", "--kernel", "exponential", "--plan"]
     assert main(["decide", "own_nets:Net", *words]) == 2
-    assert "--kernel exponential and task.kernel=polynomial both name the memory" in capsys.readouterr().err
+    assert "kernel exponential and task.kernel=polynomial both name the memory" in capsys.readouterr().err
 
 
 def test_a_memory_without_a_time_scale_needs_horizons(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,12 @@ from test_report_page import look
 from memsweep import report
 from memsweep.config.schema.claims import Comparison
 from memsweep.config.schema.search import CHOICE, LOG_UNIFORM, UNIFORM, Domain
-from memsweep.report.analysis.contents import judge_conditions
+from memsweep.report.analysis.contents import analyse, judge_conditions
 from memsweep.report.analysis.losses import loss_rows
 from memsweep.report.analysis.search.searched import Searched, read_searched, winners_part
 from memsweep.report.analysis.search.winners import on_front
 from memsweep.report.charts.search import search_sets
+from memsweep.report.headline.answer import answer_of
 from memsweep.report.headline.search import search_sentence
 from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.publish import report_on
@@ -126,7 +127,21 @@ def test_without_a_confirmation_the_winners_search_rows_speak_and_the_report_say
     assert all(winner.member.state is SuggestionState.DONE and not winner.worth[0].seeds for winner in found.winners)
     said = " ".join(sentences(found))
     assert "have not been retrained" in said
-    assert "2 not ended, 4 done and 4 stopped early. The search is not over." in said
+    assert "2 not ended, 4 done and 4 stopped early. The search is not over: a suggestion counts when its" in said
+    assert "optimizer steps were trained in the rounds that have ended" in said
+
+
+def test_a_first_round_that_is_open_contradicts_no_trial_that_has_a_result(tmp_path: Path) -> None:
+    """Its observations are written down together, when all of its trials have ended."""
+    study, found = searched(tmp_path, SearchedFolder(widths=(2,), suggestions=3, confirm=0))
+    seen = [replace(m, values=None, steps=0, state=SuggestionState.RUNNING, rank=0) for m in found.history.suggestions]
+    search = replace(found.history, suggestions=tuple(seen), ended=False)
+    said = " ".join(sentences(read_searched(study, search)))
+    assert "The search is not over: a suggestion counts when its round has ended." in said
+    assert "steps were trained" not in said
+    (answer,) = answer_of(analyse(replace(study, search=search))).sentences
+    told = f"{study.finished} trials have a result, {study.planned} are planned."
+    assert answer == f"The search compares no trials before a round has ended: {told}"
 
 
 def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(tmp_path: Path) -> None:

@@ -117,11 +117,11 @@ def test_suggestions_run_where_a_process_runs_the_study(file: Path, capsys: pyte
     words, store = ("status", STUDY, "--results", str(results)), Store(results / STUDY)
     capsys.readouterr()
     assert main([*words]) == 0
-    assert "to be run); more rounds follow" in (told := capsys.readouterr().out)
+    assert "in a round that has not ended); more rounds follow" in (told := capsys.readouterr().out)
     assert " running" not in told.replace("not running", "")
     with hold_lease(store.location, lambda: None):
         assert main([*words]) == 0
-    assert " running); more rounds follow" in capsys.readouterr().out
+    assert "in a round that has not ended); more rounds follow" in capsys.readouterr().out
 
 
 def test_the_same_command_again_does_nothing(file: Path, whole: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,6 +192,18 @@ def test_a_measurement_leaves_nothing_and_takes_axes(place: Path) -> None:
     assert not held([f"{PLACE}:Net"]), "nothing keeps the module"
 
 
+def test_a_width_that_a_module_was_not_built_with_is_missing(place: Path) -> None:
+    """The section of a model has one by default, which is a width of none of these modules."""
+    own, other = (ms.measure(net(), TASK, SETTINGS) for _ in range(2))
+    for name in ("radii", "trials", "replicas", "curves", "losses"):
+        assert own.table(name)["width"].isna().all()
+    assert len(own.radii) == len(own.judge(thresholds=[0.01, 0.03, 0.1]).radii) > 0
+    compared = ms.compare(own, other)
+    assert compared.losses["width"].isna().all()
+    assert "width 8" not in repr(compared)
+    assert {*ms.measure(registered(), TASK, SETTINGS).radii["width"]} == {2}
+
+
 @pytest.mark.parametrize(
     ("call", "told"),
     [

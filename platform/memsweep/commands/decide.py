@@ -20,10 +20,11 @@ from memsweep.errors import ConfigError, Exit, MemsweepError, counted
 from memsweep.recurrence.compiled.expected import nothing_is_trained
 from memsweep.studies.decide.decisions import DECIDED, HOPELESS, LIMIT, Decision
 from memsweep.studies.decide.request import Deciding, deciding, limits_of_study
+from memsweep.studies.decide.smallest import names_module, smallest
 from memsweep.sweep.driver.progress import duration, phase
 from memsweep.sweep.store.filesystem import Location
 
-_HERE, _KERNEL = "the command line", "exponential"
+_HERE = "the command line"
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 def decide(args: argparse.Namespace) -> Answer:
     """Goes on with a study until its questions are decided, hopeless, or a limit is reached."""
     store = _stored(args)
-    study = None if store is not None else _smallest(args) if _names_module(args.study) else read(args)
+    study = None if store is not None else _smallest(args) if names_module(args.study) else read(args)
     results = Location.at(args.results) if store is None else store.location.parent
     limits = limits_of_study(limits_of(args), study)
     with nothing_is_trained() if args.plan else contextlib.nullcontext():
@@ -67,7 +68,7 @@ def _stored(args: argparse.Namespace) -> Store | None:
     Raises:
         ConfigError: words that would change nothing of it, or of a study that is no module.
     """
-    is_module, workspace = _names_module(args.study), Path(args.workspace)
+    is_module, workspace = names_module(args.study), Path(args.workspace)
     if args.kernel is not None and not is_module:
         raise ConfigError(
             ["--kernel is the memory for a module (my_nets:MinGRU); of a study, task.kernel=NAME sets it"], _HERE
@@ -89,19 +90,9 @@ def _stored(args: argparse.Namespace) -> Store | None:
     return store
 
 
-def _names_module(word: str) -> bool:
-    """Whether the study is a module, ``my_nets:MinGRU``; ``my_nets:MinGRU, shift`` is the stored one of such a name."""
-    return study_files.MODULE.fullmatch(word) is not None and "://" not in word and not os.path.exists(word)
-
-
 def _smallest(args: argparse.Namespace) -> SweepConfig:
-    from memsweep.studies.decide.smallest import smallest
-
-    twice = [word for word in args.overrides if word.startswith("task.kernel=")]
-    if twice and args.kernel is not None:
-        raise ConfigError([f"--kernel {args.kernel} and {twice[0]} both name the memory. Write one"], _HERE)
     args.discover(Path(args.workspace))
-    return smallest(args.study, args.kernel or _KERNEL, args.overrides, Path(args.workspace))
+    return smallest(args.study, args.kernel, args.overrides, Path(args.workspace))
 
 
 def _print(decisions: Sequence[Decision], steps: Sequence[Step] = (), *, left: int = 0) -> None:

@@ -124,7 +124,8 @@ class StudySearch:
         """How far the search is, in a line."""
         states = Counter(one.state for running in self._running for one in running.search.suggestions.values())
         ended = states.total() - states[SuggestionState.RUNNING]
-        parts = [f"{ended} of {len(self._running) * self.search.settings.trials} suggestions ended"]
+        before = "" if self.ended else " before it"  # trials of an open round are looked at together
+        parts = [f"{ended} of {len(self._running) * self.search.settings.trials} suggestions ended{before}"]
         parts += [f"{states[state]} {state}" for state in _UNUSUAL if states[state]]
         if len(self._running) == 1 and (winners := self._running[0].search.winners(1)):
             values = self._running[0].search.suggestions[winners[0]].values or ()

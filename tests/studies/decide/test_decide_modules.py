@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import memsweep as ms
 from memsweep.cli import main
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.studies.decide.round_log import Round, RoundLog
+from memsweep.studies.python.decided import module_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import read_plan, write_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.layout import folder_name
-from sweeping import memsweep
+from sweeping import memsweep, ready
 
 LEAKY = """
 import torch
@@ -92,7 +96,9 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     capsys.readouterr()
     assert main([*words, *other, "--plan"]) == 2
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
-    assert re.search(r"7 trials that it asks for have other settings \(training.steps: 3\b[^)]*\) than those that are", said)
+    assert re.search(
+        r"7 trials that it asks for have other settings \(training.steps: 3\b[^)]*\) than those that are", said
+    )
     assert {"(training.steps: 2, 4)", "(training.steps: 4, 2)"} & {*re.findall(r"\(training.steps: [^)]*\)", said)}
     typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
@@ -139,3 +145,27 @@ def test_a_module_in_the_place_of_a_study_is_answered_by_the_command_that_takes_
 ) -> None:
     assert main([verb, "leaky_nets:Leaky"]) == 2
     assert "memsweep decide leaky_nets:Leaky" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:stopped at a limit")
+def test_python_decides_a_module_as_the_command_does(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ready(place / "results")
+    names: dict[str, Any] = {}
+    exec(LEAKY, names)  # as a cell of a notebook has it
+    few = {"task.horizon": 12, "model.width": [2, 3], "perturbation.radii.count": 2, "training.seeds": 2}
+    given = {"max_trials": 1, "inline": True, "progress": False}
+    found = ms.decide("leaky_nets:Leaky", *SHORT, few, kernel="shift", **given)
+    assert found.name == "leaky_nets:Leaky, shift"
+    advice = found.contents.study.extended_by("training.seeds=3")
+    assert main([*shlex.split(advice)[1:], "--plan"]) == 0
+    assert "(anew" not in capsys.readouterr().out
+    with pytest.raises(ms.ConfigError, match="A study of a class is a dict"):
+        ms.decide(names["Leaky"])
+    with pytest.raises(ms.ConfigError, match="A study of a class is a dict"):
+        ms.sweep(names["Leaky"])
+    with pytest.raises(ms.ConfigError, match="kernel is the memory for a module"):
+        ms.decide("quickstart", kernel="shift")
+    with pytest.raises(ms.ConfigError, match="both name the memory"):
+        ms.decide("leaky_nets:Leaky", "task.kernel=shift", kernel="shift")
+    of_file = importlib.import_module("leaky_nets").Leaky
+    assert module_of(of_file, "shift") == "leaky_nets:Leaky"

@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from memsweep.checks.finding import Finding, finding
 from memsweep.checks.part import Check
 from memsweep.checks.subject import SINGLE, WIDE, Subject
 from memsweep.config.load.foreign import in_one_line
+from memsweep.models.contracts import default_dtype
+from memsweep.models.module.factory import outputs_of
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ def shapes(subject: Subject, seconds: float) -> Finding:
         notes.append(f"It does not run one step beyond the horizon ({horizon + 1} steps): {beyond}.")
     if not faults and subject.reference != WIDE:
         notes.append("It does not run in float64: float32 is the reference of all checks.")
+    if not faults and (form := _of_audits_alone(subject)):
+        notes.append(form)
     outputs = max(run.outputs for run in runs)
     numbers = {
         "outputs": outputs,
@@ -66,6 +71,24 @@ def _runs_at_horizon_only(subject: Subject) -> list[str]:
         return []
     subject.fixed = True
     return [f"It runs at {horizon} steps only, not at {half}: all checks are made there."]
+
+
+def _of_audits_alone(subject: Subject) -> str:
+    """What the module gives, and how to wrap it, where other commands refuse this form; else empty."""
+    dtype = subject.reference
+    with torch.no_grad(), default_dtype(dtype):
+        answer = subject.at(dtype)(subject.cast(subject.noise(1, subject.length(7)), dtype))
+    outputs = outputs_of(answer)
+    if isinstance(outputs, Tensor):
+        given, wrapped = "outputs [B, T]" if outputs.ndim == 2 else "", "net(x).unsqueeze(-1)"
+    elif isinstance(answer, dict):
+        given, wrapped = f"a {type(answer).__name__}", f"net(x)[{next(iter(answer))!r}]"
+    else:
+        given, wrapped = f"a {type(answer).__name__} that begins with a {type(answer[0]).__name__}", "net(x)[0]"
+    return given and (
+        f"It gives {given}. Other commands take one tensor [B, T, outputs], or a tuple that begins with it: wrap the "
+        f"module in one whose forward returns {wrapped}."
+    )
 
 
 def _sizes(subject: Subject) -> list[tuple[int, int]]:

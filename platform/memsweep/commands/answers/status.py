@@ -31,7 +31,7 @@ def print_status(
     for state, count in document["states"].items():
         say(f"  {count:>6} {state.replace('_', ' '):<14} {State(state).explanation}")
     if document["search"] is not None:
-        _print_search(document["search"], runs=document["running"] is not None)
+        _print_search(document["search"])
     said = {State(state).explanation for state in document["states"]}
     for line in document["failures"]["words"]:
         if line not in said:
@@ -49,11 +49,11 @@ def print_status(
         say("not running" + ("" if document["complete"] else f"; to finish it: {again}"))
 
 
-def _print_search(search: StatusSearchItem, *, runs: bool) -> None:
+def _print_search(search: StatusSearchItem) -> None:
     from memsweep.search.suggestions import SuggestionState
 
     ended = search["suggestions"] - search["states"].get(SuggestionState.RUNNING, 0)
-    words = {} if runs else {SuggestionState.RUNNING.value: "to be run"}
+    words = {SuggestionState.RUNNING.value: "in a round that has not ended"}
     parts = ", ".join(f"{count} {words.get(state, state)}" for state, count in search["states"].items())
     rest = "the winners are known" if search["ended"] else "more rounds follow"
     say(f"search: {ended} of {counted(search['suggestions'], 'suggestion')} ended ({parts}); {rest}")

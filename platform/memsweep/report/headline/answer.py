@@ -170,6 +170,9 @@ def _lost(contents: Contents) -> Iterator[str]:
 def _nothing(contents: Contents) -> str:
     study = contents.study
     planned = f"{study.planned} {'is' if study.planned == 1 else 'are'} planned"
+    if study.finished and contents.searched is not None:
+        have = f"{counted(study.finished, 'trial')} {'has' if study.finished == 1 else 'have'} a result"
+        return f"The search compares no trials before a round has ended: {have}, {planned}."
     return f"No trial of this study has finished yet: {planned}."
 
 

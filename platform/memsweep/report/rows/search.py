@@ -32,7 +32,8 @@ def sentences(searched: Searched) -> list[str]:
     """The search and its cost, the states of its suggestions, its winners on fresh seeds, and those at an end."""
     stages = [_STAGES] if any(winner.turns for winner in searched.winners) else []
     fronts = [_FRONTS] if _has_fronts(searched) else []
-    return [_what(searched), _cost(searched), _endings(searched), *stages, *fronts, *caveats(searched)]
+    told = filter(None, (_what(searched), _cost(searched), _endings(searched)))
+    return [*told, *stages, *fronts, *caveats(searched)]
 
 
 def caveats(searched: Searched) -> list[str]:
@@ -176,12 +177,18 @@ def _what(searched: Searched) -> str:
 
 
 def _cost(searched: Searched) -> str:
-    """Steps of the suggestions that measured anything, and of the same ones all trained to the end."""
+    """Steps of the suggestions that measured anything, and of the same ones all trained to the end.
+
+    Empty where none has and some may have in a round that is open.
+    """
     history = searched.history
     members = [member for member in history.suggestions if member.steps > 0 and member.values is not None]
     spent = sum(member.steps for member in members)
     whole = history.steps * len(members)
-    text = f"{spent:,} optimizer steps were trained"
+    is_open = any(member.state is SuggestionState.RUNNING for member in history.suggestions)
+    if is_open and not members:
+        return ""
+    text = f"{spent:,} optimizer steps were trained{' in the rounds that have ended' if is_open else ''}"
     if whole and spent < whole:
         text += f", {100 * spent / whole:.3g} % of the {whole:,} that all of them to the end would take"
     return f"{text}."
@@ -194,13 +201,15 @@ def _endings(searched: Searched) -> str:
     if states[SuggestionState.DONE] == states.total() > 0:
         return "All suggestions were trained to their end."
     text = f"Of the suggestions, {joined(parts)}." if parts else "Nothing has been suggested yet."
-    return text + (" The search is not over." if states[SuggestionState.RUNNING] else "")
+    over = " The search is not over: a suggestion counts when its round has ended."
+    return text + (over if states[SuggestionState.RUNNING] else "")
 
 
 def _gaps(searched: Searched) -> list[str]:
     first = [winner for winner in searched.winners if winner.rank == 1]
     if not first:
-        return ["No suggestion has come to its end yet."]
+        is_open = any(member.state is SuggestionState.RUNNING for member in searched.history.suggestions)
+        return [] if is_open else ["No suggestion has come to its end."]
     if not searched.fresh:
         return [
             "The winners have not been retrained with fresh seeds (confirm): their values are the best of many on the "

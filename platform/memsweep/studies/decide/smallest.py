@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from memsweep.config.load import study_files
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.study import SweepConfig
+from memsweep.errors import ConfigError
 
+KERNEL = "exponential"
+"""The memory where none is named."""
 _SETTINGS: dict[str, Any] = {
     "training": {
         "steps": 500,
@@ -23,18 +28,27 @@ _SETTINGS: dict[str, Any] = {
 """A short training: rounds repair it where it is too short. What is left out is found as for every such study."""
 
 
-def smallest(factory: str, kernel: str, words: Sequence[str], workspace: Path) -> SweepConfig:
+def names_module(word: str) -> bool:
+    """Whether the study is a module, ``my_nets:MinGRU``; ``my_nets:MinGRU, shift`` is the stored one of such a name."""
+    return study_files.MODULE.fullmatch(word) is not None and "://" not in word and not os.path.exists(word)
+
+
+def smallest(factory: str, kernel: str | None, words: Sequence[str], workspace: Path) -> SweepConfig:
     """The first plan of a module on a memory: four horizons from two time scales on, four widths, five seeds.
 
     Args:
         factory: of the module, ``my_nets:MinGRU``.
-        kernel: of the task ``linear_functional``.
+        kernel: of the task ``linear_functional``; None: the usual one.
         words: overrides of what is not to be as by default.
         workspace: folder of the module.
 
     Raises:
-        ConfigError: as of ``study_of``.
+        ConfigError: as of ``study_of``; the kernel is named twice.
     """
+    twice = [word for word in words if word.startswith("task.kernel=")]
+    if twice and kernel is not None:
+        raise ConfigError([f"kernel {kernel} and {twice[0]} both name the memory. Write one"], "the command line")
+    kernel = kernel or KERNEL
     written = {
         "name": f"{factory}, {kernel}",
         "task": {"name": "linear_functional", "kernel": kernel},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,7 +14,7 @@ from torch import nn
 from memsweep import registry
 from memsweep.config.load.study import load_study, study_of
 from memsweep.config.schema.study import SweepConfig
-from memsweep.errors import BlockedError, ConfigError, Exit, one_of
+from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.reference.describe import describe as described
 from memsweep.report.analysis.contents import analyse
 from memsweep.report.naming.numbers import is_number
@@ -27,9 +28,9 @@ from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
 from memsweep.studies.python.comparison import Comparison, compared
-from memsweep.studies.python.decided import Decided
+from memsweep.studies.python.decided import IN_A_DICT, Decided, module_of, of_module
 from memsweep.studies.python.measurement import Measurement
-from memsweep.studies.python.module import in_own_folder, measured, measured_on
+from memsweep.studies.python.module import measured_in_memory
 from memsweep.studies.python.results import Results
 from memsweep.studies.python.words import Description, Status
 from memsweep.studies.run import Run
@@ -133,8 +134,9 @@ def extend(
 
 
 def decide(
-    study: Study,
+    study: Study | Callable[..., nn.Module],
     *overrides: Overrides,
+    kernel: str | None = None,
     results: str | Path | None = None,
     workspace: str | Path = ".",
     inline: bool | None = None,
@@ -149,7 +151,10 @@ def decide(
     """Go on with a study, round by round, until its questions are decided, as ``memsweep decide`` does.
 
     Args:
-        study, overrides, results, workspace, inline, address, progress, trust: as of ``sweep``.
+        study: as of ``sweep``; or a module, by its name (``my_nets:MinGRU``) or as the class or function of a file:
+            its study is then made of the module and the kernel alone, as the command makes it.
+        kernel: the memory for a module (None: ``exponential``).
+        overrides, results, workspace, inline, address, progress, trust: as of ``sweep``.
         max_hours, max_core_hours, max_gpu_hours, max_trials: of this run, in place of those that the study has under
             ``decide``; at a limit what is finished is kept and returned, with a warning.
 
@@ -159,12 +164,18 @@ def decide(
     Raises:
         ConfigError: the study searches settings; others as of ``sweep``.
     """
-    loaded = _load(study, overrides, workspace, trust)
     where = Location.at(default_results() if results is None else results)
+    _discover(workspace)
+    if module := module_of(study, kernel):
+        loaded, command = of_module(module, kernel, words_of(overrides), Path(workspace), where)
+    else:
+        loaded, command = _load(study, overrides, workspace, trust), ""
     limits = limits_of_study(Limits(max_hours, max_trials, None, max_core_hours, max_gpu_hours), loaded)
-    source = "" if isinstance(study, Mapping) else str(study)
+    source = module or ("" if isinstance(study, Mapping) else str(study))
     request, questions = deciding(loaded, None, where, Trust(trust), source, limits)
-    found = _run(request, _place(where, workspace, Launch(inline, address), limits, results), progress)
+    found = _run(
+        replace(request, command=command), _place(where, workspace, Launch(inline, address), limits, results), progress
+    )
     # a run that ended without an error is at its end, or at a limit
     return Decided(find_study(loaded.name, where).location, found.contents, questions.decisions(at_limit=True))
 
@@ -306,34 +317,17 @@ def measure(
     """
     if reference is not None:
         overrides = (*overrides, {"perturbation.reference": reference})
+    _discover(workspace)
     if not isinstance(subject, str | Path):
-        return _measure_module(subject, overrides, workspace, sequences)
+        return measured_in_memory(subject, overrides, workspace, sequences)
     if sequences is not None:
         raise ConfigError(["sequences are measured of a module: give an nn.Module, not a study's name"], "measure")
-    _discover(workspace)
     store = find_study(str(subject), Location.at(default_results() if results is None else results))
     request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
     if left_out:
         warnings.warn(left_out, stacklevel=2)
     named = (results or "", Path(subject).parent)
     return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
-
-
-def _measure_module(module: Any, overrides: tuple[Overrides, ...], workspace: str | Path, data: Any) -> Measurement:
-    if not overrides and data is None:
-        names = one_of(registry.names(registry.TASK))
-        raise ConfigError(
-            [
-                "the task is missing: measure(module, 'linear_functional', ...), or without a task "
-                f"measure(module, sequences=x). Tasks: {names}."
-            ],
-            "measure",
-        )
-    _discover(workspace)
-    if data is not None:
-        return in_own_folder(measured_on, module, data, words_of(overrides), Path(workspace))
-    task, *others = overrides
-    return in_own_folder(measured, module, task, words_of(others), Path(workspace))
 
 
 def plan(
@@ -393,7 +387,9 @@ def _read(study: str | Path, results: str | Path | None) -> Results:
     return Results(store.location, analyse(read_study(store.location)))
 
 
-def _load(study: Study, overrides: tuple[Overrides, ...], workspace: str | Path, trust: bool) -> SweepConfig:
+def _load(study: Any, overrides: tuple[Overrides, ...], workspace: str | Path, trust: bool) -> SweepConfig:
+    if callable(study):
+        raise ConfigError([f"a study is a name, a file or a dict, got {study!r}. {IN_A_DICT}"], "the study")
     _discover(workspace)
     words = words_of(overrides)
     if not isinstance(study, Mapping):

@@ -16,7 +16,11 @@ from memsweep.studies.python.own_outputs import count_of
 from memsweep.studies.python.results import Results
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from memsweep.report.analysis.contents import Contents
     from memsweep.studies.python.page import Page
+    from memsweep.sweep.store.filesystem import Location
 
 _MOST_OF_IT, _SEEN = 0.63, 0.01
 """Shares of the weight of a memory, and of its largest value, that say how far back it reaches."""
@@ -29,6 +33,19 @@ class Measurement(Results):
     threshold, a share of the zero predictor's loss or of another reference. One model has no slope, so that nothing is
     called stable.
     """
+
+    def __init__(self, location: Location, contents: Contents) -> None:
+        models = [record["config"]["model"] for record in contents.study.records.values()]
+        self._has_width = any(map(has_width, models))
+        if not self._has_width:
+            rows = ([replace(row, width=None) for row in part] for part in (contents.trained, contents.losses))
+            contents = replace(contents, trained=next(rows), losses=next(rows))
+        super().__init__(location, contents)
+
+    def table(self, name: str) -> pd.DataFrame:
+        """A table by its name; the width is missing where the module was built without one."""
+        table = super().table(name)
+        return table if self._has_width or "width" not in table else table.assign(width=np.nan)
 
     def _heading(self) -> str:
         return f"{self.name}, measured as it is"
@@ -94,6 +111,15 @@ class Measurement(Results):
 
     def _config(self, identity: str) -> Mapping[str, Any]:
         return self._contents.study.records[identity]["config"]
+
+
+def has_width(model: Mapping[str, Any]) -> bool:
+    """Whether a model is built with its width. Of a module that takes none the section holds the default.
+
+    Args:
+        model: the section of a canonical config.
+    """
+    return model.get("width_argument", "width") is not None or bool(model["wrap"])
 
 
 def _radius(row: Any) -> str:

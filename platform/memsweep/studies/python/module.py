@@ -22,7 +22,7 @@ from memsweep.config.load.study import study_of
 from memsweep.config.schema.canonical import to_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import SELF, TrialConfig
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, one_of
 from memsweep.learning.state.weights_file import to_bytes
 from memsweep.models.base import Model
 from memsweep.models.contracts import default_dtype
@@ -33,7 +33,7 @@ from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.read.known import Known
 from memsweep.report.read.study import Study
 from memsweep.studies.cells import name_of_callable
-from memsweep.studies.overrides import plain
+from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.python.in_memory import copies_of, name_of, named
 from memsweep.studies.python.measurement import Measurement
 from memsweep.studies.python.own_outputs import LEAST, NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
@@ -61,7 +61,34 @@ _DRAWN = ""
 """In place of a file of weights: a class has none, and its module draws them."""
 
 
-def in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measurement:
+def measured_in_memory(module: Any, overrides: Sequence[object], workspace: str | Path, sequences: Any) -> Measurement:
+    """Measures a model in memory.
+
+    Args:
+        module: as of ``measured``.
+        overrides: the task first, where there are no sequences.
+        workspace: as of ``measured``.
+        sequences: as of ``measured_on``; or None.
+
+    Raises:
+        ConfigError, ModuleError: as of ``measured`` and ``measured_on``.
+    """
+    if sequences is not None:
+        return _in_own_folder(measured_on, module, sequences, words_of(overrides), Path(workspace))
+    if not overrides:
+        names = one_of(registry.names(registry.TASK))
+        raise ConfigError(
+            [
+                "the task is missing: measure(module, 'linear_functional', ...), or without a task "
+                f"measure(module, sequences=x). Tasks: {names}."
+            ],
+            "measure",
+        )
+    task, *others = overrides
+    return _in_own_folder(measured, module, task, words_of(others), Path(workspace))
+
+
+def _in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measurement:
     """Measures in a temporary folder, which goes with the results.
 
     Args:
