@@ -103,8 +103,7 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     typed = re.search(r"adds seeds and sizes itself, by: memsweep (.*?)\. To begin", said)
     assert typed is not None, said
     assert main([*words, *other, "task.rate=0.7", "--plan"]) == 2
-    assert "training.steps: 3" in (said := re.sub(r"\s+", " ", capsys.readouterr().err))
-    assert "task.rate: 0.7" in said  # what was asked for is named with it
+    assert "task.rate: 0.7" in capsys.readouterr().err  # what was asked for is named with the other settings
     assert main([*shlex.split(typed[1]), "--plan"]) == 0
     # an earlier version checked the search of all trials, and a round may have replaced every one
     rows = [trial_from_dict(row) for row in plan.rows.values()]
