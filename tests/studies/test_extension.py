@@ -17,10 +17,9 @@ from memsweep.cli import main
 from memsweep.config.load.study import load_study as read_study
 from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.state.warm_start import WarmStart
-from memsweep.report.read.command_line import grown_words, made_by, once, with_words
+from memsweep.report.read.command_line import grown_words
 from memsweep.report.read.study import load_study
-from memsweep.studies.extension import begun_anew
-from memsweep.sweep.planning.plan_file import FILES, read_plan
+from memsweep.sweep.planning.plan_file import FILES
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
@@ -105,23 +104,6 @@ def test_what_a_report_advises_after_an_extension_reaches_all_sizes_and_seeds(
         cells.setdefault((row["model"]["width"], row["task"]["horizon"]), set()).update(range(began, began + count))
     assert cells.keys() == {(width, horizon) for width in (2, 3, 5, 7, 8) for horizon in (4, 8, 16)}
     assert all(seeds == set(range(3 if width > 5 else 2)) for (width, _), seeds in cells.items())
-
-
-def test_advice_gives_no_field_twice() -> None:
-    """A study may have been made when the last of two values counted; typed again, both would be refused."""
-    words = ["model.width=2", "~search", "search.trials=4", "grid.model.width=[2,4]", "--results", "a=b", "a=c"]
-    assert once(words) == ["~search", "search.trials=4", "grid.model.width=[2,4]", "--results", "a=c"]
-    assert made_by({"overrides": ["training.steps=4", "training.steps=9"]})["overrides"] == ("training.steps=9",)
-    line = "memsweep decide a:B training.steps=4 training.steps=9"
-    assert with_words(line, ["model.width=8"]) == "memsweep decide a:B training.steps=9 model.width=8"
-
-
-def test_a_study_begun_anew_takes_the_later_words(study: Path) -> None:
-    assert run("sweep", study, "training.seeds=1", "perturbation.test_size=64", "task.horizon=8") == 0
-    plan = read_plan(Location.at(study.parent / "results" / "small"))
-    command = begun_anew(plan, Location.at(study.parent / "results"), ["perturbation.test_size=128"])
-    given = ["training.seeds=1", "task.horizon=8", "perturbation.test_size=128"]
-    assert [word for word in shlex.split(command) if "=" in word] == given
 
 
 def test_advice_names_no_field_that_a_task_of_the_study_lacks() -> None:

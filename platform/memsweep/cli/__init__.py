@@ -130,8 +130,11 @@ def _command(args: argparse.Namespace) -> Answer:
 
         run = command(args.command)
     args.discover = partial(_discover, args)
-    if any(word.startswith("+") for word in getattr(args, "overrides", ())):
-        sys.stderr.write(filled(f"note: {PLUS}.\n", sys.stderr))
+    from memsweep.config.load.slips import given_twice
+
+    words = getattr(args, "overrides", ())
+    for note in [*([PLUS] if any(word.startswith("+") for word in words) else []), *given_twice(words)]:
+        sys.stderr.write(filled(f"note: {note}.\n", sys.stderr))
     answer: Answer = run(args)
     return answer
 

@@ -17,7 +17,7 @@ from memsweep.config.schema.search import Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, MemsweepError, counted
-from memsweep.report.read.command_line import is_of_words, once, replaces, without_run_options
+from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
 from memsweep.studies.trials import own_values
 from memsweep.sweep.planning.identity import identifying
 from memsweep.sweep.planning.plan_file import StoredPlan
@@ -243,12 +243,11 @@ def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = ()) -
     if is_of_module(plan):
         line = without_run_options(str(made["command"]), limits=False)
         return shlex.join(
-            once([*(word for word in line if not replaces("name", word)), *words, f"name={_another(plan.study)}"])
+            [*(word for word in line if not replaces("name", word)), *words, f"name={_another(plan.study)}"]
         )
     again = partial(typed, "sweep", source) if source else partial(called, "sweep")
     workspace, address = workspace_of(made, results / folder_name(plan.study)), str(made.get("address") or "")
-    overrides = once([*map(str, made.get("overrides") or ()), *words])
-    return again(results, *overrides, workspace=workspace, address=address)
+    return again(results, *map(str, made.get("overrides") or ()), *words, workspace=workspace, address=address)
 
 
 def is_of_module(plan: StoredPlan) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from memsweep.config.core.merge import leaves
-from memsweep.config.core.problems import lies_in, show
+from memsweep.config.core.problems import show
 from memsweep.config.load.bounded import too_many_parts
 from memsweep.config.load.slips import FORM, put_together, why_not_read
 
@@ -118,19 +118,16 @@ def parse(words: Sequence[str], *folders: Path) -> Overrides:
 
 
 def _contradictions(edits: Sequence[Edit]) -> Iterator[str]:
-    """A sentence for each field that gets several values or axes, of which one would count. The same twice is none."""
-    given: dict[tuple[str, str], list[Any]] = {}
+    """A sentence for each axis that gets a value later: the axis would count. One behind a value takes its place."""
+    axes: dict[str, Any] = {}
     for edit in edits:
-        section = SEARCHED if edit.meaning == SEARCHED else FIELD  # an axis is of a field
-        if not edit.removes:
-            given.setdefault((section, edit.path), []).append((edit.place, edit.meaning, edit.value))
-            continue
-        for key in [key for key in given if key[0] == section and (not edit.path or lies_in(key[1], edit.path))]:
-            del given[key]
-    for several in given.values():
-        if len({repr(one) for one in several}) > 1:
-            values = ", then ".join(show(value) for _, _, value in several)
-            yield f"{several[0][0]} is given {len(several)} times: {values}. Write it once."
+        if edit.meaning == AXIS and not edit.removes:
+            axes[edit.path] = edit.value
+        elif edit.meaning == AXIS:
+            axes.pop(edit.path, None)
+        elif edit.meaning == FIELD and edit.path in axes and not edit.removes:
+            several, one = show(axes[edit.path]), show(edit.value)
+            yield f"{edit.path} is given several values ({several}), and then one ({one}). Write one of both."
 
 
 def _add(override: Override, word: str, folders: Sequence[Path], result: Overrides) -> str:

@@ -18,6 +18,17 @@ _BRACKETS = {"[": "]", "{": "}", "(": ")"}
 FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'name=\"my study\"'"
 
 
+def given_twice(words: Sequence[str]) -> list[str]:
+    """A note for each field that a command line gives several values: the last one counts, as in Hydra."""
+    values: dict[str, list[str]] = {}
+    for word in words:
+        path, equals, value = word.partition("=")
+        if equals and _KEY.fullmatch(path):
+            values.setdefault(path, []).append(value)
+    several = {path: given for path, given in values.items() if len({*given}) > 1 and "," not in "".join(given[:-1])}
+    return [f"{path} is given {len(given)} times: {given[-1]} counts" for path, given in several.items()]
+
+
 def put_together(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The words without those that spaces broke apart, and a sentence for each override that was.
 

@@ -46,19 +46,7 @@ def without_run_options(command: str, *, limits: bool = True) -> list[str]:
             kept.append(word)
         elif limit[1] is None:
             next(words, None)
-    return once(kept)
-
-
-def once(words: Sequence[str]) -> list[str]:
-    """The words without the overrides that a later one of the same path takes the place of: none is typed twice."""
-    last = {_path(word): word for word in words if _path(word)}
-    return [word for word in words if last.get(_path(word), word) is word]
-
-
-def _path(word: str) -> str:
-    """The path to which a word gives a value; empty of a flag, a name and a removal."""
-    path, equals, _ = word.partition("=")
-    return path.lstrip("+").removeprefix("grid.") if equals and not word.startswith(("-", "~")) else ""
+    return kept
 
 
 def replaces(path: str, word: str) -> bool:
@@ -144,7 +132,7 @@ def made_by(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "command": str(provenance.get("command") or ""),
         "source": provenance.get("source"),
-        "overrides": tuple(once([*map(str, provenance.get("overrides") or ())])),
+        "overrides": tuple(map(str, provenance.get("overrides") or ())),
         "address": str(provenance.get("address") or ""),
         "measured": str(provenance.get("measured") or ""),
     }
