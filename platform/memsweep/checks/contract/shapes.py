@@ -74,7 +74,7 @@ def _runs_at_horizon_only(subject: Subject) -> list[str]:
 
 
 def _of_audits_alone(subject: Subject) -> str:
-    """What the module gives, and how to wrap it, where other commands refuse this form; else empty."""
+    """Says what the module gives, and how to wrap it, where other commands refuse this form; else empty."""
     dtype = subject.reference
     with torch.no_grad(), default_dtype(dtype):
         answer = subject.at(dtype)(subject.cast(subject.noise(1, subject.length(7)), dtype))
