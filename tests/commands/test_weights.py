@@ -149,7 +149,15 @@ def test_a_checkpoint_is_measured_as_it_is_and_another_under_its_name_is_another
     assert "1 done, nothing to run" in told[2]
     assert "Trained on: nothing (0 steps, the weights of ckpt.pt)." in told[0]
     assert "perturbation error, ball all: 0: " in told[0]
+    assert "radius when all weights move (ball all, norm spectral): " in told[0]
     assert "memory function by lag: 63 % of its weight within" in told[0]
+    assert "no longer in the report" not in told[0]
+    other = "of an earlier measurement of this name, whose results stay. To keep both reports, name one of them"
+    assert all(other in " ".join(text.split()) for text in told[1:])
+    assert run(tmp_path, *words, "task.horizon=5") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 trial of an earlier measurement of this name, whose results stay. To have all in one report" in said
+    assert "write task.horizon=8,5. To keep both reports, name one of them (name=...)." in said
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from memsweep.cli import main
+from memsweep.report.read.study import load_study
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.lease import hold_lease
@@ -192,3 +194,12 @@ def _seeds(results: Path, name: str) -> int:
 def test_states_that_were_handed_on_are_gone_when_all_is_done(whole: Path) -> None:
     folder = whole / STUDY / "states"
     assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_measurement_of_a_search_advises_no_trials_for_it(whole: Path) -> None:
+    """They would take the search's own out of its plan: a sweep makes these by itself."""
+    command = f"memsweep measure {STUDY} perturbation.reference=self --inline"
+    study = replace(load_study(Location.at(whole / STUDY)), name="own", measured=STUDY, search=None, command=command)
+    study = replace(study, source="", location=Location.at(whole / "own"))
+    assert study.extended_by("training.seeds=9") == ""
+    assert study.extended_by("perturbation.starts=3").startswith(command)

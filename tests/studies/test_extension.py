@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -19,7 +20,9 @@ from memsweep.config.schema.canonical import to_dict
 from memsweep.learning.state.warm_start import WarmStart
 from memsweep.report.read.command_line import grown_words
 from memsweep.report.read.study import load_study
-from memsweep.sweep.planning.plan_file import FILES
+from memsweep.studies.decide.round_log import Round, RoundLog
+from memsweep.sweep.planning.plan import identified, make_plan
+from memsweep.sweep.planning.plan_file import FILES, read_plan, write_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
@@ -245,3 +248,28 @@ def test_what_cannot_be_extended_first_has_no_advice(
     assert "memsweep" not in advice("dicted", name="other")
     shutil.rmtree(folder / "dicted")
     assert load_study(Location.at(folder / "other")).extended_by("training.seeds=2") == ""
+
+
+def test_a_measurement_in_a_round_is_of_the_trials_that_reports_show(
+    study: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = ["--results", str(study.parent / "results"), "--workspace", str(ROOT)]
+    assert run("sweep", study) == 0
+    small = Location.at(study.parent / "results" / "small")
+    plan = read_plan(small)
+    assert plan is not None
+    longer = tuple(replace(row, training=replace(row.training, steps=40)) for row in plan.sweep().rows)
+    RoundLog(small, longer).write(0, Round(10, (), longer, tuple(plan.rows)))
+    grown = replace(plan.sweep(), rows=longer)
+    write_plan(small, make_plan(grown, identified(grown), frozenset()), plan.provenance)
+    capsys.readouterr()
+    words = ["measure", "small", "perturbation.reference=self", "name=own", "--inline", *results]
+    monkeypatch.setattr(sys, "argv", ["memsweep", *words])
+    assert main(words) == 0
+    told = re.sub(r"\s+", " ", capsys.readouterr().err)
+    assert "A round of memsweep decide has not ended: 2 earlier trials stand in, as in reports." in told
+    own = load_study(Location.at(study.parent / "results" / "own"))
+    assert {record["config"]["training"]["steps"] for record in own.records.values()} == {20}
+    # words would begin the study anew: decide alone goes on with the round
+    first, then = (shlex.split(part) for part in own.extended_by("training.seeds=9").split(" && "))
+    assert (first[:3], then[:3]) == (["memsweep", "decide", str(study)], ["memsweep", *words[:2]])

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memsweep.commands import console
+from memsweep.commands.answers.run import run_document
 from memsweep.commands.trained import measure_trained
-from memsweep.commands.verbs import run
+from memsweep.commands.verbs import execute, run
 from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
-from memsweep.errors import MemsweepError
+from memsweep.errors import MemsweepError, counted
+from memsweep.report.read.fields import fields_of
+from memsweep.report.rows.verdicts import radii_table, radius_lines
 from memsweep.stability.verdict.radius import of_grid
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.studies.measurement import NAME, SECTION, measurement
 from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
+from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memsweep.report.analysis.contents import Contents
 
 _RADII = 8  # points of a printed curve
 _LAGS = {"learned": "memory function", "gradient": "gradient of the last state"}
@@ -97,10 +102,32 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     for row in sweep.rows:
         check_weights(row)
     results = Location.at(args.results)
-    answer, measured = run(Request(sweep, identified(sweep)), args, results), _measured(store_of(results, sweep.name))
+    store = store_of(results, sweep.name)
+    before = read_plan(store.location)
+    ending = execute(Request(sweep, identified(sweep)), args, results)
+    measured = _measured(store)
     for item in measured:
-        _print_measured(item)
-    return dataclasses.replace(answer, document={**answer.document, "measured": measured})
+        _print_measured(item, ending.report.contents if ending.report is not None else None)
+    if before is not None and (left := _left_out(before.rows, stored_plan(store).rows)):
+        console.say_sentence(left)
+    return Answer({**run_document(ending), "measured": measured}, ending.code)
+
+
+def _left_out(before: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """How to keep the trials of an earlier measurement of this name; empty where all are planned still."""
+    lost = {name: fields_of(row) for name, row in before.items() if name not in rows}
+    if not lost:
+        return ""
+    every = [*lost.values(), *map(fields_of, rows.values())]
+    values = {path: [*dict.fromkeys(str(each.get(path)) for each in every)] for path in every[0]}
+    varied = [f"{path}={','.join(texts)}" for path, texts in values.items() if len(texts) > 1]
+    is_axis = len(varied) == 1 and varied[0].startswith(("task.", "model.", f"{SECTION}."))
+    both = varied[0] if is_axis else "all values of a setting, such as task.horizon=10,40"
+    one_report = f" To have all in one report, write {both}." if varied else ""  # else of other weights, or other code
+    return (
+        f"no longer in the report: {counted(len(lost), 'trial')} of an earlier measurement of this name, whose results "
+        f"stay.{one_report} To keep both reports, name one of them (name=...)."
+    )
 
 
 def _measure_study(args: argparse.Namespace, study: str, words: Sequence[str]) -> Answer:
@@ -151,13 +178,17 @@ def _lag(memory: pd.DataFrame, column: str) -> LagItem | None:
     return {"steps": 1 + int((share.to_numpy() >= 0.63).argmax()) if values.sum() else 0, "of": len(values)}
 
 
-def _print_measured(item: MeasuredItem) -> None:
-    print(f"\ntrial {item['identity'][:12]}: medians over {item['seeds']} seeds")
+def _print_measured(item: MeasuredItem, contents: Contents | None) -> None:
+    print(f"\ntrial {item['identity'][:12]}: medians over {counted(item['seeds'], 'seed')}")
     error, zero = item["error"], item["zero_loss"]
     print(f"error {error:.4g} ({error / zero:.2%} of the zero predictor's, {zero:.4g})")
     for ball, curve in item["balls"].items():
         shown = curve[:: max(1, len(curve) // _RADII)]
         points = ", ".join(f"{point['radius']:.3g}: {point['error']:.4g}" for point in shown)
         print(f"perturbation error, ball {ball}: {points}")
+    if contents is not None:
+        radii, curves = radii_table(contents.findings), contents.study.of("curves", [item["identity"]])
+        for line in radius_lines(radii[radii["identity"] == item["identity"]], curves):
+            print(line)
     for name, lag in item["lags"].items():
         print(f"{_LAGS[name]} by lag: 63 % of its weight within {lag['steps']} of {lag['of']} steps")

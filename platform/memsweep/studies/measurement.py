@@ -15,7 +15,8 @@ from memsweep.config.schema.axes import duplicates
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import PerturbationConfig, TrialConfig
-from memsweep.errors import ConfigError, MemsweepError
+from memsweep.errors import ConfigError, MemsweepError, counted
+from memsweep.report.read.rounds import Rows, shown_trials, stored_rounds, unfinished
 from memsweep.studies.extension import begun_anew
 from memsweep.studies.locations import plan_to_measure, store_of
 from memsweep.studies.trials import Request
@@ -38,7 +39,7 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
         trust: the person's word for code that the plan names.
 
     Returns:
-        And a sentence on the trials that are left out; empty where none is.
+        And a sentence on the trials that are left out, or stand in for those of an open round; empty where none is.
 
     Raises:
         ConfigError: a word is no setting of a measurement, or a setting is wrong.
@@ -47,11 +48,12 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
     """
     changes = settings(words, workspace)
     plan, results = plan_to_measure(store, trust), store.location.parent
+    measured = _shown(plan.rows, store)
     values = dict(changes.values)
     name = str(values.pop(NAME, " ".join([plan.study, *(words or ["measured again"])])))
     sweep = SweepConfig(
         name=name,
-        rows=_rows([trial_from_dict(row) for row in plan.rows.values()], values, dict(changes.axes)),
+        rows=_rows([trial_from_dict(row) for row in measured.values()], values, dict(changes.axes)),
         grid={path: tuple(each) for path, each in [*plan.grid.items(), *changes.axes]},
         resources=plan.sweep().resources,
         description=plan.description,
@@ -70,8 +72,27 @@ def measurement(store: Store, words: Sequence[str], workspace: Path, trust: Trus
         )
     less = len(trials) - len(ready)
     left_out = f"{less} of {len(trials)} trials have no stored weights that fit: left out." if less else ""
+    if earlier := len(measured.keys() - plan.rows.keys()):
+        is_open = (
+            f"A round of memsweep decide has not ended: {counted(earlier, 'earlier trial')} stand in, as in reports."
+        )
+        left_out = f"{is_open} {left_out}".strip()
     sweep = dataclasses.replace(sweep, rows=tuple(trial.config for trial in ready))
     return Request(sweep, tuple(ready), measures=plan.study), left_out
+
+
+def _shown(rows: Rows, store: Store) -> Rows:
+    """The trials of a plan as reports show them: while a round replaces some, those before it.
+
+    Args:
+        rows: identity -> canonical config.
+        store: of the study.
+    """
+    rounds, stored = stored_rounds(store.location, rows.values()), store.identities()
+    new = unfinished(rows, rounds[-1], {*stored, *store.failures()}) if rounds else []
+    if not new or not stored.issuperset(rounds[-1].removed):
+        return rows
+    return shown_trials(rows, new, {name: store.record(name)["config"] for name in rounds[-1].removed})
 
 
 def settings(words: Sequence[str], workspace: Path) -> Overrides:

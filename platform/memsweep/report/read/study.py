@@ -256,16 +256,19 @@ class Study:
     def _of_measurement(self, added: list[str]) -> str:
         """The command that made a measurement, again. It trains nothing: trials come to the study that was measured.
 
-        Empty where that one is not there any more, or a measurement itself; of one of Python its own call alone.
+        Empty where that one is not there any more, a search, or a measurement itself; of one of Python its own call
+        alone. A sweep of a search makes its trials itself: words for them would take its own out of the plan.
         """
         trials = [word for word in added if not word.startswith("perturbation.")]
         again = with_words(self.command, [word for word in added if word not in trials]) if self.is_of_words else ""
-        plan = None
+        plan, store = None, Store(self.results / folder_name(self.measured))
         with suppress(StoreError):
-            plan = read_plan(self.results / folder_name(self.measured)) if trials else None
-        if plan is None or plan.provenance.get("measured"):
+            plan = read_plan(store.location) if trials else None
+        if plan is None or plan.provenance.get("measured") or plan.search is not None:
             return "" if trials else again
+        removed = [name for one in stored_rounds(store.location, plan.rows.values()) for name in one.removed]
         its_own = replace(self, name=self.measured, rows=plan.rows, extended=frozenset(plan.extended))
+        its_own = replace(its_own, replaced=_records(store, removed))
         trained = replace(its_own, **made_by(plan.provenance))
         before = trained.extended_by(" ".join(trials))
         return f"{before} && {again}" if before and again and trained.source != "" else before

@@ -13,7 +13,7 @@ from memsweep.config.schema.trial import ERROR, EXCESS, METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import EXPLANATIONS, MARK, MARKED, of_valid
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.naming.conditions import Labels
-from memsweep.report.naming.numbers import joined, limit, number, percent, slope_text
+from memsweep.report.naming.numbers import figure, joined, limit, number, percent, slope_text
 from memsweep.report.read.study import Study
 from memsweep.report.values.table import EXPORTED, NOTHING, PAGE, SHOWN, Cell, Column, Table, condition_columns
 from memsweep.stability.verdict.judgement import DEFAULT, Criteria, Trends
@@ -277,6 +277,29 @@ def radii_table(findings: Sequence[Finding]) -> pd.DataFrame:
     columns = ["identity", "width", "horizon", "seed", "ball", *_RADII, *_KNOWN]
     parts = [finding.radii.assign(ball=finding.ball) for finding in findings]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def radius_lines(radii: pd.DataFrame, curves: pd.DataFrame) -> Iterator[str]:
+    """The radii of one trial, a sentence for each reference and ball: of several seeds the least and the largest.
+
+    Args:
+        radii: rows of ``radii_table``.
+        curves: rows of the trial in the table, which names the norms.
+    """
+    yield from (f"radii {REFERENCES[name]}" for name in radii["reading"].unique() if name in REFERENCES)
+    for ball, own in radii.groupby("ball", sort=False):
+        levels = [(level, own[own["threshold"] == level]) for level in sorted(own["threshold"].unique())]
+        found = ", ".join(f"{_ends(seeds)} at {percent(level)}" for level, seeds in levels)
+        norm = curves.loc[curves["ball"] == ball, "norm"].iloc[0]
+        yield f"radius when {MOVES[str(ball)]} (ball {ball}, norm {norm}): {found}"
+
+
+def _ends(seeds: pd.DataFrame) -> str:
+    """The radius at a threshold; a bound where no radius that was tried reaches it."""
+    ordered = seeds.sort_values("radius")
+    marked = zip(ordered["censored"], ordered["radius"], strict=True)
+    texts = [f"{mark} {figure(radius)}".strip() for mark, radius in marked]
+    return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}"
 
 
 def _share(value: float) -> str:

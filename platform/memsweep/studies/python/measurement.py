@@ -10,7 +10,7 @@ import numpy as np
 
 from memsweep.errors import counted
 from memsweep.report.naming.numbers import figure, percent
-from memsweep.report.rows.verdicts import MOVES, REFERENCES
+from memsweep.report.rows.verdicts import radius_lines
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
 from memsweep.studies.python.own_outputs import count_of
 from memsweep.studies.python.results import Results
@@ -77,11 +77,7 @@ class Measurement(Results):
         else:
             yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
         radii = self.radii.query("identity == @identity")
-        yield from (f"radii {REFERENCES[name]}" for name in radii["reading"].unique() if name in REFERENCES)
-        for ball, own in radii.groupby("ball", sort=False):
-            found = ", ".join(f"{_radius(each)} at {percent(each['threshold'])}" for _, each in own.iterrows())
-            norm = self.curves.query("identity == @identity and ball == @ball")["norm"].iloc[0]
-            yield f"radius when {MOVES[str(ball)]} (ball {ball}, norm {norm}): {found}"
+        yield from radius_lines(radii, self.curves.query("identity == @identity"))
         moved = self._config(identity)["perturbation"]
         if len(radii) and moved["method"] == "worst_case":
             effort = f"{counted(moved['starts'], 'random start')} and {counted(moved['ascent_steps'], 'step')}"
@@ -120,8 +116,3 @@ def has_width(model: Mapping[str, Any]) -> bool:
         model: the section of a canonical config.
     """
     return model.get("width_argument", "width") is not None or bool(model["wrap"])
-
-
-def _radius(row: Any) -> str:
-    """The radius at a threshold; a bound where no radius that was tried reaches it."""
-    return f"{row['censored']} {figure(row['radius'])}".strip()
