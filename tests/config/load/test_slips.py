@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
-from memsweep.config.load.slips import put_together
+from memsweep.config.load.slips import given_twice, put_together
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError
 
@@ -90,6 +90,23 @@ def test_of_two_values_the_last_counts_and_a_note_says_so(tmp_path: Path, capsys
     told = capsys.readouterr().err
     assert "note: training.steps is given 2 times: 9 counts." in told
     assert told.count("given 2 times") == 1, "the same value twice is no slip"
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["model.width=4", "model.width=2,4"], ["model.width is given 2 times: 2,4 counts"]),
+        (["model.width=2,3", "grid.model.width=[2,4]"], ["model.width is given 2 times: [2,4] counts"]),
+        (["model.width=2,3", "model.width=4"], []),
+    ],
+)
+def test_of_two_axes_the_last_counts_and_a_value_behind_one_is_refused(words: list[str], note: list[str]) -> None:
+    assert given_twice(words) == note
+    if note:
+        assert {row.model.width for row in load_study("quickstart", words).rows} == {2, 4}
+    else:
+        with pytest.raises(ConfigError):
+            load_study("quickstart", words)
 
 
 @pytest.mark.parametrize("text", ["", "# to be written\n"])

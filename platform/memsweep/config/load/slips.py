@@ -19,13 +19,20 @@ FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'n
 
 
 def given_twice(words: Sequence[str]) -> list[str]:
-    """A note for each field that a command line gives several values: the last one counts, as in Hydra."""
+    """A note for each field that a command line gives several values or axes: the last one counts, as in Hydra.
+
+    One value behind an axis is refused elsewhere.
+    """
     values: dict[str, list[str]] = {}
     for word in words:
         path, equals, value = word.partition("=")
         if equals and _KEY.fullmatch(path):
-            values.setdefault(path, []).append(value)
-    several = {path: given for path, given in values.items() if len({*given}) > 1 and "," not in "".join(given[:-1])}
+            values.setdefault(path.removeprefix("grid."), []).append(value)
+    several = {
+        path: given
+        for path, given in values.items()
+        if len({*given}) > 1 and ("," in given[-1] or "," not in "".join(given))
+    }
     return [f"{path} is given {len(given)} times: {given[-1]} counts" for path, given in several.items()]
 
 
