@@ -12,7 +12,7 @@ import pytest
 import yaml
 from test_tasks_listops import write_listops
 
-from arena_files import write_imdb
+from arena_files import write_aan, write_imdb, write_pathfinder
 from image_files import write_cifar, write_mnist
 from memsweep.config.load.study import load_study
 from memsweep.config.load.study_files import find, names
@@ -49,6 +49,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
     write_cifar(folder / "cifar10", each=30)
     write_imdb(folder / "aclImdb")
     write_listops(folder / "listops")
+    write_aan(folder / "aan")
+    write_pathfinder(folder / "pathfinder32" / "curv_contour_length_14", 32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMSWEEP_DATA", str(folder))
         yield functools.cache(lambda study: load_study(study, SMALL.get(study, []), workspace=ROOT))
