@@ -6,9 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 import memsweep as ms
+from memsweep.report.analysis.effort import seconds_of
 from memsweep.studies.trials import lacks_of
+from memsweep.sweep.estimate.estimate import modelled_work
+from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.plan_file import read_plan
+from memsweep.sweep.store.results import Store
 
 STUDY = """
 task: {name: parity, horizon: 8}
@@ -86,3 +92,19 @@ def test_a_plan_names_what_was_added_to_the_stored_one(tmp_path: Path) -> None:
     assert plan is not None
     search = replace(plan, extended=(), search=cast(Any, object()))  # a search that nobody has extended
     assert lacks_of(search, ms.plan(*words).study) == ""
+
+
+def test_a_plan_counts_by_what_the_studys_own_trials_took(tmp_path: Path) -> None:
+    words = {"model": {"name": "diagonal_rnn", "width": 2}, "training": {"seeds": 1, "steps": 2}, "name": "own"}
+    study = {"task": {"name": "linear_functional", "kernel": "exponential", "horizon": 4}, **words}
+    ms.sweep(study, results=tmp_path, inline=True, progress=False)
+    (record,) = Store(tmp_path / "own").records()
+    wider = ms.plan({**study, "grid": {"model.width": [2, 4, 8]}}, results=tmp_path)
+    made = wider.estimate(0.0)
+    assert wider.plan is not None
+    one = cost.seconds([next(trial.config for trial in wider.plan.trials if trial.identity in wider.reuse.here)])
+    assert made.took == 1
+    assert made.work == pytest.approx(modelled_work(wider.waves) * seconds_of(record) / one)
+    assert (
+        ms.plan({**study, "name": "other", "grid": {"model.width": [2, 4]}}, results=tmp_path).estimate(0.0).took == 0
+    )

@@ -133,6 +133,9 @@ def print_estimate(made: Estimate, stored: tuple[float, float], *, probed: bool,
 def _measured(made: Estimate, *, probed: bool) -> str:
     """A sentence of what the expected hours rest on."""
     kinds, trained = made.kinds
+    if made.took and made.whole < kinds:
+        others = f"; {made.whole} of {counted(kinds, 'kind')} of programs were measured whole" if made.whole else ""
+        return f"by what {counted(made.took, 'stored trial')} of this study took, and the cost model's sizes{others}"
     if not trained:
         why = "nothing was measured" if probed else "nothing was measured (--no-probe)"
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
     from memsweep.studies.reasons import Reason
     from memsweep.sweep.driver.placement import Placement
-    from memsweep.sweep.estimate.estimate import Estimate, Wave
+    from memsweep.sweep.estimate.estimate import Estimate, Took, Wave
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.store.filesystem import Location
 
 _MOST_NOTES = 6
+_MOST_READ = 40  # records that say what stored trials took
 _MOST_SHARES = 8  # of packs in the work
 _MOST_SIZES = 6  # that a budget of parameters gave one model
 _MOST_ROWS, _MOST_FIELDS, _MOST_VALUES = 20, 6, 12  # of the text
@@ -154,7 +156,23 @@ class Preview:
         from memsweep.sweep.estimate.kept import KeptMeasurements
 
         kept = None if self.results is None else KeptMeasurements.of_folder(self.results)
-        return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep, kept)
+        took = self._took()
+        return estimate(self.waves, self.study.resources, Path(workspace), seconds, self.study.keep, kept, took)
+
+    def _took(self) -> dict[str, Took]:
+        """By model, what the study's own trials with a result took, and what the cost model says of them."""
+        from memsweep.report.analysis.effort import seconds_of
+        from memsweep.sweep.estimate.estimate import Took
+        from memsweep.sweep.planning import cost
+
+        found: dict[str, Took] = {}
+        if self.plan is not None and self.results is not None and self.plan.packs:
+            store = store_of(self.results, self.study.name)
+            done = [trial for trial in self.plan.trials if trial.identity in self.reuse.here]
+            for trial in done[:: max(1, math.ceil(len(done) / _MOST_READ))]:
+                seconds, name = seconds_of(store.record(trial.identity)), trial.config.model.name
+                found[name] = found.get(name, Took()).plus(seconds, cost.seconds([trial.config]))
+        return found
 
     @cached_property
     def configs(self) -> list[dict[str, Any]]:

@@ -114,6 +114,19 @@ def _value(domain: Domain, share: float) -> Any:
 
 
 @dataclass(frozen=True)
+class Took:
+    """Core seconds of trials with a result, and those of the cost model."""
+
+    seconds: float = 0.0
+    modelled: float = 0.0
+    trials: int = 0
+
+    def plus(self, seconds: float, modelled: float) -> Took:
+        """With one trial more; one whose seconds are not known is left out."""
+        return Took(self.seconds + seconds, self.modelled + modelled, self.trials + 1) if seconds > 0.0 else self
+
+
+@dataclass(frozen=True)
 class Estimate:
     """The time, memory and disk that a study is expected to take.
 
@@ -127,6 +140,7 @@ class Estimate:
         kept: how many of the measured ones an earlier plan has measured, all that is known of them.
         at_once: packs that run at once on this machine: its slots, or fewer where there are fewer packs.
         idle: cores of this machine that no pack uses then.
+        took: how many stored trials scale the cost of what was not measured whole.
         soonest: seconds of the work where each training ends as soon as ``training.stop_below`` lets it; None where no
             training has one.
         memory: bytes that the largest pack holds beyond its bare process; 0 if nothing was measured.
@@ -156,6 +170,7 @@ class Estimate:
     kept: int = 0
     at_once: int = 0
     idle: int = 0
+    took: int = 0
     soonest: float | None = None
 
     @property
@@ -178,6 +193,7 @@ def estimate(
     seconds: float = BENCHMARK_SECONDS,
     keep: str = KEEP[0],
     kept: KeptMeasurements | None = None,
+    took: Mapping[str, Took] | None = None,
 ) -> Estimate:
     """Estimate waves of packs.
 
@@ -187,6 +203,7 @@ def estimate(
         workspace: folder whose ``tasks/`` the programs need.
         seconds: of the measurement; 0 for none.
         kept: what earlier plans have measured, and where this one's measurements go.
+        took: by model, what trials of the same study took.
     """
     programs, result, why_not = _programs_by_kind(waves), Benchmark(), list[str]()
     before = 0
@@ -214,7 +231,7 @@ def estimate(
             starting=max(result.starting, part.starting, kept.starting if kept is not None else 0.0),
         )
     why_not += sorted({f"a program could not be measured: {error}" for error in result.failed.values()})
-    prices = _Prices(programs, result.measured)
+    prices = _Prices(programs, result.measured, took or {})
     lengths = [(prices.packs(wave), wave.times) for wave in waves]
     work, soonest = sum(sum(packs) * times for packs, times in lengths), prices.soonest(waves)
     at_once = min(slots_here, max((len(wave.packs) for wave in waves), default=0))
@@ -236,6 +253,7 @@ def estimate(
         whole=sum(measured.evaluation is not None for measured in result.measured.values()),
         kept=before,
         at_once=at_once,
+        took=prices.took(),
         idle=max(0, math.floor(local_cpus() - at_once * cores)) if at_once else 0,
         soonest=soonest if soonest < work else None,
     )
@@ -318,10 +336,15 @@ def _slots(resources: ResourcesConfig) -> tuple[int, str]:
 
 @dataclass
 class _Prices:
-    """Seconds of programs: measured ones, else the cost model's on the scale of measured ones; and bytes of trials."""
+    """Seconds of programs, and bytes of trials.
+
+    Programs that were measured whole take that; else the cost model counts, on the scale of the study's stored trials
+    of the same model, or of measured programs.
+    """
 
     programs: Mapping[str, _Program]
     measured: Mapping[str, Measured]
+    stored: Mapping[str, Took]
     _ratios: dict[str, float] = field(default_factory=dict)
 
     def packs(self, wave: Wave) -> list[float]:
@@ -350,9 +373,18 @@ class _Prices:
         whole = sum(program.cost for program in self.programs.values())
         return sum(self.programs[kind].cost for kind in kinds) / whole if whole else 0.0
 
+    def took(self) -> int:
+        """How many stored trials scale the cost of programs."""
+        whole = {kind for kind, each in self.measured.items() if each.evaluation is not None}
+        models = {program.trials[0].model.name for kind, program in self.programs.items() if kind not in whole}
+        return sum(took.trials for model, took in self.stored.items() if model in models)
+
     def _program(self, group: list[TrialConfig]) -> float:
-        if (measured := self.measured.get(kind_of(group))) is not None:
+        measured, stored = self.measured.get(kind_of(group)), self.stored.get(group[0].model.name)
+        if measured is not None and (measured.evaluation is not None or stored is None):
             return measured.seconds(group)
+        if stored is not None:
+            return cost.seconds(group) * stored.seconds / stored.modelled
         return cost.seconds(group) * self._ratio(group[0].model.name)
 
     def _ratio(self, model: str) -> float:
