@@ -28,7 +28,10 @@ DASHES, SHORT = 9, 3
 SHORT_PATHS = 4
 """Largest number of them."""
 STEP, APART = 2, 4
-"""Largest distance of neighbouring pixels on a path, and least of pixels on different ones, in rows or columns."""
+"""Rows or columns: the most between neighbouring pixels on a path, and what lies between different paths at least.
+
+Dots reach one pixel further.
+"""
 TURN = 0.5
 """Largest turn between dashes, in radians."""
 GREY, DOT = (120, 200), 255

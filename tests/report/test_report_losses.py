@@ -73,7 +73,7 @@ def test_the_highest_rate_that_trains_is_tabled_by_seed_beside_its_prediction(ra
     page = rates.page.read_text()
     assert "<caption>Learning-rate ceilings</caption>" in page[page.index('id="rates"') : page.index('id="losses"')]
     text = rates.text(colour=False)
-    for shown in ("Learning-rate ceilings:", "0.50 [0.05, 0.50]", "5 of 5"):
+    for shown in ("Learning-rate ceilings:", " 0.5 [0.05, 0.5] ", " ≥ 5 ", "5 of 5"):
         assert shown in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,24 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     assert shown["accuracy 4T"].startswith(f"{100 * frame['accuracy_4T'][0]:.1f} [")
     _, labels, others = labels_and_rows(a_study(tmp_path / "other"))
     assert not [name for name in loss_table(others, [], labels).frame().columns if "2T" in name]
+
+
+def test_what_differs_beside_names_is_said_of_what_decides_it() -> None:
+    """Of the model where this decides it, else of the task, else of both."""
+
+    def told(steps: Callable[[str, str], int]) -> str:
+        conditions = [
+            {"task": task, "model": model, "training.steps": steps(task, model)}
+            for task in ("parity", "flip_flop")
+            for model in ("gru", "lru")
+        ]
+        return Labels(conditions).also_differ()
+
+    assert told(lambda task, model: len(model) + (model == "gru")) == (
+        "Conditions also differ in steps (4: gru; 3: lru)."
+    )
+    assert told(lambda task, model: len(task)) == "Conditions also differ in steps (6: parity; 9: flip_flop)."
+    assert told(lambda task, model: 5 + (task == "parity" and model == "gru")) == (
+        "Conditions also differ in steps (6: gru on parity; 5: lru on parity, gru on flip_flop, lru on flip_flop)."
+    )
+    assert told(lambda task, model: 5) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -113,6 +114,10 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     return Answer({**run_document(ending), "measured": measured}, ending.code)
 
 
+_PLAIN = re.compile(r"[\w.+-]+")
+"""A value that an axis of a command line can hold."""
+
+
 def _left_out(before: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mapping[str, Any]]) -> str:
     """How to keep the trials of an earlier measurement of this name; empty where all are planned still."""
     lost = {name: fields_of(row) for name, row in before.items() if name not in rows}
@@ -120,10 +125,13 @@ def _left_out(before: Mapping[str, Mapping[str, Any]], rows: Mapping[str, Mappin
         return ""
     every = [*lost.values(), *map(fields_of, rows.values())]
     values = {path: [*dict.fromkeys(str(each.get(path)) for each in every)] for path in every[0]}
-    varied = [f"{path}={','.join(texts)}" for path, texts in values.items() if len(texts) > 1]
-    is_axis = len(varied) == 1 and varied[0].startswith(("task.", "model.", f"{SECTION}."))
-    both = varied[0] if is_axis else "all values of a setting, such as task.horizon=10,40"
-    one_report = f" To have all in one report, write {both}." if varied else ""  # else of other weights, or other code
+    varied = {path: texts for path, texts in values.items() if len(texts) > 1}
+    axes = [
+        f"{path}={','.join(texts)}"
+        for path, texts in varied.items()
+        if path.startswith(("task.", "model.", f"{SECTION}.")) and all(map(_PLAIN.fullmatch, texts))
+    ]
+    one_report = f" To have all in one report, write {axes[0]}." if len(axes) == len(varied) == 1 else ""
     return (
         f"no longer in the report: {counted(len(lost), 'trial')} of an earlier measurement of this name, whose results "
         f"stay.{one_report} To keep both reports, name one of them (name=...)."

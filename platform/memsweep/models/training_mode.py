@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from memsweep.models.contracts import TOLERANCES, difference
 
 SAME_WEIGHTS = (
-    "begins with the same weights for all seeds: it draws none, or seeds a generator itself (manual_seed). An interval "
-    "over seeds then holds the noise of the data alone, and of dropout. Leave such a seed out"
+    "begins with the same weights for all seeds: it draws none, or seeds a generator itself (manual_seed). All seeds "
+    "then train alike, but for dropout: an interval over seeds holds the choice of test sequences alone. Leave such a "
+    "seed out"
 )
 """The words for a module to which seeds make no difference, to follow its name, without a full stop."""
 
@@ -92,10 +93,12 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
-    """Whether two modules of different seeds have equal parameters."""
-    own, others = dict(one.named_parameters()), dict(other.named_parameters())
-    return own.keys() == others.keys() and all(
-        torch.equal(value.detach(), others[name].detach().to(value.dtype)) for name, value in own.items()
+    """Whether two modules of different seeds have parameters, and these and all buffers are equal."""
+    own, others = tensors_of(one), tensors_of(other)
+    return (
+        any(True for _ in one.parameters())
+        and own.keys() == others.keys()
+        and all(torch.equal(value.detach(), others[name].detach().to(value.dtype)) for name, value in own.items())
     )
 
 

@@ -121,8 +121,10 @@ def refuse_misfit(sweep: SweepConfig, measures: str = "") -> None:
         try:
             check_weights(row)
         except WeightsFileError as error:
-            size = f" (model.width {width})" if (width := getattr(row.model, "width", None)) is not None else ""
-            problems.append(f"training.weights of the model {row.model.name}{size}: {error}")
+            model = row.model
+            sized = hasattr(model, "width") and getattr(model, "width_argument", "width") is not None
+            size = f" (model.width {model.width})" if sized else ""
+            problems.append(f"training.weights of the model {model.name}{size}: {error}")
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)), f"study {sweep.name!r}")
 

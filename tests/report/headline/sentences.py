@@ -141,8 +141,8 @@ SENTENCES = {
         "one outlier makes ranges overlap, and nine of ten seeds agree: the paired test says so, with its interval",
     ),
     "losses of two seeds": Wanted(
-        "Not resolved: which is best by accuracy. 2 seeds: a ranking needs 6. The best median is that of `exp` "
-        "({best}).",
+        "Not resolved: which is best by accuracy. 2 seeds: the test of a ranking needs 6. The best median is "
+        "that of `exp` ({best}).",
         "of two pairs of seeds, one lies wholly above the other by chance in one case of three",
     ),
     "equal losses": Wanted(

@@ -24,6 +24,8 @@ from memsweep.report.rows.search import gap_text
 from memsweep.stability.comparison.metrics import SeedValue
 from memsweep.stability.comparison.paired import paired_test
 
+NONE = "No model's loss is more than 1 % below that of one that forgets"
+
 
 def row(model: str, losses: Sequence[float], task: str = "copying_memory", memoryless: float = math.nan) -> LossRow:
     """A model with these losses by seed."""
@@ -124,10 +126,10 @@ def test_a_task_that_nobody_ranked_learns_is_named_and_breaks_nothing() -> None:
     """``rnn`` learned with two seeds, and its median diverged; ``lru`` has learned nothing."""
     rows = [row("rnn", [0.1, 0.1, math.inf, math.inf, math.inf], memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
     said = _counts({"copying_memory": rows}, labels_of(rows), quantities(rows)[0], "")
-    assert said == "On copying_memory seeds have a smaller loss than one that forgets, and no model by its median."
+    assert said == "On copying_memory seeds are below one that forgets, and no model by its median."
     none = [row("rnn", [0.9] * 5, memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
     said = _counts({"copying_memory": none}, labels_of(none), quantities(none)[0], "")
-    assert said == "No model has a smaller loss than one that forgets on copying_memory."
+    assert said == f"{NONE} on copying_memory."
     assert _counts({"copying_memory": rows[:1]}, labels_of(rows), quantities(rows)[0], "") == ""
 
 
@@ -136,13 +138,13 @@ def test_models_that_learn_nothing_have_no_best_one(memoryless: float) -> None:
     """A model that answers zero forgets, too: its loss, 1 here, takes the place of a baseline that is not known."""
     alike = [row("rnn", [0.995, 1.0, 1.0, 1.0], "imdb", memoryless), row("lru", [1.0] * 4, "imdb", memoryless)]
     labels, by = labels_of(alike), quantities(alike)[0]
-    none, median = "No model has a smaller loss than one that forgets", "has a test loss of 1, the median over 4 seeds."
-    assert _of_one_task(alike, labels, "", by, "") == f"{none}: the best, `rnn`, {median}"
-    assert _of_one_task(alike[:1], labels, "", by, "") == f"{none}: it {median}"
-    assert _best(alike, labels, by) == "none (no model has a smaller loss than one that forgets)"
+    median = "test loss 1, the median over 4 seeds."
+    assert _of_one_task(alike, labels, "", by, "") == f"{NONE}: the best is `rnn`, with {median}"
+    assert _of_one_task(alike[:1], labels, "", by, "") == f"{NONE}: {median}"
+    assert _best(alike, labels, by) == f"none ({NONE[0].lower()}{NONE[1:]})"
     other = row("rnn", [0.1] * 4, "adding", memoryless)
     said = _single({"imdb": alike[:1], "adding": [other]}, labels_of([alike[0], other]), by, "")
-    assert said.endswith("No model has a smaller loss than one that forgets on imdb.")
+    assert said.endswith(f"{NONE} on imdb.")
     assert "`rnn`" in _of_one_task([other, alike[1]], labels, "", by, "")
 
 

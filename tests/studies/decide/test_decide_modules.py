@@ -13,8 +13,9 @@ import pytest
 
 import memsweep as ms
 from memsweep.cli import main
-from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.studies.decide.round_log import Round, RoundLog
+from memsweep.studies.decide.smallest import smallest
 from memsweep.studies.python.decided import module_of
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import read_plan, write_plan
@@ -168,3 +169,11 @@ def test_python_decides_a_module_as_the_command_does(place: Path, capsys: pytest
         ms.decide("leaky_nets:Leaky", "task.kernel=shift", kernel="shift")
     of_file = importlib.import_module("leaky_nets").Leaky
     assert module_of(of_file, "shift") == "leaky_nets:Leaky"
+
+
+def test_a_study_of_a_module_is_called_by_the_kernel_that_a_word_names(place: Path) -> None:
+    for kernel, words in ((None, ["task.kernel=polynomial"]), ("polynomial", list[str]())):
+        study = smallest("leaky_nets:Leaky", kernel, [*SHORT, *words], place)
+        assert study.name == "leaky_nets:Leaky, polynomial"
+        assert "polynomial" in study.description
+        assert {to_dict(row.task)["kernel"] for row in study.rows} == {"polynomial"}

@@ -21,7 +21,7 @@ FORM = "Write key=value, for example training.steps=100, model.width=2,4,8 or 'n
 def given_twice(words: Sequence[str]) -> list[str]:
     """A note for each field that a command line gives several values or axes: the last one counts, as in Hydra.
 
-    One value behind an axis is refused elsewhere.
+    None where one value stands behind an axis: of most fields that is refused.
     """
     values: dict[str, list[str]] = {}
     for word in words:

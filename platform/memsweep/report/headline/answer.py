@@ -172,6 +172,8 @@ def _nothing(contents: Contents) -> str:
     planned = f"{study.planned} {'is' if study.planned == 1 else 'are'} planned"
     if study.finished and contents.searched is not None:
         have = f"{counted(study.finished, 'trial')} {'has' if study.finished == 1 else 'have'} a result"
+        if contents.searched.history.ended:
+            return f"The search has no winner: no suggestion has come to its end; {have}."
         return f"The search compares no trials before a round has ended: {have}, {planned}."
     return f"No trial of this study has finished yet: {planned}."
 

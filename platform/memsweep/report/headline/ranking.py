@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import (
+    BELOW,
     MANY_TASKS,
     LossRow,
     Quantity,
@@ -21,10 +22,10 @@ from memsweep.report.analysis.losses import (
 )
 from memsweep.report.headline.paired import paired_sentence, seeds_of_test
 from memsweep.report.naming.conditions import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, quoted
+from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, percent, quoted
 from memsweep.report.rows.losses import at_size
 
-FORGETS = "no model has a smaller loss than one that forgets"
+FORGETS = f"no model's loss is more than {percent(1 - BELOW)} below that of one that forgets"
 RANKING_SEEDS = 4
 """Seeds of each model without which no ranking is resolved: of two models that are alike, all seeds of one lie above
 those of the other with a chance of 2 / (2n over n): 0.33, 0.10 and 0.03 for 2, 3 and 4 seeds."""
@@ -44,8 +45,9 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
-    needed = seeds_of_test(max(map(len, by_memory.values()))) if compared and len(tasks) == 1 else RANKING_SEEDS
-    few = f"{counted(seeds, 'seed')}: a ranking needs {needed}." if compared and seeds < RANKING_SEEDS else ""
+    needed = seeds_to_rank(contents) if compared and seeds < RANKING_SEEDS else 0
+    what = "a ranking" if len(tasks) > 1 else "the test of a ranking"
+    few = f"{counted(seeds, 'seed')}: {what} needs {needed}." if needed else ""
     at = at_size([row for rows in by_memory.values() for row in rows], contents.losses)
     if not compared and len(by_memory) > 1:
         return _single(by_memory, labels, by, at)
@@ -89,8 +91,8 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     if not is_ranked(best, by):
         return f"No model is best by {measure}{at}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
     if all(is_unlearned(row, by) for row in rows):
-        median = f"{measure} of {said}, the median over {counted(best.seeds, 'seed')}"
-        which = f": the best, {_named(best, labels)}, has a {median}" if others else f": it has a {median}"
+        median = f"{measure} {said}, the median over {counted(best.seeds, 'seed')}"
+        which = f": the best is {_named(best, labels)}, with {median}" if others else f": {median}"
         return f"{FORGETS[0].upper()}{FORGETS[1:]}{at}{which}."
     if not others:
         return f"The {measure}{at} is {said}, the median over {counted(best.seeds, 'seed')}."
@@ -157,7 +159,7 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     never = [memory for memory in none if memory not in lost]
     said = [f"{FORGETS} on {joined(never)}"] if never else []
     if lost:
-        said.append(f"on {joined(lost)} seeds have a smaller loss than one that forgets, and no model by its median")
+        said.append(f"on {joined(lost)} seeds are below one that forgets, and no model by its median")
     unlearned = f"{'; '.join(said)}." if said else ""
     if not first[1]:
         return unlearned[:1].upper() + unlearned[1:]

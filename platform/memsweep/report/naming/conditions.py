@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -310,6 +310,10 @@ class Labels:
         parts = [self.family(condition), self._member(condition)]
         return BETWEEN.join(part for part in parts if part) or str(condition["model"])
 
+    def _whole(self, condition: Condition) -> str:
+        """``gru on parity``."""
+        return f"{self.machine(condition)} on {self.memory(condition)}"
+
     def names(self, condition: Condition) -> tuple[str, str]:
         """``memory`` and ``machine``."""
         return self.memory(condition), self.machine(condition)
@@ -354,18 +358,17 @@ class Labels:
     def also_differ(self) -> str:
         """``Conditions also differ in rule (bptt: gru; snap1: lru).``: the fields that follow from names; may be empty.
 
-        The values are said where machines are few; tables have all.
+        The values are said where few names have them: of machines, of memories where these decide, or of both.
         """
         said = list[str]()
         for name in self.following:
-            by_value: dict[str, list[str]] = {}
-            for condition in self._conditions:
-                if condition[name] is not None:
-                    by_value.setdefault(show(condition[name]), []).append(self.machine(condition))
-            parts = [f"{value}: {', '.join(dict.fromkeys(machines))}" for value, machines in by_value.items()]
-            few = len({*map(self.machine, self._conditions)}) <= MOST_NAMED
-            values = f" ({'; '.join(parts)})" if few else ""
-            said.append(f"{field_name(name)}{values}")
+            known = [condition for condition in self._conditions if condition[name] is not None]
+            called = next((by for by in (self.machine, self.memory, self._whole) if _decides(by, name, known)), None)
+            values = _by_value(name, known, called) if called is not None else {}
+            parts = [f"{value}: {', '.join(names)}" for value, names in values.items()]
+            few = 0 < sum(map(len, values.values())) <= MOST_NAMED
+            told = f" ({'; '.join(parts)})" if few else ""
+            said.append(f"{field_name(name)}{told}")
         return f"Conditions also differ in {joined(said)}." if said else ""
 
     def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
@@ -382,6 +385,24 @@ class Labels:
         for condition in self._conditions:
             values.setdefault(tuple(condition[column] for column in columns), set()).add(condition[name])
         return any(len(different) > 1 for different in values.values())
+
+
+def _decides(name_of: Callable[[Condition], str], field: str, conditions: Sequence[Condition]) -> bool:
+    """Whether conditions of one name have one value of a field."""
+    values: dict[str, set[Any]] = {}
+    for condition in conditions:
+        values.setdefault(name_of(condition), set()).add(condition[field])
+    return all(len(different) == 1 for different in values.values())
+
+
+def _by_value(
+    field: str, conditions: Sequence[Condition], name_of: Callable[[Condition], str]
+) -> dict[str, dict[str, None]]:
+    """Each value of a field -> the names that have it, in order."""
+    found: dict[str, dict[str, None]] = {}
+    for condition in conditions:
+        found.setdefault(show(condition[field]), {})[name_of(condition)] = None
+    return found
 
 
 def masked(condition: Condition, columns: Collection[str]) -> dict[str, Any]:

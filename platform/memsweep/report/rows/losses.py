@@ -34,7 +34,7 @@ from memsweep.report.values.table import (
 
 ACROSS = (
     "●: the best of its task, or its seeds overlap with those of the best. ✗: no seed is below the baseline, or where "
-    "none is known, below the model that answers zero."
+    f"none is known, more than {percent(1 - BELOW)} below the model that answers zero."
 )
 LONGER = "2T, 4T: in test sequences of two or four times the trained length T."
 BASELINE = (

@@ -28,6 +28,9 @@ _SETTINGS: dict[str, Any] = {
 """A short training: rounds repair it where it is too short. What is left out is found as for every such study."""
 
 
+_OF_KERNEL = "task.kernel="
+
+
 def names_module(word: str) -> bool:
     """Whether the study is a module, ``my_nets:MinGRU``; ``my_nets:MinGRU, shift`` is the stored one of such a name."""
     return study_files.MODULE.fullmatch(word) is not None and "://" not in word and not os.path.exists(word)
@@ -45,10 +48,12 @@ def smallest(factory: str, kernel: str | None, words: Sequence[str], workspace: 
     Raises:
         ConfigError: as of ``study_of``; the kernel is named twice.
     """
-    twice = [word for word in words if word.startswith("task.kernel=")]
-    if twice and kernel is not None:
-        raise ConfigError([f"kernel {kernel} and {twice[0]} both name the memory. Write one"], "the command line")
-    kernel = kernel or KERNEL
+    own = [word.removeprefix(_OF_KERNEL) for word in words if word.startswith(_OF_KERNEL)]
+    if own and kernel is not None:
+        raise ConfigError(
+            [f"kernel {kernel} and {_OF_KERNEL}{own[0]} both name the memory. Write one"], "the command line"
+        )
+    kernel = kernel or (own[-1] if own and own[-1].isidentifier() else KERNEL)
     written = {
         "name": f"{factory}, {kernel}",
         "task": {"name": "linear_functional", "kernel": kernel},

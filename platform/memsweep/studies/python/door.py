@@ -152,7 +152,8 @@ def decide(
 
     Args:
         study: as of ``sweep``; or a module, by its name (``my_nets:MinGRU``) or as the class or function of a file:
-            its study is then made of the module and the kernel alone, as the command makes it.
+            its study is then made of the module and the kernel alone, as the command makes it. To go on with it,
+            name the module again.
         kernel: the memory for a module (None: ``exponential``).
         overrides, results, workspace, inline, address, progress, trust: as of ``sweep``.
         max_hours, max_core_hours, max_gpu_hours, max_trials: of this run, in place of those that the study has under
