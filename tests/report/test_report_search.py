@@ -142,6 +142,10 @@ def test_a_first_round_that_is_open_contradicts_no_trial_that_has_a_result(tmp_p
     (answer,) = answer_of(analyse(replace(study, search=search))).sentences
     told = f"{study.finished} trials have a result, {study.planned} are planned."
     assert answer == f"The search compares no trials before a round has ended: {told}"
+    lost = [replace(member, state=SuggestionState.DIVERGED) for member in seen]
+    ended = answer_of(analyse(replace(study, search=replace(search, suggestions=tuple(lost), ended=True))))
+    told = f"{study.finished} trials have a result."
+    assert ended.sentences[0] == f"The search has no winner: no suggestion has come to its end; {told}"
 
 
 def test_a_searched_parameterization_is_one_condition_whatever_the_winners_took(tmp_path: Path) -> None:

@@ -57,13 +57,17 @@ def found(folder: Path, *, first: str = "pass", last: str = "y", two_ways: bool 
     return "; ".join(result.refusals)
 
 
+ZEROS = "self.out = nn.Linear(width, outputs); nn.init.zeros_(self.out.weight); nn.init.zeros_(self.out.bias)"
+
+
 @pytest.mark.parametrize(
     ("drawn", "alike"),
     [
         ("torch.manual_seed(0); self.out = nn.Linear(width, outputs)", True),
-        ("self.out = nn.Linear(width, outputs); nn.init.zeros_(self.out.weight); nn.init.zeros_(self.out.bias)", True),
+        (ZEROS, True),
         ("self.out = nn.Linear(width, outputs)", False),
         ("torch.manual_seed(0); self.out = nn.Linear(width, outputs); torch.seed()", True),
+        (f"{ZEROS}; self.register_buffer('echo', torch.randn(3))", False),
     ],
 )
 def test_a_plan_says_where_all_seeds_begin_with_the_same_weights(
