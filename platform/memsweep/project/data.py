@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,7 +52,7 @@ def data(args: argparse.Namespace) -> Answer:
 def listing(folder: Path) -> DataDocument:
     """Each data set: whether it is in the data folder, who reads it, where it is from, and how much is downloaded."""
     own = sorted(builtin.folder(builtin.STUDIES).glob("*/*.yaml"))
-    studies = {path.stem: _task(path) for path in own}
+    studies = {path.stem: _tasks(path) for path in own}
     return {
         "folder": str(folder),
         "sets": [
@@ -62,7 +62,9 @@ def listing(folder: Path) -> DataDocument:
                 "there": (folder / each.folder).is_dir(),
                 "bytes": sum(file.size for file in each.files),
                 "tasks": list(each.tasks),
-                "studies": [study for study, task in studies.items() if _reads(task, name, each)],
+                "studies": [
+                    study for study, tasks in studies.items() if any(_reads(task, name, each) for task in tasks)
+                ],
                 "places": _places(each),
             }
             for name, each in DATA_SETS.items()
@@ -73,18 +75,25 @@ def listing(folder: Path) -> DataDocument:
     }
 
 
-def _task(study: Path) -> Mapping[str, Any]:
-    """The fields of a study's task, as its file has them."""
-    task = read_yaml(study.read_text("utf-8")).get("task")
-    return task if isinstance(task, Mapping) else {}
+def _tasks(study: Path) -> list[Mapping[str, Any]]:
+    """The fields of a study's tasks, as its file has them: that of the section, or those of an axis of the grid."""
+    written = read_yaml(study.read_text("utf-8"))
+    section, grid = (part if isinstance(part := written.get(name), Mapping) else {} for name in ("task", "grid"))
+    tasks: list[Mapping[str, Any]] = [section]
+    if isinstance(axis := grid.get("task"), Sequence):
+        tasks = [each if isinstance(each, Mapping) else {"name": each} for each in axis]
+    for path, values in grid.items():
+        if path.startswith("task.") and isinstance(values, Sequence):
+            tasks = [{**task, path.removeprefix("task."): value} for task in tasks for value in values]
+    return tasks
 
 
 def _reads(task: Mapping[str, Any], name: str, data_set: DataSet) -> bool:
-    """Whether a task with these fields reads a data set: of several that it can read, the one that ``data`` names."""
+    """Whether a task with these fields reads a data set: of several, the one that ``data`` names, or the ``size``."""
     if task.get("name") not in data_set.tasks or task.get("source", "files") != "files":
         return False
     several = sum(task["name"] in each.tasks for each in DATA_SETS.values()) > 1
-    return not several or task.get("data", "mnist") == name
+    return not several or name in (task.get("data", "mnist"), f"{task['name']}{task.get('size', 32)}")
 
 
 def _places(data_set: DataSet) -> list[str]:
