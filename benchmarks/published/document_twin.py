@@ -7,8 +7,8 @@ They are pairs of papers (AAN) and reviews of films (IMDB). Their words are made
 and in each fifth place stands a word that tells. A paper has one of ``SUBJECTS`` subjects, and its telling words belong
 to it. A pair is of the class 1 if both papers have the same subject. A review has words of praise and of blame, and
 two thirds of them are of its class. ``right_pair`` and ``right_review`` read the class from the words: they are the
-oracles. They are right for whole documents. The first 255 characters of papers are enough for a pair. Of reviews that
-are cut to 1,023 characters, 99.6 % have most words of their class.
+oracles. The first 255 characters of a paper named its subject in all of 4,000 draws. Whole reviews named their opinion
+in all but 2 of 20,000, both short; those of a run that were cut to 1,023 characters, in 99.6 %.
 
 They are other data sets: an accuracy on them says nothing of AAN or IMDB, and is not comparable with published ones.
 They show that what reads the arena's files runs at their size.

@@ -36,7 +36,7 @@ TURN = 0.5
 """Largest turn between dashes, in radians."""
 GREY, DOT = (120, 200), 255
 MANY, ATTEMPTS = 50_000, 60
-"""Paths that are drawn at a time, and those that are tried for a place in an image."""
+"""Paths drawn at a time, and attempts to place one in an image."""
 AT_ONCE = 5_000
 """Images of a folder, and of a metadata file."""
 FOLDER = Path("pathfinder32") / "curv_contour_length_14"

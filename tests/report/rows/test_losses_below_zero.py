@@ -126,7 +126,7 @@ def test_a_task_that_nobody_ranked_learns_is_named_and_breaks_nothing() -> None:
     """``rnn`` learned with two seeds, and its median diverged; ``lru`` has learned nothing."""
     rows = [row("rnn", [0.1, 0.1, math.inf, math.inf, math.inf], memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
     said = _counts({"copying_memory": rows}, labels_of(rows), quantities(rows)[0], "")
-    assert said == "On copying_memory seeds are below one that forgets, and no model by its median."
+    assert said == ("On copying_memory losses of seeds are below that of one that forgets, and no model's median is.")
     none = [row("rnn", [0.9] * 5, memoryless=0.8), row("lru", [0.9] * 5, memoryless=0.8)]
     said = _counts({"copying_memory": none}, labels_of(none), quantities(none)[0], "")
     assert said == f"{NONE} on copying_memory."
@@ -168,6 +168,13 @@ def test_so_many_seeds_are_asked_for_as_the_test_needs_where_it_can_rank(losses:
     assert asked(max(needed, 2)) == 0 or not needed
     rows = [row(name, np.linspace(low, low + 0.1, needed or 9)) for name, low in (("lru", 0.1), ("rnn", 0.3))]
     assert "not resolved" not in paired_sentence(rows[0], rows[1:], quantities(rows)[0], labels_of(rows))
+
+
+def test_a_task_without_a_ranked_model_makes_a_study_one_of_several_tasks() -> None:
+    rows = [
+        row(model, [loss] * 2, task) for model in ("lru", "rnn") for task, loss in (("adding", 0.1), ("mqar", math.inf))
+    ]
+    assert seeds_to_rank(cast(Contents, SimpleNamespace(losses=rows, labels=labels_of(rows)))) == 4
 
 
 def test_of_several_tasks_so_many_seeds_are_asked_for_as_part_ranges() -> None:

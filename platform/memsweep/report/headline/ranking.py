@@ -22,7 +22,7 @@ from memsweep.report.analysis.losses import (
 )
 from memsweep.report.headline.paired import paired_sentence, seeds_of_test
 from memsweep.report.naming.conditions import Labels
-from memsweep.report.naming.numbers import MOST_NAMED, figure, joined, percent, quoted
+from memsweep.report.naming.numbers import MOST_NAMED, as_sentences, figure, joined, percent, quoted
 from memsweep.report.rows.losses import at_size
 
 FORGETS = f"no model's loss is more than {percent(1 - BELOW)} below that of one that forgets"
@@ -72,8 +72,10 @@ def seeds_to_rank(contents: Contents) -> int:
     compared, nor are those of a task that none has learned: more seeds do not help there.
     """
     by_memory: dict[str, list[LossRow]] = {}
-    for row in filter(is_ranked, largest(contents.losses)):
-        by_memory.setdefault(contents.labels.memory(row.condition), []).append(row)
+    for row in largest(contents.losses):
+        rows = by_memory.setdefault(contents.labels.memory(row.condition), [])
+        if is_ranked(row):
+            rows.append(row)
     found = [rows for rows in by_memory.values() if len(rows) > 1 and any(row.learned for row in rows)]
     if not found:
         return 0
@@ -93,7 +95,7 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     if all(is_unlearned(row, by) for row in rows):
         median = f"{measure} {said}, the median over {counted(best.seeds, 'seed')}"
         which = f": the best is {_named(best, labels)}, with {median}" if others else f": {median}"
-        return f"{FORGETS[0].upper()}{FORGETS[1:]}{at}{which}."
+        return as_sentences([f"{FORGETS}{at}{which}"])
     if not others:
         return f"The {measure}{at} is {said}, the median over {counted(best.seeds, 'seed')}."
     if few:
@@ -126,8 +128,8 @@ def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     few, most = (end(row.seeds for row in rows) for end in (min, max))
     seeds = counted(few, "seed") if few == most else f"{few} to {most} seeds"
     failed = [memory for memory, row in zip(by_memory, rows, strict=True) if is_unlearned(row, by)]
-    forgets = f" {FORGETS[0].upper()}{FORGETS[1:]} on {joined(failed)}." if failed else ""
-    return f"Medians over {seeds}{at}: {'; '.join([*said, *more])}.{forgets}"
+    forgets = [f"{FORGETS} on {joined(failed)}"] if failed else []
+    return as_sentences([f"Medians over {seeds}{at}: {'; '.join([*said, *more])}", *forgets])
 
 
 def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
@@ -159,15 +161,14 @@ def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quan
     never = [memory for memory in none if memory not in lost]
     said = [f"{FORGETS} on {joined(never)}"] if never else []
     if lost:
-        said.append(f"on {joined(lost)} seeds are below one that forgets, and no model by its median")
-    unlearned = f"{'; '.join(said)}." if said else ""
+        said.append(f"on {joined(lost)} losses of seeds are below that of one that forgets, and no model's median is")
     if not first[1]:
-        return unlearned[:1].upper() + unlearned[1:]
+        return as_sentences(["; ".join(said)] if said else [])
     tasks = f"{first[1]} of {counted(len(compared), 'task')}{at}"
     text = f"`{first[0]}` is best, or its seeds overlap with the best, on {tasks}"
     text = f"By {by.name}, {text}" if by.is_named or not by.metric else text
     more = [f"`{name}` on {count}" for name, count in others]
-    return f"{joined([text, *more])}{'; ' if none else '.'}{unlearned}"
+    return f"{'; '.join([joined([text, *more]), *said])}."
 
 
 def _measured(row: LossRow, by: Quantity) -> tuple[str, str]:

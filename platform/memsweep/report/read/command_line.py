@@ -104,9 +104,7 @@ def has_other_conditions(rows: Rows, added: Collection[str]) -> bool:
         told = ({path: value for path, value in flatten(rows[name]).items() if path not in sizes} for name in names)
         return {json.dumps(each, sort_keys=True) for each in told}
 
-    return not conditions(name for name in rows if name in added) <= conditions(
-        name for name in rows if name not in added
-    )
+    return not conditions(rows.keys() & {*added}) <= conditions(rows.keys() - {*added})
 
 
 def _sizes(rows: Sequence[Mapping[str, Any]]) -> dict[str, set[int]]:
