@@ -15,7 +15,18 @@ from memsweep.commands.answers.run import report_item
 from memsweep.errors import StoreError
 from memsweep.report import publish
 from memsweep.report.headline.answer import answer_of
-from report_study import HORIZONS, SEEDS, THEORY, WIDTHS, Condition, drawn, exported, write_planned, write_study
+from report_study import (
+    HORIZONS,
+    SEEDS,
+    THEORY,
+    WIDTHS,
+    Condition,
+    drawn,
+    exported,
+    longest,
+    write_planned,
+    write_study,
+)
 
 CONDITION = ["task", "task.kernel", "model", "model.parameterization"]
 VERDICT_COLUMNS = [
@@ -106,7 +117,7 @@ def test_every_figure_is_a_png_for_papers(theory: report.ReportPaths) -> None:
 def test_the_terminal_table_fits_and_is_plain(theory: report.ReportPaths) -> None:
     text = theory.text(colour=False)
     assert "\x1b" not in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert longest(text) <= 110
     assert text.count("unstable") == 2
     slopes = exported(theory, "verdicts").query("verdict == 'unstable'")["slope_horizon"]
     assert all(f"−{-slope:.2f} [" in text for slope in slopes)

@@ -15,7 +15,7 @@ from memsweep.report.naming.conditions import find_grouping
 from memsweep.report.read.study import load_study
 from memsweep.report.rows.verdicts import MOVES
 from paths import ROOT
-from report_study import Condition, drawn, exported, write_study
+from report_study import Condition, drawn, exported, longest, write_study
 
 registry.discover(ROOT)
 
@@ -89,17 +89,12 @@ def test_the_page_and_the_terminal_show_claim_verdict_interval_and_agreement(pat
     shown = f"{interval[0]} [{interval[1]}, {interval[2]}]"
     assert shown in section
     text = paths.text(colour=False)
-    assert _longest(text) <= 110
+    assert longest(text) <= 110
     published = text[text.index("Published table. When the recurrent weights move (ball: recurrent): 2 agree,") :]
     for claimed, agreement in (("stable", "✗ disagrees"), ("unstable", "✓ agrees")):
         assert re.search(rf" {claimed} +direct +▲ T {re.escape(shown)} +{agreement}", published)
     for narrow in (60, 40):
-        assert _longest(paths.text(width=narrow, colour=False)) <= narrow
-
-
-def _longest(text: str) -> int:
-    """Letters of its longest line, but for a command: it stays whole, to be copied."""
-    return max(len(line) for line in text.splitlines() if not line.startswith(("To decide", "Or round")))
+        assert longest(paths.text(width=narrow, colour=False)) <= narrow
 
 
 @pytest.mark.more

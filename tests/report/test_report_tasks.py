@@ -21,7 +21,7 @@ from memsweep.report.read.study import Study, load_study
 from memsweep.report.rows.losses import loss_table
 from memsweep.report.values.chart import names_of
 from memsweep.trial import run_trial
-from report_study import SEEDS, Condition, charts, drawn, exported, write_study
+from report_study import SEEDS, Condition, charts, drawn, exported, longest, write_study
 
 BASELINE, HORIZON = 0.26, 100
 ROWS: list[tuple[str, dict[str, Any], float, float]] = [
@@ -117,7 +117,7 @@ def test_the_terminal_says_losses_ranges_and_the_baseline(built: report.ReportPa
     assert "5 of 5" in line
     assert "88.0 [86.0, 90.0] %" in line
     assert "Throughout: memory copying_memory, width 64, horizon 100, best step 2450." in text
-    assert max(map(len, text.splitlines())) <= 110
+    assert longest(text) <= 110
     assert "best that a model can do which forgets each input" in " ".join(text.split())
 
 

@@ -306,3 +306,8 @@ def rate_conditions(rates: Sequence[float] = (5e-4, 5e-3, 5e-2, 0.5, 5.0), **mor
             Condition(parameterization=name, loss=loss, diverged=lost, training={"learning_rate": rate}, **settings)
         )
     return conditions
+
+
+def longest(text: str) -> int:
+    """Letters of its longest line, but for a command: it stays whole, to be copied."""
+    return max(len(line) for line in text.splitlines() if not line.startswith(("To decide", "Or round")))

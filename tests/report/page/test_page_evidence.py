@@ -41,7 +41,7 @@ def alike(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for kernel, slope in (("exponential", -0.02), ("polynomial", -0.17))
         for name, base in MACHINES.items()
     ]
-    folder = tmp_path_factory.mktemp("alike")
+    folder = tmp_path_factory.mktemp("a_long_path_" * 10) / "alike"  # its commands hold the path
     write_study(folder, conditions, widths=(12,), horizons=(6, 12, 24, 48), seeds=5, memory=False, name="alike")
     return folder
 
