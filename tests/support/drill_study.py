@@ -36,7 +36,7 @@ import torch
 
 from memsweep.config.core.fields import setting
 from memsweep.data.api import LinearFunctionalTask
-from memsweep.data.contract import SEQUENCES
+from memsweep.data.contract import MANY, SEQUENCES
 from memsweep.registry import register_task
 from memsweep.streams import TRAIN
 
@@ -65,7 +65,7 @@ class Watched(LinearFunctionalTask):
         return torch.exp(-torch.arange(self.horizon, dtype=torch.float64))
 
     def white_noise(self, stream, index, size):
-        if stream.name == TRAIN and size != SEQUENCES:  # a look at the task is no training
+        if stream.name == TRAIN and size not in (SEQUENCES, MANY):  # a look at the task is no training
             folder = Path(os.environ["MEMSWEEP_TEST_DRILL"])
             line = f"{os.getpid()} {self.config.horizon} {index}\\n".encode()
             log = os.open(folder / "batches", os.O_WRONLY | os.O_CREAT | os.O_APPEND)

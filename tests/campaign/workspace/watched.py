@@ -21,7 +21,7 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.data.api import TRAIN, Batch, Corpus, LinearFunctionalTask, Stream, TextTask
-from memsweep.data.contract import SEQUENCES
+from memsweep.data.contract import MANY, SEQUENCES
 from memsweep.registry import register_task
 
 HERE = Path(__file__).resolve().parents[1]
@@ -80,7 +80,7 @@ class Watched(LinearFunctionalTask):
         return torch.exp(-torch.arange(self.horizon, dtype=torch.float64))
 
     def white_noise(self, stream: Stream, index: int, size: int) -> Tensor:
-        if stream.name == TRAIN and size != SEQUENCES:  # a look at the task is no training
+        if stream.name == TRAIN and size not in (SEQUENCES, MANY):  # a look at the task is no training
             watch(self.config.horizon, index)
         return super().white_noise(stream, index, size)
 
@@ -112,6 +112,6 @@ class WatchedText(TextTask):
         return int(self.config.horizon)
 
     def draw(self, stream: Any, index: int, size: int) -> Batch:
-        if stream.name == TRAIN and size != SEQUENCES:  # a look at the task is no training
+        if stream.name == TRAIN and size not in (SEQUENCES, MANY):  # a look at the task is no training
             watch(self.config.horizon, index)
         return super().draw(stream, index, size)
