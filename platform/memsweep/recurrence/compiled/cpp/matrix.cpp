@@ -4,8 +4,8 @@
 //
 // Items (heads of sequences of replicas) stand in the lanes of vectors, so that none depends on another. Rows of S depend
 // on keys, and not on one another: a few at a time run through a chunk of steps, and stay in the cache. The state before
-// each chunk is kept; the way back runs through the chunk once more. Items that would leave most lanes empty go another
-// way, to the same bits: matrix_few.h.
+// each chunk is kept; the way back runs through the chunk once more. Items that would leave lanes empty, and those whose
+// states fill lanes themselves, go another way, to the same bits: matrix_few.h.
 //
 // Letters: X items, T time, K keys, V values (rows of S), J rows at a time.
 #include "matrix_few.h"
@@ -180,8 +180,9 @@ private:
 template <class R, Erased E, Decay D> void run(const MatrixCall& call) {
     using Few = FewItems<R, E, D>;
     constexpr int lanes = Simd<R>::lanes;
-    // items that fill no whole block; which way they go is a question of time alone
-    const long rest = Few::pays(call, call.items % lanes) ? call.items % lanes : 0;
+    // items that go by themselves: all, or those that fill no whole block; which way is a question of time alone
+    const long over = call.items % lanes;
+    const long rest = Few::pays(call, lanes) ? call.items : Few::pays(call, over) ? over : 0;
     if (call.items > rest) {
         Recurrence<R, E, D> recurrence(call);
         for (long item = 0; item < call.items - rest; item += lanes) {

@@ -1,6 +1,6 @@
-// The recurrence of matrix.cpp for few items, which would leave most lanes of a vector empty: one item at a time, whose own
-// state fills them. Sums over keys need lanes of values (rows of S), sums over values need lanes of keys. So the state goes
-// through a chunk in both, and each sum keeps the order that it has in matrix.cpp, with the same roundings.
+// The recurrence of matrix.cpp for one item at a time, whose own state fills the lanes of vectors. Sums over keys need
+// lanes of values (rows of S), sums over values need lanes of keys. So the state goes through a chunk in both, and each sum
+// keeps the order that it has in matrix.cpp, with the same roundings.
 //
 // Letters: T time, K keys, V values, L lanes, W vectors of V, U vectors of K, J vectors of values at a time.
 #pragma once
@@ -69,10 +69,12 @@ public:
         std::fill_n(steps_ + 0, D == ALL ? ROWS / TOGETHER * call.chunk + L : 0, Vec<R>{});
     }
 
-    // Whether it costs less than `count` lanes of vectors that hold an item each.
+    // Whether `count` items cost less one by one than in the lanes of a block, whose states leave the nearest cache. One
+    // by one, a state is gone through in vectors of values and in vectors of keys.
     static bool pays(const MatrixCall& call, long count) {
-        const long K = call.keys, V = call.values;
-        return count * ((V + L - 1) / L * K + (K + L - 1) / L * V) <= K * V;
+        const long K = call.keys, V = call.values, W = (V + L - 1) / L, U = (K + L - 1) / L;
+        const long vectors = count * (W * K + U * V), block = 2 * K * V;
+        return vectors < block || (vectors == block && W > 1);
     }
 
     void forward(long item) {
@@ -172,9 +174,14 @@ private:
     template <int J, bool Keeps> void run(long w, long steps) {
         Vec<R>* state = down_ + w * K;
         Vec<R> removed[J] = {};
-        if (E != NOTHING)
-            for (long i = 0; i < K; ++i)
-                for (int j = 0; j < J; ++j) removed[j] += read_.numbers(0)[i] * state[j * K + i];
+        if (E == NOTHING) {
+            long t = 0;
+            for (; t + 2 <= steps; t += 2) answer<J, 2>(state, w, t);
+            if (t < steps) answer<J, 1>(state, w, t);
+            return;
+        }
+        for (long i = 0; i < K; ++i)
+            for (int j = 0; j < J; ++j) removed[j] += read_.numbers(0)[i] * state[j * K + i];
         for (long t = 0; t < steps; ++t) {
             const R *q = query_.numbers(t), *k = key_.numbers(t), *a = decay_.numbers(t), *e = erased_.numbers(t);
             const R* r = read_.numbers(t + 1);  // behind the last step zeros, or what nobody asks for
@@ -186,7 +193,7 @@ private:
                     if (E == OTHERS) now -= e[i] * removed[j];
                     state[j * K + i] = now;
                     if (!Keeps) answer[j] += q[i] * now;
-                    if (E != NOTHING) next[j] += r[i] * now;
+                    next[j] += r[i] * now;
                 }
             for (int j = 0; j < J; ++j) {
                 if (Keeps) removed_[t][w + j] = removed[j], value_[t][w + j] = value[j];  // as the sums over values need it
@@ -196,15 +203,65 @@ private:
         }
     }
 
+    // S steps at once where nothing is erased: none of them needs a sum over the state of the step before, so that a
+    // vector of it is read and written once.
+    template <int J, int S> void answer(Vec<R>* state, long w, long t) {
+        const R *q[S], *k[S], *a[S];
+        Vec<R> answer[S][J] = {}, value[S][J];
+        for (int s = 0; s < S; ++s) {
+            q[s] = query_.numbers(t + s), k[s] = key_.numbers(t + s), a[s] = decay_.numbers(t + s);
+            for (int j = 0; j < J; ++j) value[s][j] = value_[t + s][w + j];
+        }
+        for (long i = 0; i < K; ++i)
+            for (int j = 0; j < J; ++j) {
+                Vec<R> now = state[j * K + i];
+                for (int s = 0; s < S; ++s) {
+                    now = faded(a[s], i, now) + k[s][i] * value[s][j];
+                    answer[s][j] += q[s][i] * now;
+                }
+                state[j * K + i] = now;
+            }
+        for (int s = 0; s < S; ++s)
+            for (int j = 0; j < J; ++j) answers_[t + s][w + j] = scale_ * answer[s][j];
+    }
+
     // The sums over keys of the way back, which need no state.
     template <int J> void back(long w, long steps) {
         Vec<R>* grad = grad_down_ + w * K;
         Vec<R> of_removed[J] = {};
+        if (E == NOTHING) {
+            long t = steps;
+            for (; t >= 2; t -= 2) of_values<J, 2>(grad, w, t - 2);
+            if (t) of_values<J, 1>(grad, w, 0);
+            return;
+        }
         back_at<J, true>(grad, w, steps - 1, of_removed);
         for (long t = steps - 2; t >= 0; --t) back_at<J, false>(grad, w, t, of_removed);
-        if (E != NOTHING)
-            for (long i = 0; i < K; ++i)
-                for (int j = 0; j < J; ++j) grad[j * K + i] += read_.numbers(0)[i] * of_removed[j];
+        for (long i = 0; i < K; ++i)
+            for (int j = 0; j < J; ++j) grad[j * K + i] += read_.numbers(0)[i] * of_removed[j];
+    }
+
+    // S steps at once, as in answer().
+    template <int J, int S> void of_values(Vec<R>* grad, long w, long t) {
+        const R *q[S], *k[S], *a[S];
+        Vec<R> of_value[S][J] = {}, given[S][J];
+        for (int s = 0; s < S; ++s) {
+            q[s] = query_.numbers(t + s), k[s] = key_.numbers(t + s), a[s] = decay_.numbers(t + s);
+            for (int j = 0; j < J; ++j) given[s][j] = given_[t + s][w + j] = scale_ * given_[t + s][w + j];
+        }
+        for (long i = 0; i < K; ++i)
+            for (int j = 0; j < J; ++j) {
+                Vec<R> whole = grad[j * K + i];
+                for (int s = S - 1; s >= 0; --s) {
+                    whole += q[s][i] * given[s][j];
+                    of_value[s][j] += whole * k[s][i];
+                    whole = faded(a[s], i, whole);
+                    if (D != NONE) rounded(whole);
+                }
+                grad[j * K + i] = whole;
+            }
+        for (int s = 0; s < S; ++s)
+            for (int j = 0; j < J; ++j) of_value_[t + s][w + j] = of_value[s][j];
     }
 
     // What the step behind has removed joins the gradient here, on the same way through it.
@@ -216,7 +273,7 @@ private:
         for (long i = 0; i < K; ++i)
             for (int j = 0; j < J; ++j) {
                 Vec<R> whole = grad[j * K + i];
-                if (E != NOTHING && !Last) whole += r[i] * of_removed[j];
+                if (!Last) whole += r[i] * of_removed[j];
                 whole += q[i] * given[j];
                 of_value[j] += whole * k[i];
                 if (E == OTHERS) of_now[j] -= whole * e[i];
@@ -224,7 +281,7 @@ private:
             }
         for (int j = 0; j < J; ++j) {
             of_value_[t][w + j] = of_value[j];
-            if (E != NOTHING) of_removed_[t][w + j] = of_removed[j] = E == WRITTEN ? -of_value[j] : of_now[j];
+            of_removed_[t][w + j] = of_removed[j] = E == WRITTEN ? -of_value[j] : of_now[j];
         }
     }
 
