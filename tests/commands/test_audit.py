@@ -140,6 +140,12 @@ def test_only_a_module_with_weights_given_is_not_called_untrained() -> None:
     assert trained.startswith("63 % of its memory lies within 2.2 steps (of 63 looked at).")
 
 
+def test_one_step_tells_no_time_scale() -> None:
+    numbers = {"time_scale": 0.63, "horizon_limited": True, "length": 1}
+    said = headline(Audit((Finding("memory", Status.PASS, "", numbers),), {}), About("net", {}))
+    assert said.startswith("How long it remembers cannot be told from one step.")
+
+
 @pytest.mark.parametrize(("error", "text"), [(2e-7, "under 0.001 %"), (0.0123, "1.2 %"), (1e-5, "0.001 %")])
 def test_errors_are_percentages_as_their_limit_is(error: float, text: str) -> None:
     assert error_text(error) == text

@@ -81,6 +81,7 @@ def test_no_verdict_is_forced(rates: report.ReportPaths) -> None:
     assert exported(rates, "verdicts").empty
     page = rates.page.read_text()
     assert "No verdict: this study asks no question of stability" in page
+    assert "A verdict needs a task with a named kernel (<code>task.kernel</code>) or several widths or horizons" in page
     assert "Error under perturbation" not in page
     assert "How far the weights may move" not in page
     assert "<dt>L₀</dt>" in page

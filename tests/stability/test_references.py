@@ -158,6 +158,14 @@ def test_a_study_that_cannot_be_judged_so_is_refused() -> None:
     assert "has no metric with a level of chance" in told({"name": "narma"}, **enough)
 
 
+@pytest.mark.parametrize("test_size", [512, 1179])
+def test_sequences_that_do_not_exist_are_not_asked_for(test_size: int) -> None:
+    said = told({"name": "digits"}, reference=METRIC, test_size=test_size)
+    assert "the task digits has 300 test sequences, but a threshold of 1% of the way from 1 to 0.107" in said
+    assert "needs 1179 test sequences: use perturbation.reference=target, or self" in said
+    assert told({"name": "digits"}, reference=SELF, test_size=test_size) == ""
+
+
 def test_a_study_of_two_references_is_checked_by_both() -> None:
     """The same model and task: the check of one stood for the other."""
     parity = {"name": "parity", "horizon": 8}

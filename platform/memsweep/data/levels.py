@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.core.problems import not_one_of
+from memsweep.config.load.foreign import foreign_code
 from memsweep.config.schema.trial import METRIC, SELF, THRESHOLDS, PerturbationConfig
+from memsweep.errors import MemsweepError
+from memsweep.streams import TEST, Stream
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -68,9 +73,22 @@ def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
         return
     chosen = Levels.of(part(trial.task), asked)
     needed = sequences_needed((1.0 - SOLVED) * (chosen.best - chosen.chance), min(THRESHOLDS))
-    if asked.test_size < needed:
-        yield (
-            f"perturbation.test_size is {asked.test_size}, but a threshold of {min(THRESHOLDS):.0%} of the way from "
-            f"{chosen.best:g} to {chosen.chance:.3g} of {chosen.name} needs {needed} test sequences: use "
-            f"perturbation.test_size={needed} or more"
-        )
+    told = (
+        f"but a threshold of {min(THRESHOLDS):.0%} of the way from {chosen.best:g} to {chosen.chance:.3g} of "
+        f"{chosen.name} needs {needed} test sequences: use"
+    )
+    if (found := _drawn(part, trial.task, needed)) < needed:
+        yield f"the task {name} has {found} test sequences, {told} perturbation.reference=target, or self"
+    elif asked.test_size < needed:
+        yield f"perturbation.test_size is {asked.test_size}, {told} perturbation.test_size={needed} or more"
+
+
+@functools.lru_cache(maxsize=256)
+def _drawn(part: Any, config: Any, size: int) -> int:
+    """How many test sequences a task gives where it is asked for ``size``: finite data may have fewer.
+
+    ``size`` where it fails: that is a trial's to tell.
+    """
+    with contextlib.suppress(MemsweepError), foreign_code(str):
+        return len(part(config).draw(Stream(0, TEST), 0, size).inputs)
+    return size

@@ -167,6 +167,8 @@ def _remembers(found: Mapping[str, Finding], *, trained: bool) -> str:
     """By its memory function; where there is none, by its gradients. Without weights given, a module is untrained."""
     for check, key in (("memory", "time_scale"), ("gradient", "time_scale_typical")):
         numbers = found[check].numbers if check in found else {}
+        if key in numbers and numbers["length"] == 1:
+            return "How long it remembers cannot be told from one step."
         if key in numbers:
             more = " or more" if numbers["horizon_limited"] else ""
             what = "memory" if check == "memory" else "gradient by lag"

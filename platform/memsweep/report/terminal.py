@@ -21,9 +21,9 @@ from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import Contents, Finding, judge_conditions
 from memsweep.report.headline.answer import StudyAnswer, answer_of
 from memsweep.report.headline.evidence import gap_of
-from memsweep.report.naming.conditions import Labels, field_name, find_grouping, planned_replicas
+from memsweep.report.naming.conditions import Labels, find_grouping, planned_replicas
 from memsweep.report.naming.guesses import guessed_roles
-from memsweep.report.naming.numbers import clean, show, slope_text
+from memsweep.report.naming.numbers import clean, slope_text
 from memsweep.report.naming.objective import objectives
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import Study, not_measured
@@ -210,8 +210,7 @@ def _verdicts(contents: Contents, tables: Tables, width: int) -> Iterator[_Part]
         yield from ("", referred(contents.verdicts))
     if any(finding.marked for finding in contents.verdicts):
         yield from ("", _MARK_KEY)
-    if contents.grouping.fixed:
-        fixed = {field_name(name): show(value) for name, value in contents.grouping.fixed.items()}
+    if fixed := contents.grouping.throughout():
         yield from ("", _throughout(fixed))
     if said:
         if coupled := contents.grouping.coupled:

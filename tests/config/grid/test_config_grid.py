@@ -67,7 +67,7 @@ def test_a_dependent_field_that_is_swept_is_kept(tmp_path: Path, order: tuple[st
 
 
 def test_groups_apply_before_the_fields_inside_them(tmp_path: Path) -> None:
-    grid = "grid: {task.horizon: [5, 6], task: [{kernel: airy, horizon: 9}, {kernel: sine}]}"
+    grid = "grid: {task.horizon: [5, 6], task: [{kernel: airy}, {kernel: sine}]}"
     sweep = load(tmp_path, BASE + grid)
     assert [(row.task.horizon, row.task.kernel) for row in sweep.rows] == [
         (5, "airy"),

@@ -106,6 +106,29 @@ def test_a_field_of_the_rows_cannot_be_searched_too(tmp_path: Path) -> None:
     assert not problems(tmp_path, BASE + GRID + search.replace("learning_rate", "margin_penalty"))
 
 
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        ("model.width: [2, 3], rows: [{model: {width: 7}}, {model: {width: 9}}]", "grid.model.width: is set by the"),
+        ("task: [{kernel: exponential, horizon: 3}, {kernel: shift}], task.horizon: [5, 6]", "set by the axis task"),
+        ("model: [{name: vanilla_rnn, width: 2}], rows: [{model: {width: 7}}]", "grid.model: model.width is"),
+        ("model: [vanilla_rnn], rows: [{model: {name: ssm}}]", "grid.model: is set by the axis rows"),
+    ],
+)
+def test_no_axis_replaces_a_value_that_rows_or_a_group_make(tmp_path: Path, grid: str, words: str) -> None:
+    assert any(words in text for text in problems(tmp_path, f"{BASE}grid: {{{grid}}}"))
+
+
+def test_rows_of_the_command_line_lose_no_value_to_an_axis_of_the_file(tmp_path: Path) -> None:
+    told = problems(tmp_path, BASE + "grid: {model.width: [2, 3]}", "grid.rows=[{model: {width: 7}}]")
+    assert any("grid.model.width: is set by the axis rows" in text for text in told)
+
+
+def test_an_axis_may_repeat_what_rows_say(tmp_path: Path) -> None:
+    found = load(tmp_path, BASE + "grid: {model.width: [7], rows: [{model: {width: 7}}, {task: {horizon: 50}}]}").rows
+    assert [(row.model.width, row.task.horizon) for row in found] == [(7, 20), (7, 50)]
+
+
 def test_an_override_may_empty_a_row(tmp_path: Path) -> None:
     grid = "grid: {rows: [{training: {learning_rate: 0.1}}, {model: vanilla_rnn}]}"
     sweep = load(tmp_path, BASE + grid, "training.learning_rate=0.7")

@@ -35,12 +35,13 @@ def test_rounded_ends_that_meet_say_how_near_they_are() -> None:
     assert slope_text(Slope(0.001, -0.0002, 0.003)) == "0.00 ± 0.002"
     assert slope_text(Slope(-0.59, -0.66, -0.55)) == "−0.59 [−0.66, −0.55]"
     assert figure(-5.9e-5) == "−5.9e−5"
-    assert [percent(share) for share in (0.005, 0.0949, 0.9949, 0.9962, 1.614)] == [
+    assert [percent(share) for share in (0.005, 0.0949, 0.9949, 0.9962, 1.614, 2.2326e14)] == [
         "0.5 %",
         "9.5 %",
         "99 %",
         "100 %",
         "161 %",
+        "2.2e16 %",
     ]
 
 

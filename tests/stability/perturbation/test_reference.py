@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
 import memsweep as ms
+from memsweep import registry
 from memsweep.stability.verdict.radius import THRESHOLDS
+from paths import ROOT
 
 KINDS = 16
 GAINS = [0.2, 0.3, *[1.0] * (KINDS - 2)]
@@ -55,6 +58,18 @@ def radii(reference: str, **settings: Any) -> np.ndarray:
 def test_by_metric_the_radius_is_where_so_many_answers_turn_wrong() -> None:
     """One symbol of 16 is 6.7 % of the way to chance: beyond 1 and 3 %. Two are beyond 10 %."""
     np.testing.assert_allclose(radii("metric"), [0.1, 0.1, 0.15], rtol=3e-3)
+
+
+def test_a_metric_of_another_type_than_the_weights_gives_the_same_radii(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.discover(ROOT)
+    task = registry.get(registry.TASK, str(TASK["name"]))
+    own = task.metrics
+
+    def in_float64(self: Any, outputs: Tensor, batch: Any) -> dict[str, Tensor]:
+        return {name: value.double() for name, value in own(self, outputs, batch).items()}
+
+    monkeypatch.setattr(task, "metrics", in_float64)
+    np.testing.assert_allclose(radii("metric", **{"training.dtype": "float32"}), [0.1, 0.1, 0.15], rtol=3e-3)
 
 
 def test_by_itself_the_radius_is_where_the_outputs_drift_by_a_share_of_their_variance() -> None:

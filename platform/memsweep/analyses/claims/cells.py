@@ -13,7 +13,7 @@ from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.claims import Comparison, at_path
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents
-from memsweep.report.naming.conditions import field_name
+from memsweep.report.read.fields import short_names
 from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
 from memsweep.stability.comparison.paired import CorrectedTest, combine, correct, paired_test, support_text
 
@@ -52,7 +52,7 @@ class CellPair:
     def where(self) -> str:
         """``width=8, horizon=100``; empty where the claim has one pair alone."""
         known = {path: value for path, value in self.cells.items() if value is not MISSING and value is not None}
-        return ", ".join(f"{field_name(path)}={_word(known[path])}" for path in known)
+        return ", ".join(f"{name}={_word(known[path])}" for path, name in short_names(known).items())
 
 
 def compare_cells(

@@ -29,6 +29,9 @@ _LIMITS = (
 _EXACT = 2.0**53  # up to here a float is a whole number without doubt
 _LIST = re.compile(r"[-+\d.e]+(?:(?:\.\.|[:;/|x ])[-+\d.e]+)+")
 """Numbers with other signs between them than commas."""
+_FRACTION = re.compile(r"(-?\d{1,15})/0*([1-9]\d{0,14})")
+_OTHER_BASE = re.compile(r"0[xX][0-9a-fA-F]{1,12}|0[oO][0-7]{1,12}|0[bB][01]{1,40}")
+_ZEROS = re.compile(r"[-+]?0\d")
 _WORD = re.compile(r"[\w.:/+-]+")
 """A value that a shell, Hydra and YAML leave as it is."""
 
@@ -86,9 +89,20 @@ def _of_text(text: str, path: str) -> str:
     """Says how a number, or several, would be written where a text was."""
     if not text:
         return " (nothing stands after the =)"
+    if found := _worked_out(text):
+        return f" (write {found})"
+    if _ZEROS.match(text) and _is_number(text):
+        return " (leave out the zeros in front; decimals stand behind a point)"
     if _LIST.fullmatch(text):
         return f" (several values stand between commas: {path}=2,4,8, or range(2,9,2))"
     return " (write it without quotes to make it a number)" if _is_number(text) else ""
+
+
+def _worked_out(text: str) -> str:
+    """The number that a fraction stands for, or a whole number in another base; empty for other texts."""
+    if fraction := _FRACTION.fullmatch(text):
+        return show(int(fraction[1]) / int(fraction[2]))
+    return str(int(text, 0)) if _OTHER_BASE.fullmatch(text) else ""
 
 
 def several_values(data: Any, path: str) -> str:

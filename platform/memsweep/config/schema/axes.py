@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memsweep.config.core.elsewhere import nearest
 from memsweep.config.core.merge import by_path, leaves
-from memsweep.config.core.problems import sentence, show
+from memsweep.config.core.problems import lies_in, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.schema.chain import CHAIN
 from memsweep.config.schema.trial import TrialConfig
@@ -49,7 +50,31 @@ def valid_axes(written: Mapping[str, Any], problems: list[str]) -> Axes:
             rule = f"names a value twice: {', '.join(twice)}. Every value makes a trial of its own"
             problems.append(sentence(f"grid.{path}", rule))
         axes[path] = tuple(value for index, value in enumerate(values) if not twice or value not in values[:index])
+    problems += _overlaps(axes)
     return axes
+
+
+def _overlaps(axes: Axes) -> Iterator[str]:
+    """A sentence for each axis that would replace values of rows, or of another axis over a group of fields."""
+    for group, axis in itertools.permutations(axes, 2):
+        if group != ROWS and not lies_in(axis, group):
+            continue
+        over: dict[str, list[Any]] = {}  # two different values at most: one of them is another than that of an entry
+        for path, value in _fields(axis, axes[axis]):
+            if value not in (known := over.setdefault(path, [])) and len(known) < 2:
+                known.append(value)
+        held = _fields(group, axes[group])
+        if taken := next((path for path, value in held if any(each != value for each in over.get(path, ()))), None):
+            named = "" if taken == axis else f"{taken} "
+            rule = f"{named}is set by the axis {group} of the grid, too. Take it out of one of them"
+            yield sentence(f"grid.{axis}", rule)
+
+
+def _fields(axis: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """The fields that the values of an axis set, each with its value; a part is its name."""
+    for value in values:
+        for path, inner in leaves(value, root(axis)):
+            yield path.removesuffix(".name"), inner
 
 
 def _problem(path: str, values: Any) -> str | None:

@@ -12,7 +12,7 @@ import pandas as pd
 from memsweep.config.schema.canonical import to_dict
 from memsweep.models.module.config import ModuleConfig
 from memsweep.report.naming.numbers import MOST_NAMED, joined, show
-from memsweep.report.read.fields import fields_of
+from memsweep.report.read.fields import fields_of, short_names
 
 KERNEL, PARAMETERIZATION = "task.kernel", "model.parameterization"
 RATE = "training.learning_rate"
@@ -56,6 +56,11 @@ class Grouping:
     columns: tuple[str, ...]
     coupled: tuple[str, ...]
     fixed: Mapping[str, Any]
+
+    def throughout(self) -> dict[str, str]:
+        """``fixed`` as a reader has it: name -> value."""
+        names = short_names(self.fixed)
+        return {names[path]: show(value) for path, value in self.fixed.items()}
 
     def members(self) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
         """Every condition with the identities of its trials, in the order of the trials."""
@@ -243,6 +248,7 @@ _FIRST = (
     "model.layers",
     "training.rule",
 )
+_GROUPS, _DECAY = "training.groups", "training.weight_decay"
 _PLAIN = {("model.stair", "none")}  # goes without saying: a model without gains
 
 
@@ -269,6 +275,7 @@ class Labels:
         self.machine_fields = self._needed(others, fixed)
         self.following = tuple(name for name in others if name not in self.machine_fields and self._has_several(name))
         self._varied = [name for name in _NAMES if self._varies(name)]
+        self._names = short_names([RATE, _DECAY, *self._task_fields, *self.machine_fields, *self.following])
         self._memories: dict[tuple[Any, ...], str] = {}
 
     def _needed(self, fields: Sequence[str], fixed: Sequence[str]) -> list[str]:
@@ -296,7 +303,7 @@ class Labels:
         name = str(kernel or task)
         if self._varies("task", [c for c in self._conditions if c.get(KERNEL) == kernel]):
             name = ", ".join(dict.fromkeys([str(task), name]))
-        shown = ", ".join(f"{field_name(f)} {show(condition[f])}" for f in self._memory_fields(condition))
+        shown = ", ".join(f"{self._names[f]} {show(condition[f])}" for f in self._memory_fields(condition))
         return f"{name} ({shown})" if shown else name
 
     def _memory_fields(self, condition: Condition) -> list[str]:
@@ -320,7 +327,7 @@ class Labels:
 
     def family(self, condition: Condition) -> str:
         """The model and its activation, as far as the study varies them; may be empty."""
-        return _parts(condition, [name for name in _FAMILY if name in self._varied])
+        return self._parts(condition, [name for name in _FAMILY if name in self._varied])
 
     def member(self, condition: Condition) -> str:
         """The name of a machine within its family; never empty."""
@@ -340,7 +347,16 @@ class Labels:
 
     def _member(self, condition: Condition) -> str:
         named = [PARAMETERIZATION] if PARAMETERIZATION in self._varied or not self._varied else []
-        return _parts(condition, [*named, *self.machine_fields])
+        return self._parts(condition, [*named, *self.machine_fields])
+
+    def _parts(self, condition: Condition, names: Iterable[str]) -> str:
+        """``tanh · exp · stair n``: bare values of _BARE, other fields with their names."""
+        said = [(name, condition[name]) for name in names if condition.get(name) is not None]
+        return BETWEEN.join(
+            show(value) if name in _BARE else f"{self._names[name]} {show(value)}"
+            for name, value in said
+            if (name, value) not in _PLAIN
+        )
 
     def without(self, *columns: str) -> Labels:
         """Labels that do not speak of these columns: conditions that differ in them alone share a name."""
@@ -352,7 +368,7 @@ class Labels:
         for condition in self._conditions:
             said = self._memory_fields(condition)
             others = [name for name in self._task_fields if condition[name] is not None and name not in said]
-            settings[self.memory(condition)] = ", ".join(f"{field_name(f)} {show(condition[f])}" for f in others)
+            settings[self.memory(condition)] = ", ".join(f"{self._names[f]} {show(condition[f])}" for f in others)
         return {label: fields for label, fields in settings.items() if fields}
 
     def also_differ(self) -> str:
@@ -368,7 +384,7 @@ class Labels:
             parts = [f"{value}: {', '.join(names)}" for value, names in values.items()]
             few = 0 < sum(map(len, values.values())) <= MOST_NAMED
             told = f" ({'; '.join(parts)})" if few else ""
-            said.append(f"{field_name(name)}{told}")
+            said.append(f"{self._names[name]}{told}")
         return f"Conditions also differ in {joined(said)}." if said else ""
 
     def _varies(self, name: str, conditions: Sequence[Condition] | None = None) -> bool:
@@ -376,8 +392,9 @@ class Labels:
         return len({condition.get(name) for condition in rows}) > 1
 
     def _has_several(self, name: str) -> bool:
-        """Whether a field differs between the conditions that have it."""
-        return len({condition[name] for condition in self._conditions} - {None}) > 1
+        """Whether a field differs between the conditions that have it: all have those of groups, which may say none."""
+        lacking = set[Any]() if _within(name, (_GROUPS,)) else {None}
+        return len({condition[name] for condition in self._conditions} - lacking) > 1
 
     def _varies_within(self, name: str, columns: Sequence[str]) -> bool:
         """Whether a field differs between conditions that agree in all of these columns."""
@@ -413,16 +430,6 @@ def masked(condition: Condition, columns: Collection[str]) -> dict[str, Any]:
 def field_name(path: str) -> str:
     """The last part of a dotted path."""
     return path.rpartition(".")[2]
-
-
-def _parts(condition: Condition, names: Iterable[str]) -> str:
-    """``tanh · exp · stair n``: bare values of _BARE, other fields with their names."""
-    said = [(name, condition[name]) for name in names if condition.get(name) is not None]
-    return BETWEEN.join(
-        show(value) if name in _BARE else f"{field_name(name)} {show(value)}"
-        for name, value in said
-        if (name, value) not in _PLAIN
-    )
 
 
 def _readability(name: str) -> tuple[int, bool]:

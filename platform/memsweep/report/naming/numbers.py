@@ -79,13 +79,15 @@ def _ends(texts: Sequence[str], value: float, low: float, high: float) -> str:
 
 
 def percent(value: float) -> str:
-    """A share as a percentage with two significant digits; thresholds come out as ``1 %``, ``10 %``."""
+    """A share as a percentage with two significant digits, or whole: ``1 %``, ``10 %``, ``161 %``; ``2.2e16 %``."""
     if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞"
     scaled = 100 * abs(value)
     sign = "−" if value < 0 else ""
+    if scaled >= _LARGE:
+        return f"{sign}{figure(scaled, 2)} %"
     return f"{sign}{scaled:.0f} %" if scaled >= 99.5 else f"{sign}{scaled:.2g} %"
 
 

@@ -20,9 +20,8 @@ from memsweep.report.formats import PER_PICTURE, Shown
 from memsweep.report.headline.answer import Kind, StudyAnswer, answer_of
 from memsweep.report.headline.ranking import ranking_sentence
 from memsweep.report.headline.stability import stable_means
-from memsweep.report.naming.conditions import field_name
 from memsweep.report.naming.guesses import guessed_roles
-from memsweep.report.naming.numbers import joined, limit, number, percent, show
+from memsweep.report.naming.numbers import joined, limit, number, percent
 from memsweep.report.naming.objective import objectives
 from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.environment import templates
@@ -109,7 +108,7 @@ def render(
         policy=_policy(scripts.values(), connects=live is not None and not live.every),
         balls={ball: moving(ball) for ball in BALLS},
         replicas=len(study.tables["replicas"]),
-        fixed={field_name(name): show(value) for name, value in contents.grouping.fixed.items()},
+        fixed=contents.grouping.throughout(),
         settings=labels.settings(),
         not_measured=not_measured(study),
         trained=objectives(record["config"] for record in study.records.values()),

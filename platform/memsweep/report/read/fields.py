@@ -26,6 +26,17 @@ def varied_fields(configs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[st
     return {identity: {path: values[path] for path in varied if path in values} for identity, values in fields.items()}
 
 
+def short_names(paths: Iterable[str]) -> dict[str, str]:
+    """Dotted path -> its last part; more of its parts where another of these paths ends alike."""
+    parts = {path: path.split(".") for path in paths}
+    names = {}
+    for path, own in parts.items():
+        alike = [other for other in parts.values() if other != own]
+        sizes = (size for size in range(1, len(own)) if all(own[-size:] != other[-size:] for other in alike))
+        names[path] = ".".join(own[-next(sizes, len(own)) :])
+    return names
+
+
 def fields_of_width(configs: Iterable[Mapping[str, Any]]) -> list[str]:
     """The width, and the model's fields that are equal to it at all of several widths, as the ``features`` of a stack.
 

@@ -191,7 +191,7 @@ class MovedByMetric(Moved[Data]):
         def rate(shift_PKS: Tensor) -> Tensor:
             shifted = self.ensemble.layout.named(self.weights.unsqueeze(1) + shift_PKS)
             found = self.task_loss.metrics(self.ensemble.model, shifted, data)[levels.name]
-            return levels.best - found
+            return (levels.best - found).to(shift_PKS)
 
         return rate
 
