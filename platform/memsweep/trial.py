@@ -345,13 +345,17 @@ def check_weights(config: TrialConfig) -> None:
         WeightsFileError: it cannot be read, or holds other weights, or numbers that are not finite; the message says
             which.
     """
-    one = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1))  # all begin with them
+    # all seeds begin with them
+    one = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1, weights=""))
     try:
         _, (ensemble,) = _tasks_and_ensembles([one], padded=packs(config))
         if config.training.weights_file is not None:
-            own = ensemble.weights_of(ensemble.initial, 0)
-            given, tied = read_weights(config.training.weights_file), ensemble.model.state_dict(keep_vars=True)
-            if problems := [*other_kinds(own, given), *two_values(tied, given), *_not_finite(ensemble)]:
+            own, given = ensemble.weights_of(ensemble.initial, 0), read_weights(config.training.weights_file)
+            problems = other_kinds(own, given)  # before shapes: complex numbers are pairs of numbers there
+            if not problems:
+                tied = ensemble.model.state_dict(keep_vars=True)
+                problems = [*two_values(tied, given), *_not_finite(ensemble.starting_from(given))]
+            if problems:
                 raise ValueError("; ".join(problems[:3]))
     except ValueError as error:
         advice = " Give the sizes of the stored model." if " the shape " in str(error) else ""

@@ -338,6 +338,14 @@ def test_failures_are_warnings_and_rows(place: Path) -> None:
         (lambda: ms.describe(3), "nothing is named '3'"),  # type: ignore[arg-type]
         (lambda: ms.plan("own", workspace="nowhere"), "The workspace nowhere is not there"),
         (lambda: ms.plan("own", workspace="own.yaml"), "The workspace own.yaml is no folder"),
+        (lambda: ms.describe("lru", workspace="nowhere"), "The workspace nowhere is not there"),
+        (lambda: ms.sweep("own.yaml", inline="yes"), "inline is True, False or None, got 'yes'"),  # type: ignore[arg-type]
+        (lambda: ms.sweep("own.yaml", inline=True, address="auto"), "give one of the two"),
+        (lambda: ms.compare(["own", "other"]), r"each an argument of its own.*got \['own', 'other'\]"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").figure(None), "has no figure None"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").weights(None), "of its fields .* got None"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").model(3), "of its fields .* got 3"),  # type: ignore[arg-type]
+        (lambda: ms.results("results/own").weights({"model.widht": 2}), "none of .* Did you mean 'model.width'"),
         (lambda: ms.results("nothing"), "there are no results of a study 'nothing'"),
         (lambda: ms.results("results/own").table("verdict"), "Did you mean 'verdicts'"),
         (lambda: ms.results("results/own").figure("memory-recurrent"), "It has: error-recurrent"),

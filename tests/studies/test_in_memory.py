@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -216,11 +219,86 @@ def test_a_width_that_a_module_was_not_built_with_is_missing(place: Path) -> Non
         (lambda: ms.measure(net(), TASK, {"perturbation.ball": 1}), "perturbation.ball"),
         (lambda: ms.measure(net(), TASK, {"model.width": 3}), "got model.width, allowed are"),
         (lambda: ms.measure(nn.Linear(1, 2), TASK), "outputs of shape"),
+        (lambda: ms.measure(nn.LazyLinear(1), TASK), r"no size yet in weight, bias \(lazy\)"),
+        (lambda: ms.measure(nn.LazyLinear(1), sequences=np.ones((2, 3, 1))), "no size yet"),
+        (lambda: ms.measure(net().to("meta"), TASK), "no numbers in rnn.weight_ih_l0, .* and 3 more"),
+        (lambda: ms.audit(net().to("meta")), "no numbers in"),
+        (lambda: ms.measure(nn.DataParallel(net()), TASK), "ms.measure\\(module.module, ...\\)"),
+        (lambda: ms.measure(net(), "linear_functional", sequences=np.ones((2, 3, 1))), "give one of the two"),
+        (lambda: ms.measure(net(), TASK, sequences=np.ones((2, 3, 1))), "give one of the two"),  # type: ignore[call-overload]
     ],
 )
 def test_what_cannot_be_measured_is_a_sentence(call: Any, told: str) -> None:
     with pytest.raises(ms.MemsweepError, match=told):
         call()
+
+
+# The state of the caller.
+
+
+def test_calls_of_several_threads_measure_each_its_own_module() -> None:
+    def scaled(by: float) -> nn.Module:
+        module = net()
+        module.out.weight.data.mul_(by)
+        return module
+
+    def measured(module: nn.Module) -> tuple[float, list[float]]:
+        found = ms.measure(module, SETTINGS, sequences=sequences)
+        return found.replicas["zero_loss"].item(), found.radii["radius"].tolist()
+
+    sequences = np.random.default_rng(0).standard_normal((4, 6, 1))
+    modules = [scaled(by) for by in (1.0, 30.0, 0.01)]
+    alone = [measured(module) for module in modules]
+    assert len({zero for zero, _ in alone}) == len(modules)
+    with ThreadPoolExecutor(len(modules)) as pool:
+        assert [*pool.map(measured, modules * 2)] == alone * 2
+
+
+@contextlib.contextmanager
+def _wide() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_no_number_depends_on_the_callers_torch(place: Path) -> None:
+    model, training = (
+        {"name": "module", "factory": "own_nets:Net", "width": 3},
+        {**STUDY["training"], "seeds": 1, "dtype": "float32"},
+    )
+    study, module = {"name": "whole", "model": model, **STUDY, "training": training}, net()
+
+    def tables() -> list[pd.DataFrame]:
+        """Of a sweep and a measurement, but for the names of the trials."""
+        swept = ms.sweep(study, inline=True, progress=False, no_reuse=True)
+        measured = ms.measure(module, TASK, SETTINGS)
+        assert swept.missing.empty
+        return [
+            each.drop(columns="identity") for each in (swept.replicas, swept.radii, measured.replicas, measured.radii)
+        ]
+
+    def autocast() -> Any:
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+
+    usual = tables()
+    for states in ([torch.no_grad, autocast, _wide], [torch.inference_mode]):
+        with contextlib.ExitStack() as caller:
+            for state in states:
+                caller.enter_context(state())
+            mode = torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+            for one, other in zip(usual, tables(), strict=True):
+                pd.testing.assert_frame_equal(one, other)
+            assert (torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()) == mode
+
+
+def test_a_warning_is_of_the_callers_line(place: Path) -> None:
+    (place / "tasks").mkdir()
+    (place / "tasks" / "broken.py").write_text("import nothing_of_this_name")
+    with pytest.warns(UserWarning, match="nothing_of_this_name") as found:
+        ms.describe("lru")
+    assert {each.filename for each in found} == {__file__}
 
 
 # A trained model.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -133,6 +134,13 @@ def test_a_grid_and_overrides_may_hold_classes(place: Path) -> None:
     planned = ms.plan(study(factory=one), {"model.factory": [one, other]})
     assert len(planned.trials) == 2
     assert len(set(planned.trials["identity"])) == 2
+
+
+def test_a_plan_names_the_guessed_roles_of_a_class_that_no_command_finds() -> None:
+    mixed = CELL.replace("super().__init__()", "super().__init__(); self.scale = nn.Parameter(torch.ones(width))")
+    made = cell(mixed.replace("self.rnn(x)[0]", "self.rnn(x)[0] * self.scale"))["Net"]
+    (note,) = [each for each in ms.plan(study(factory=made)).notes if "guessed" in each]
+    assert re.fullmatch(r"in memory:Net@[0-9a-f]{16}: 1 guessed role: scale \w+", note)
 
 
 def test_audit_and_measure_take_the_class(place: Path) -> None:

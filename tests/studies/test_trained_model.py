@@ -123,6 +123,24 @@ def test_sequences_come_from_every_form(tmp_path: Path) -> None:
         read_sequences(np.full((2, 2, 1), np.nan))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (np.ones((2, 3, 1), complex), "real numbers or ids, got complex128"),
+        (np.ma.masked_greater(inputs(), 1.0), "some values are masked"),
+        ([*np.ma.masked_greater(inputs(), 1.0)], "some values are masked"),
+        (np.array([["a"]]), "got an array of <U1"),
+        (["a", "b"], "got str"),
+        ([(each, 1) for each in inputs()], r"got tuple \(ndarray, int\)"),
+        ({"inputs": inputs()}, "got dict"),
+        (3.0, "got float"),
+    ],
+)
+def test_what_is_no_sequence_of_numbers_is_said(given: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_sequences(given)
+
+
 def test_a_model_is_measured_against_its_own_outputs() -> None:
     net = gru()
     before = {name: value.clone() for name, value in net.state_dict().items()}

@@ -29,7 +29,7 @@ from memsweep.report.read.weights import ReplicaWeights
 from memsweep.search.round_log import Round, Stage
 from memsweep.search.study_search import StudySearch
 from memsweep.studies.locations import find_study, plan_to_run, remember_plan, stored_plan
-from memsweep.studies.python.trained import trained_module
+from memsweep.studies.python.in_memory import trained_module
 from memsweep.sweep.planning.plan import Plan, PlannedTrial, identified
 from memsweep.sweep.planning.plan_file import write_plan
 from memsweep.sweep.store.filesystem import Location

@@ -238,6 +238,7 @@ def test_a_file_that_does_not_fit_is_refused_before_anything_runs(tmp_path: Path
             r"recurrent_weight has the shape \[4\], and the model's \[3\]",
         ),
         ({n: w for n, w in weights.items() if n != "readout_bias"}, "they lack readout_bias"),
+        ({n: w + 0j for n, w in weights.items()}, "is complex128, and the model's is float64"),
         ({**weights, "gate": torch.zeros(1)}, "the model has no gate"),
         (
             {**weights, "readout_bias": torch.full_like(weights["readout_bias"], math.nan)},

@@ -52,15 +52,15 @@ def weights(args: argparse.Namespace) -> Answer:
 
 
 def _list(store: Store, words: list[str]) -> Answer:
-    from memsweep.report.read.weights import matching
+    from memsweep.report.read.weights import matching, near_field
     from memsweep.sweep.store.layout import WEIGHTS
     from memsweep.sweep.tracking.run_content import run_name, varied_fields
 
     records = list(matching(store, words))
     if not records:
         raise MemsweepError(
-            f"{' '.join(words)!r} means none of the {len(store.identities())} trials of {store.location.name}. Leave "
-            "it out to see them all."
+            f"{' '.join(words)!r} means none of the {len(store.identities())} trials of {store.location.name}."
+            f"{near_field(store, words)} Leave it out to see them all."
         )
     varied = varied_fields(record["config"] for record in records)
     trials: list[StoredWeightsItem] = []

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.training import GroupConfig, GroupsConfig
-from memsweep.errors import ModuleError, listed
+from memsweep.errors import ModuleError, counted, listed
 from memsweep.models.base import Part, Role, Signature
 from memsweep.models.contracts import TOLERANCES, breaches, difference, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
@@ -26,6 +26,7 @@ from memsweep.models.module.factory import (
     resolve,
     to_dtype,
 )
+from memsweep.models.module.in_memory import PLACE
 from memsweep.models.module.influence import by_influence, influence_decides
 from memsweep.models.module.roles import (
     Described,
@@ -164,8 +165,12 @@ def notes(config: ModuleConfig, signature: Signature) -> Iterator[str]:
     """Sentences for the reader of a plan: how roles of a module were found, and its findings."""
     about = anatomy(config, signature)
     measured = [f"{each.name} {each.role.part}" for each in about.tensors if each.role.from_influence]
-    if guessed := len(about.guessed_parts):
-        yield f"{config.factory}: {guessed} roles are guessed; see them with memsweep describe {config.factory}"
+    if guessed := about.guessed_parts:
+        said = f"{config.factory}: {counted(len(guessed), 'guessed role')}"
+        if config.factory.startswith(f"{PLACE}:"):  # no command finds it
+            yield f"{said}: {listed([f'{name} {part}' for name, part in guessed.items()], 5)}"
+        else:
+            yield f"{said}; see memsweep describe {config.factory}"
     if measured:
         yield f"{config.factory}: roles by measured influence, where names said another: {listed(measured, 5)}"
     yield from findings(config, signature).notes

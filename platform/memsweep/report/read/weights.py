@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memsweep.errors import MemsweepError, one_of
+from memsweep.errors import MemsweepError, did_you_mean, one_of
 from memsweep.report.read.fields import fields_of
 from memsweep.sweep.planning.reuse import stored_weights
 from memsweep.sweep.store.filesystem import Location
@@ -72,7 +72,8 @@ def weights(
         what = f"{' '.join(words)!r} means" if words else "no trial is named, and there are"
         raise MemsweepError(
             f"{what} {len(found) or 'none'} of the {len(among or store.identities())} trials of {store.location.name}"
-            f"{': ' if found else ''}{_some([record['identity'][:12] for record in found])}. {_apart(found)}Name one "
+            f"{': ' if found else ''}{_some([record['identity'][:12] for record in found])}."
+            f"{'' if found else near_field(store, words, among)} {_apart(found)}Name one "
             "by the beginning of its identity or by its fields (model.width=8); memsweep weights STUDY lists them."
         )
     record = found[0]
@@ -104,6 +105,18 @@ def matching(store: Store, words: Sequence[str], among: Collection[str] | None =
             fields = fields_of(record["config"])
             if all(path in fields and str(fields[path]) == value for path, value in wanted):
                 yield record
+
+
+def near_field(store: Store, words: Sequence[str], among: Collection[str] | None = None) -> str:
+    """A sentence that suggests the nearest field of the trials for the first word that names none; or empty.
+
+    Args:
+        store, words, among: as of ``matching``.
+    """
+    records = map(store.record, sorted(store.identities() if among is None else among))
+    known = {path for record in records for path in fields_of(record["config"])}
+    paths = [path for path, equals, _ in (word.partition("=") for word in words) if equals and path not in known]
+    return did_you_mean(paths[0], known) if paths else ""
 
 
 def _apart(found: Sequence[Record]) -> str:

@@ -17,16 +17,16 @@ from memsweep.config.schema.study import SweepConfig
 from memsweep.errors import BlockedError, ConfigError, Exit
 from memsweep.reference.describe import describe as described
 from memsweep.report.analysis.contents import analyse
-from memsweep.report.naming.numbers import is_number
 from memsweep.report.read.failures import failure_lines
 from memsweep.report.read.study import load_study as read_study
 from memsweep.studies.continuation import extended, retried, trials_of
 from memsweep.studies.decide.request import deciding, limits_of_study
 from memsweep.studies.ending import stopped
-from memsweep.studies.locations import Place, find_study, names_folder, store_of
+from memsweep.studies.locations import Place, find_study, store_of
 from memsweep.studies.measurement import measurement
 from memsweep.studies.overrides import plain, words_of
 from memsweep.studies.preview import Preview, preview
+from memsweep.studies.python.calls import discover, place_of, verb, warn
 from memsweep.studies.python.comparison import Comparison, compared
 from memsweep.studies.python.decided import IN_A_DICT, Decided, module_of, of_module
 from memsweep.studies.python.measurement import Measurement
@@ -51,6 +51,7 @@ Overrides = str | Mapping[str, Any]
 _DICT = "the study, a dict"
 
 
+@verb
 def sweep(
     study: Study,
     *overrides: Overrides,
@@ -96,12 +97,13 @@ def sweep(
     loaded = _load(study, overrides, workspace, trust)
     where = Location.at(default_results() if results is None else results)
     limits = Limits(max_hours, max_trials, max_failures)
-    place = _place(where, workspace, Launch(inline, address), limits, results)
+    place = place_of(where, workspace, Launch(inline, address), limits, results)
     source = "" if isinstance(study, Mapping) else str(study)
     request = Request(loaded, trials_of(loaded), no_reuse=no_reuse, overrides=tuple(words_of(overrides)), source=source)
     return _run(request, place, progress, SharedRun if share else Run)
 
 
+@verb
 def extend(
     study: Study,
     *overrides: Overrides,
@@ -129,10 +131,11 @@ def extend(
     source = "" if isinstance(study, Mapping) else str(study)
     request, note = extended(wider, where, Trust(trust), source)
     if note:
-        warnings.warn(note, stacklevel=2)
-    return _run(request, _place(where, workspace, Launch(inline, address), Limits(), results), progress)
+        warn(note)
+    return _run(request, place_of(where, workspace, Launch(inline, address), Limits(), results), progress)
 
 
+@verb
 def decide(
     study: Study | Callable[..., nn.Module],
     *overrides: Overrides,
@@ -166,7 +169,7 @@ def decide(
         ConfigError: the study searches settings; others as of ``sweep``.
     """
     where = Location.at(default_results() if results is None else results)
-    _discover(workspace)
+    discover(workspace)
     if module := module_of(study, kernel):
         loaded, command = of_module(module, kernel, words_of(overrides), Path(workspace), where)
     else:
@@ -175,12 +178,15 @@ def decide(
     source = module or ("" if isinstance(study, Mapping) else str(study))
     request, questions = deciding(loaded, None, where, Trust(trust), source, limits)
     found = _run(
-        replace(request, command=command), _place(where, workspace, Launch(inline, address), limits, results), progress
+        replace(request, command=command),
+        place_of(where, workspace, Launch(inline, address), limits, results),
+        progress,
     )
     # a run that ended without an error is at its end, or at a limit
     return Decided(find_study(loaded.name, where).location, found.contents, questions.decisions(at_limit=True))
 
 
+@verb
 def retry(
     study: str | Path,
     *,
@@ -206,11 +212,13 @@ def retry(
     Raises:
         MemsweepError: there are no results, or the installed code would compute others; others as of ``sweep``.
     """
-    _discover(workspace)
+    discover(workspace)
     store = find_study(str(study), Location.at(default_results() if results is None else results))
     request = retried(store, Trust(trust), force=force)
     named = (results or "", Path(study).parent)
-    return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
+    return _run(
+        request, place_of(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress
+    )
 
 
 def status(study: str | Path, *, results: str | Path | None = None) -> Status:
@@ -236,7 +244,7 @@ def describe(name: str, *, workspace: str | Path = ".") -> Description:
     Raises:
         ConfigError: nothing has this name; the message lists what can be described.
     """
-    _discover(workspace)
+    discover(workspace)
     return Description(str(name), described(str(name), Path(workspace)))
 
 
@@ -274,6 +282,7 @@ def measure(
 ) -> Measurement: ...
 
 
+@verb
 def measure(
     subject: str | Path | nn.Module | Callable[..., nn.Module],
     *overrides: Overrides,
@@ -318,7 +327,7 @@ def measure(
     """
     if reference is not None:
         overrides = (*overrides, {"perturbation.reference": reference})
-    _discover(workspace)
+    discover(workspace)
     if not isinstance(subject, str | Path):
         return measured_in_memory(subject, overrides, workspace, sequences)
     if sequences is not None:
@@ -326,11 +335,14 @@ def measure(
     store = find_study(str(subject), Location.at(default_results() if results is None else results))
     request, left_out = measurement(store, words_of(overrides), Path(workspace), Trust(trust))
     if left_out:
-        warnings.warn(left_out, stacklevel=2)
+        warn(left_out)
     named = (results or "", Path(subject).parent)
-    return _run(request, _place(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress)
+    return _run(
+        request, place_of(store.location.parent, workspace, Launch(inline, address), Limits(), *named), progress
+    )
 
 
+@verb
 def plan(
     study: Study,
     *overrides: Overrides,
@@ -378,6 +390,9 @@ def compare(*studies: Results | str | Path, results: str | Path | None = None) -
         MemsweepError: there are fewer than two, one is given twice, or they were judged by different criteria; others
             as of ``results``.
     """
+    if wrong := [each for each in studies if not isinstance(each, Results | str | Path)]:
+        rule = "a study is a name, a folder or Results, each an argument of its own: compare('one', 'two')"
+        raise ConfigError([f"{rule}; got {wrong[0]!r}"], "compare")
     found = [each if isinstance(each, Results) else _read(each, results) for each in studies]
     return Comparison(compared([(Location.at(each.location), each.contents) for each in found]))
 
@@ -391,25 +406,13 @@ def _read(study: str | Path, results: str | Path | None) -> Results:
 def _load(study: Any, overrides: tuple[Overrides, ...], workspace: str | Path, trust: bool) -> SweepConfig:
     if callable(study):
         raise ConfigError([f"a study is a name, a file or a dict, got {study!r}. {IN_A_DICT}"], "the study")
-    _discover(workspace)
+    discover(workspace)
     words = words_of(overrides)
     if not isinstance(study, Mapping):
         return load_study(str(study), words, Path(workspace), trust=Trust(trust))
     if "name" not in study and not any(word.startswith("name=") for word in words):
         raise ConfigError(["name: is missing. Its results go to a folder of that name: {'name': 'mine', ...}."], _DICT)
     return study_of(plain(study), words, Path(workspace), "", _DICT)
-
-
-def _place(
-    where: Location,
-    workspace: str | Path,
-    launch: Launch,
-    limits: Limits,
-    *named: str | Path | None,
-) -> Place:
-    if problems := [f"{name} must be a number above 0, got {value!r}." for name, value in _wrong(limits)]:
-        raise ConfigError(problems, "the limits")
-    return Place(where, Path(workspace), launch, limits, names_folder(where, *(path or "" for path in named)))
 
 
 def _run(request: Request, place: Place, progress: bool, kind: type[Run] = Run) -> Results:
@@ -432,15 +435,5 @@ def _run(request: Request, place: Place, progress: bool, kind: type[Run] = Run) 
     failed = [f"{ending.study}: {len(found.missing)} trials without a result: results.missing", *lines]
     for text in (why, "\n".join(failed) if ending.summary.failed else "", ending.complaint):
         if text:
-            warnings.warn(text, stacklevel=3)
+            warn(text)
     return found
-
-
-def _discover(workspace: str | Path) -> None:
-    for sentence in registry.discover(Path(workspace)):
-        warnings.warn(sentence, stacklevel=4)
-
-
-def _wrong(limits: Limits) -> list[tuple[str, object]]:
-    known = {f"max_{name}": value for name, value in vars(limits).items() if value is not None}
-    return [(name, value) for name, value in known.items() if not (is_number(value) and value > 0)]

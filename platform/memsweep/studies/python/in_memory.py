@@ -1,4 +1,4 @@
-"""A module in memory in the place of one that a study names: ``in memory:MinGRU``.
+"""Modules in memory: in the place of one that a study names (``in memory:MinGRU``), and out of a study.
 
 The engine makes replicas by calling what a study names. Here a name stands for a module of this process, and each call
 gives a copy of it, weights included.
@@ -7,19 +7,30 @@ gives a copy of it, weights included.
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
-from memsweep.errors import ModuleError
+from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.errors import ModuleError, listed
+from memsweep.models.base import Model, Signature
 from memsweep.models.module.factory import Factory, to_dtype
 from memsweep.models.module.in_memory import drop, put
 from memsweep.models.module.model import Module
-from memsweep.models.roles import Signature
+from memsweep.report.read.weights import ReplicaWeights
+from memsweep.trust.gate import Trust, admit_plan
+
+ONE_AT_A_TIME = threading.RLock()
+"""Of the calls that measure or audit a module in memory. Names of modules and of tasks, torch's default precision and
+its random numbers are those of the process, so that a call in another thread would compute with them."""
 
 
 def copies_of(module: object, verb: str = "measure") -> Callable[[], nn.Module]:
@@ -36,6 +47,8 @@ def copies_of(module: object, verb: str = "measure") -> Callable[[], nn.Module]:
         )
     own: nn.Module = module.module if isinstance(module, Module) else module
     name = name_of(own)
+    if problem := _unfit(own, verb):
+        raise ModuleError(f"{name} {problem}")
 
     def copied() -> nn.Module:
         with foreign_code(
@@ -60,6 +73,20 @@ def built(
     """
     name = str(getattr(make, "__name__", type(make).__name__))
     return Factory(name, make, str(getattr(make, "__module__", "")), None, own=True).build(signature, width, arguments)
+
+
+def _unfit(module: nn.Module, verb: str) -> str:
+    """Why a module cannot be audited or measured as it is, as the end of sentences; empty where it can."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    if empty := [name for name, tensor in tensors.items() if tensor.is_meta]:
+        return f"has no numbers in {listed(empty, 3)} (device meta). Build it on the processor, and load its weights."
+    if verb != "measure":
+        return ""
+    if isinstance(module, nn.DataParallel | nn.parallel.DistributedDataParallel):
+        return "spreads another module over devices. Give that one: ms.measure(module.module, ...)."
+    if lazy := [name for name, tensor in tensors.items() if is_lazy(tensor)]:
+        return f"has no size yet in {listed(lazy, 3)} (lazy). Call it once on inputs, so that torch makes its weights."
+    return ""
 
 
 def name_of(module: nn.Module) -> str:
@@ -87,3 +114,29 @@ def named(module: nn.Module) -> Iterator[str]:
     finally:
         copies.clear()  # what is remembered of the module (its roles) does not keep its weights
         drop(target)
+
+
+def trained_module(found: ReplicaWeights, study: str, where: str, workspace: Path, trust: Trust) -> nn.Module:
+    """The module of a trained replica, with its weights, in eval mode and in the precision of training.
+
+    Args:
+        found: the weights, with the trial's config.
+        study: its name.
+        where: its folder.
+        workspace: folder that holds tasks/ and the files of modules.
+        trust: the person's word for code that the trial names.
+
+    Raises:
+        TrustError: it names code that this user has neither planned nor trusted.
+        ModuleError: the user's module cannot be made.
+    """
+    registry.discover(workspace)
+    admit_plan([found.config["model"]], study, where, trust)
+    trial = trial_from_dict(found.config)
+    task = registry.get(registry.TASK, trial.task.name)(trial.task)
+    signature = Signature(task.inputs, task.outputs, task.horizon)
+    model: Model = registry.get(registry.MODEL, trial.model.name)(trial.model, signature)
+    module = model.module if isinstance(model, Module) else model
+    to_dtype(module, getattr(torch, trial.training.dtype))
+    module.load_state_dict(dict(found.tensors))
+    return module.eval()

@@ -34,7 +34,7 @@ from memsweep.report.read.known import Known
 from memsweep.report.read.study import Study
 from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain, words_of
-from memsweep.studies.python.in_memory import copies_of, name_of, named
+from memsweep.studies.python.in_memory import ONE_AT_A_TIME, copies_of, name_of, named
 from memsweep.studies.python.measurement import Measurement
 from memsweep.studies.python.own_outputs import LEAST, NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
 from memsweep.sweep.store.filesystem import Location
@@ -73,6 +73,9 @@ def measured_in_memory(module: Any, overrides: Sequence[object], workspace: str 
     Raises:
         ConfigError, ModuleError: as of ``measured`` and ``measured_on``.
     """
+    if sequences is not None and overrides and _is_task(overrides[0]):
+        wrong = f"got the task {overrides[0]!r} and sequences, which stand in the place of one: give one of the two."
+        raise ConfigError([wrong], "measure")
     if sequences is not None:
         return _in_own_folder(measured_on, module, sequences, words_of(overrides), Path(workspace))
     if not overrides:
@@ -88,6 +91,11 @@ def measured_in_memory(module: Any, overrides: Sequence[object], workspace: str 
     return _in_own_folder(measured, module, task, words_of(others), Path(workspace))
 
 
+def _is_task(given: object) -> bool:
+    """Whether the first override is a task: its name, or a dict with it."""
+    return given in registry.names(registry.TASK) or (isinstance(given, Mapping) and "name" in given)
+
+
 def _in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measurement:
     """Measures in a temporary folder, which goes with the results.
 
@@ -97,7 +105,8 @@ def _in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measure
     """
     folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
     try:
-        contents = measure(*arguments, folder)
+        with ONE_AT_A_TIME:
+            contents = measure(*arguments, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

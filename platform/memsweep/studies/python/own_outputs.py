@@ -9,7 +9,7 @@ Letters: N models, B batch, S sequences, T time, I inputs, O outputs.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,17 +164,17 @@ def read_sequences(given: Any) -> Tensor:
     """
     if isinstance(given, str | Path):
         given = _of_file(Path(given))
-    if not isinstance(given, np.ndarray | Tensor):
-        given = _stacked(given)
-    found = torch.as_tensor(given)
-    if found.ndim == 2 and not found.is_floating_point() and not found.is_complex():
+    found = _numbers(given) if isinstance(given, np.ndarray | Tensor) else _stacked(given)
+    if found.is_complex():
+        kind = str(found.dtype).removeprefix("torch.")
+        raise ConfigError([f"sequences are real numbers or ids, got {kind}. Give both parts as inputs."], _SOURCE)
+    if found.ndim == 2 and not found.is_floating_point():
+        found = found.to(torch.int64)
         if found.numel() and int(found.min()) < 0:
             raise ConfigError([f"ids start at 0, got {int(found.min())}."], _SOURCE)
-        found = found.to(torch.int64)
     else:
-        found = found.unsqueeze(-1) if found.ndim == 2 else found
-        found = found.to(torch.float64) if not found.is_complex() else found
-    if found.ndim != 3 - (not found.is_floating_point()) or 0 in found.shape or found.is_complex():
+        found = (found.unsqueeze(-1) if found.ndim == 2 else found).to(torch.float64)
+    if found.ndim != 3 - (not found.is_floating_point()) or 0 in found.shape:
         raise ConfigError(
             [f"sequences are numbers [sequences, time, inputs] or ids [sequences, time], got {list(found.shape)}."],
             _SOURCE,
@@ -188,8 +188,38 @@ def read_sequences(given: Any) -> Tensor:
     return found.contiguous()
 
 
-def _stacked(given: Iterable[Any]) -> Tensor:
-    rows = [torch.as_tensor(np.array(each) if not isinstance(each, Tensor) else each.detach().cpu()) for each in given]
+def _numbers(given: Any) -> Tensor:
+    """An array or a sequence of numbers as a tensor.
+
+    Raises:
+        ConfigError: it is something else, or some of its values are masked.
+    """
+    if isinstance(given, Tensor):
+        return given.detach().cpu()
+    if np.ma.is_masked(given):
+        raise ConfigError(["some values are masked: leave them out, or fill them (x.filled(0.0))."], _SOURCE)
+    try:
+        return torch.as_tensor(np.array(given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        wrong = (
+            f"sequences are numbers or ids, got {_kind(given)}. Give the inputs alone, an array or a list of arrays."
+        )
+        raise ConfigError([wrong], _SOURCE) from error
+
+
+def _kind(given: Any) -> str:
+    """``tuple (ndarray, int)``: what something is, and the first of what is in it."""
+    if isinstance(given, np.ndarray):
+        return f"an array of {given.dtype}"
+    inside = f" ({', '.join(type(each).__name__ for each in given[:4])})" if isinstance(given, list | tuple) else ""
+    return f"{type(given).__name__}{inside}"
+
+
+def _stacked(given: Any) -> Tensor:
+    if isinstance(given, Mapping) or not (hasattr(given, "__iter__") or hasattr(given, "__getitem__")):
+        wrong = f"sequences are an array, a tensor, a path or an iterable of sequences, got {_kind(given)}."
+        raise ConfigError([wrong], _SOURCE)
+    rows = [_numbers(each) for each in given]
     if len({tuple(row.shape) for row in rows}) != 1:
         lengths = sorted({row.shape[0] if row.ndim else 0 for row in rows})
         what = f"lengths from {lengths[0]} to {lengths[-1]}" if lengths else "no sequence"

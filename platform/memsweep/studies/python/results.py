@@ -210,7 +210,7 @@ class Results:
         need("matplotlib", "a figure")
         from memsweep.report.figures.panels import figure_of
 
-        known = self._of_trial(name) or self._figures()
+        known = self._of_trial(str(name)) or self._figures()
         if name not in known:
             raise MemsweepError(
                 f"the report of {self.name} has no figure {name!r}.{did_you_mean(name, known)} It has: {one_of(known)}."
@@ -260,7 +260,7 @@ class Results:
             TrustError: the trial names code that this user has neither planned nor trusted.
             ModuleError: the user's module cannot be made.
         """
-        from memsweep.studies.python.trained import trained_module
+        from memsweep.studies.python.in_memory import trained_module
 
         found = self._weights(trial, seed)
         return trained_module(found, self.name, self.location, Path(workspace), Trust(trust))
@@ -300,6 +300,10 @@ class Results:
         return Results(self._location, analyse(self._contents.study, criteria))
 
     def _weights(self, trial: str | Mapping[str, Any], seed: int | None) -> ReplicaWeights:
+        asked: Any = trial
+        if not isinstance(asked, str | Mapping):
+            form = "the beginning of its identity, or values of its fields ({'model.width': 8})"
+            raise MemsweepError(f"a trial is named by {form}, got {asked!r}.")
         words = [trial] if isinstance(trial, str) else [f"{path}={value}" for path, value in trial.items()]
         return weights(self._location, [word for word in words if word], seed, self._contents.study.records.keys())
 
