@@ -223,6 +223,15 @@ def test_a_process_number_that_is_used_again_is_not_its_former_owner() -> None:
     assert not Holder(me.host, 1 << 22, "another machine", "1", me.since, "").process_is_gone
 
 
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("/a/memsweep/__main__.py", "memsweep"), ("/a/bin/memsweep", "memsweep"), ("/a/mine.py", "mine.py")],
+)
+def test_a_holder_has_the_name_of_its_program(program: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [program, "sweep", "mine"])
+    assert Holder.me().command == f"{name} sweep mine"
+
+
 def test_a_file_that_an_ended_sweep_of_this_process_left_holds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,7 +71,8 @@ class Holder:
     @classmethod
     def me(cls) -> Holder:
         """This process."""
-        words = without_secrets(" ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])) if sys.argv else ""
+        program = "".join(sys.argv[:1]).removesuffix("/__main__.py")  # of python -m memsweep
+        words = without_secrets(" ".join([os.path.basename(program), *sys.argv[1:]]))
         return cls(socket.gethostname(), os.getpid(), _machine(), _start_time(os.getpid()), now(), words[:200])
 
     @property
@@ -426,10 +427,9 @@ def _send_heartbeats(lease: Lease, ended: threading.Event, on_loss: Callable[[],
 
 def _number(location: Location) -> int:
     """The number of a folder on its disk; 0 in a bucket, and where there is no folder yet."""
-    try:
+    with suppress(OSError):
         return location.local.stat().st_ino if location.local is not None else 0
-    except OSError:
-        return 0
+    return 0
 
 
 def _machine() -> str:
