@@ -224,8 +224,8 @@ class Run:
         self._provenance |= {ANEW: True} if self._request.no_reuse else {}
         self._provenance |= {"job": job_name(), "workspace": ""} if job_name() else {}  # its folder goes with it
         params, varied = sweep_params(self._sweep), naming_fields(self._sweep)
-        new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
-        self._tracking = self._request.tracking or new
+        kept = self._request.plan.tracking if self._request.plan is not None else {}  # of the run that is continued
+        self._tracking = {"params": params, "tags": {"code_revision": revision}, **kept, "varied": varied}
 
     def _choose_process(self) -> None:
         """Computes in this process, and says so, where nobody said where and nothing needs Ray."""

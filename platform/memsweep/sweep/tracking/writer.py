@@ -175,7 +175,9 @@ class Writer:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no report in {folder}")
-        self._client.log_artifacts(self.parent_id, str(folder), "report")
+        artifacts = str(self._client.get_run(self.parent_id).info.artifact_uri)
+        # not the client's log_artifacts, which remembers where they were before the results folder was copied
+        get_artifact_repository(artifacts, tracking_uri=self._uri).log_artifacts(str(folder), "report")
         page = run_page(self.experiment_id, self.parent_id, "report/index.html")
         said = about.tags.get(HEADLINE, "") if about is not None else ""
         texts = [self._description, said, f"[The report with its verdicts]({page[1:]})"]
