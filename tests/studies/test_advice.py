@@ -177,3 +177,17 @@ def test_another_job_finishes_what_a_job_began(
     told = run(capsys, "status", "an other", "--results", results)[1]
     assert f"to finish it: memsweep submit 'an other' --do resume --results {results}\n" in told
     assert load_study(Location.at(results) / "an%20other").resume == f"memsweep resume 'an other' --results {results}"
+
+
+def test_a_name_of_results_that_no_file_has_is_told_with_its_file(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--results", str(place / "kept")]
+    file = str(place / "work space" / "of mine.yaml")
+    words = ("training.seeds=1", "--inline", "--max-trials", "1", "--no-page")
+    assert run(capsys, "sweep", file, *words, *where)[0] == 3
+    for verb in ("extend", "decide"):
+        code, told = run(capsys, verb, "an other", "training.seeds=2", *where)
+        assert code == 2
+        assert f"It was made of these words: '{file}' training.seeds=1" in told.replace("\n", " ")
+    assert "Built-in studies" in run(capsys, "extend", "neither", *where)[1]
