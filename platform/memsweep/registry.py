@@ -18,6 +18,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import logging
+import os
 import re
 import shlex
 import sys
@@ -318,7 +319,7 @@ def _attempt(what: str, load: Callable[[], object], file: Path | None = None) ->
         said = f"{what} was skipped: {type(error).__name__}: {error}{_of_neighbours(file, error)}"
         if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line
             return [said]
-        frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith("<")]
+        frames = [each for each in traceback.extract_tb(error.__traceback__) if os.path.isabs(each.filename)]
         own = [each for each in frames if Path(each.filename).resolve().parent != Path(__file__).resolve().parent]
         near = (own or frames)[-1]
         return [f"{said} ({Path(near.filename).name}, line {near.lineno})"]

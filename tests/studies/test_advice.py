@@ -161,3 +161,33 @@ def test_every_advice_runs_as_it_is_printed(place: Path, capsys: pytest.CaptureF
         assert code == 0, f"{command}\n{said}"
     stored = load_study(Location.at(folder))
     assert (len(stored.records), stored.missing) == (stored.planned, ())
+
+
+def test_another_job_finishes_what_a_job_began(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The cluster deletes a job's own folder: no command may need it."""
+    results = str(place / "kept")
+    monkeypatch.chdir(place / "work space")
+    monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", '{"metadata": {"job_submission_id": "memsweep-other-1"}}')
+    words = ("training.seeds=1", "--results", results, "--inline", "--max-trials", "1", "--no-page")
+    assert run(capsys, "sweep", "of mine.yaml", *words)[0] == 3
+    monkeypatch.delenv("RAY_JOB_CONFIG_JSON_ENV_VAR")
+    monkeypatch.chdir(place)
+    told = run(capsys, "status", "an other", "--results", results)[1]
+    assert f"to finish it: memsweep submit 'an other' --do resume --results {results}\n" in told
+    assert load_study(Location.at(results) / "an%20other").resume == f"memsweep resume 'an other' --results {results}"
+
+
+def test_a_name_of_results_that_no_file_has_is_told_with_its_file(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--results", str(place / "kept")]
+    file = str(place / "work space" / "of mine.yaml")
+    words = ("training.seeds=1", "--inline", "--max-trials", "1", "--no-page")
+    assert run(capsys, "sweep", file, *words, *where)[0] == 3
+    for verb in ("extend", "decide"):
+        code, told = run(capsys, verb, "an other", "training.seeds=2", *where)
+        assert code == 2
+        assert f"It was made of these words: '{file}' training.seeds=1" in told.replace("\n", " ")
+    assert "Built-in studies" in run(capsys, "extend", "neither", *where)[1]

@@ -89,7 +89,7 @@ def status(args: argparse.Namespace) -> Answer:
         raise MemsweepError("--watch is for readers at a terminal, --json for programs: leave one of them out.")
     shown, store = "", find_study(args.study, Location.at(args.results))
     made = stored_plan(store).provenance
-    where = workspace_of(made, store.location), str(made.get("address") or "")
+    where = workspace_of(made, store.location), str(made.get("address") or ""), bool(made.get("job"))
     while True:
         document = read_status(store)
         if not args.json:

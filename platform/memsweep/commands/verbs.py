@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memsweep.commands import console
+from memsweep.config.load import study_files
 from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
+from memsweep.errors import ConfigError, MemsweepError
 from memsweep.studies.continuation import extended, resumed, retried, trials_of
-from memsweep.studies.locations import Place, find_study, names_folder, shown_page
+from memsweep.studies.locations import Place, find_study, names_folder, shown_page, stored_plan
 from memsweep.studies.run import Run
 from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.trials import Request
@@ -56,12 +58,37 @@ def retry(args: argparse.Namespace) -> Answer:
 
 def extend(args: argparse.Namespace) -> Answer:
     """Adds trials to the stored plan of a study, and runs those without a result."""
+    _see_file(args)
     wider = read(args)
     results = Location.at(args.results)
     request, note = extended(wider, results, console.trust_of(args), args.study)
     if note:
         console.say_sentence(note)
     return run(request, args, results)
+
+
+def _see_file(args: argparse.Namespace) -> None:
+    """Refuses a study that has results and no file of its name: says whose file makes it.
+
+    Raises:
+        ConfigError: there is no such file.
+    """
+    try:
+        study_files.find(args.study, Path(args.workspace))
+    except ConfigError as error:
+        try:
+            store = find_study(args.study, Location.at(args.results))
+        except MemsweepError:
+            raise error from None
+        told = f"extend reads the file of a study, and {args.study!r} is the name of stored results"
+        raise ConfigError([f"{told}. {file_of(store)}"], "the command line") from None
+
+
+def file_of(store: Store) -> str:
+    """A sentence that names the file and the words of which a stored study was made, as far as its plan knows them."""
+    made = stored_plan(store).provenance
+    words = shlex.join(map(str, (made["source"], *made.get("overrides", ())))) if made.get("source") else ""
+    return f"It was made of these words: {words}" if words else "Give its study file."
 
 
 def read(args: argparse.Namespace) -> SweepConfig:

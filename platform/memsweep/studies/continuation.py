@@ -49,7 +49,7 @@ def resumed(store: Store, trust: Trust) -> Request:
             "was copied or renamed. Give the folder that name (in another results folder, where there is one already)."
         )
     study = unchanged(plan, store.location.parent)
-    return Request(study, trials_of(study), tracking=plan.tracking, plan=plan)
+    return Request(study, trials_of(study), plan=plan)
 
 
 def retried(store: Store, trust: Trust, *, force: bool) -> Request:
@@ -63,7 +63,7 @@ def retried(store: Store, trust: Trust, *, force: bool) -> Request:
     statuses, ended_badly = read_statuses(store.location), {State.FAILED, State.OUT_OF_MEMORY}
     badly = {name for name, status in statuses.items() if status.state in ended_badly or status.given_up}
     only = frozenset((badly | store.failures().keys()) - store.identities())
-    return Request(whole.sweep, whole.trials, only, retry_all=force, tracking=whole.tracking, plan=whole.plan)
+    return Request(whole.sweep, whole.trials, only, retry_all=force, plan=whole.plan)
 
 
 def extended(wider: SweepConfig, results: Location, trust: Trust, source: str) -> tuple[Request, str]:

@@ -217,14 +217,15 @@ class Run:
         """The notes of this run in the plan and in MLflow: when, by which command and code, and its varied settings."""
         from memsweep.sweep.store.record import now
         from memsweep.sweep.tracking.run_content import naming_fields, sweep_params
-        from memsweep.sweep.worker.provenance import code_revision
+        from memsweep.sweep.worker.provenance import code_revision, job_name
 
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}
         self._provenance |= {ANEW: True} if self._request.no_reuse else {}
+        self._provenance |= {"job": job_name(), "workspace": ""} if job_name() else {}  # its folder goes with it
         params, varied = sweep_params(self._sweep), naming_fields(self._sweep)
-        new = {"params": params, "tags": {"code_revision": revision}, "varied": varied}
-        self._tracking = self._request.tracking or new
+        kept = self._request.plan.tracking if self._request.plan is not None else {}  # of the run that is continued
+        self._tracking = {"params": params, "tags": {"code_revision": revision}, **kept, "varied": varied}
 
     def _choose_process(self) -> None:
         """Computes in this process, and says so, where nobody said where and nothing needs Ray."""
@@ -339,17 +340,16 @@ class Run:
             note=snapshot.note,
         )
         if self._place.launch.address is not None:
-            self._gauges.set(
-                {
-                    "memsweep_packs_running": snapshot.running,
-                    "memsweep_packs_waiting": snapshot.waiting,
-                    "memsweep_slots": snapshot.slots,
-                    "memsweep_trials_finished": snapshot.finished + snapshot.reused,
-                    "memsweep_trials_failed": snapshot.failed,
-                    "memsweep_trials_total": snapshot.total,
-                    "memsweep_mlflow_waiting": self._tracker.waiting,
-                }
-            )
+            numbers = {
+                "memsweep_packs_running": snapshot.running,
+                "memsweep_packs_waiting": snapshot.waiting,
+                "memsweep_slots": snapshot.slots,
+                "memsweep_trials_finished": snapshot.finished + snapshot.reused,
+                "memsweep_trials_failed": snapshot.failed,
+                "memsweep_trials_total": snapshot.total,
+                "memsweep_mlflow_waiting": self._tracker.waiting,
+            }
+            self._gauges.set(numbers)
 
     @cached_property
     def _gauges(self) -> Gauges:

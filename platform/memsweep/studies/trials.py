@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -190,8 +190,7 @@ class Request:
         retry_all: also run trials that failed in the same way too often.
         no_reuse: recompute everything.
         begun: with ``no_reuse``: an earlier command, which was stopped, has begun with it; this one goes on.
-        tracking: params and tags of the sweep's run in MLflow; None for those of a new run.
-        plan: the stored plan that the command continues; None where it needs none.
+        plan: the stored plan that the command continues, with its run in MLflow; None where it needs none.
         measures: the stored study whose weights are measured, and nothing is trained; empty: trials are trained.
         extended: what ``extend`` added to the study, as of ``StoredPlan``; None: as the stored plan says.
         drop_extended: a plan without what ``extend`` added may replace one that has it.
@@ -207,7 +206,6 @@ class Request:
     retry_all: bool = False
     no_reuse: bool = False
     begun: bool = False
-    tracking: Mapping[str, Any] | None = None
     plan: StoredPlan | None = None
     measures: str = ""
     extended: tuple[str, ...] | None = None

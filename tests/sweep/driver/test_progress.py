@@ -12,6 +12,7 @@ import pytest
 
 from engine import trial
 from memsweep.sweep.driver import progress
+from memsweep.sweep.driver.metrics import Gauges
 from memsweep.sweep.driver.progress import (
     LONG,
     PLAIN_INTERVAL,
@@ -326,3 +327,22 @@ def test_what_the_driver_does_between_rounds_is_said(monkeypatch: pytest.MonkeyP
         after = terminal.getvalue()[len(told) :]
     assert "choosing" in told.splitlines()[-1]
     assert "61/120 trials" in after
+
+
+@pytest.mark.parametrize(
+    ("study", "label"),
+    [
+        ("drill", "drill"),
+        ("two words", "two words"),
+        ("ü", "%C3%BC"),
+        ("%C3%BC", "%25C3%25BC"),
+        ("\udcff", "%ED%B3%BF"),
+    ],
+)
+def test_the_label_of_a_gauge_is_ascii_as_ray_wants_it(study: str, label: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray.util.metrics
+
+    labels = []
+    monkeypatch.setattr(ray.util.metrics.Gauge, "set_default_tags", lambda self, tags: labels.append(tags["study"]))
+    Gauges(study)
+    assert set(labels) == {label}

@@ -10,6 +10,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from memsweep.errors import StoreError
 from memsweep.sweep.store import lease
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.store.lease import HeldError, Holder, hold_lease, holder
+from memsweep.sweep.store.lease import HeldError, Holder, Share, hold_lease, holder
 from processes import wait_for
 
 WAITS = "waits for its next heartbeat"
@@ -221,6 +222,29 @@ def test_a_process_number_that_is_used_again_is_not_its_former_owner() -> None:
     assert not me.process_is_gone
     assert Holder(me.host, me.pid, me.machine, "1", me.since, "").process_is_gone
     assert not Holder(me.host, 1 << 22, "another machine", "1", me.since, "").process_is_gone
+
+
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [("/a/memsweep/__main__.py", "memsweep"), ("/a/bin/memsweep", "memsweep"), ("/a/mine.py", "mine.py")],
+)
+def test_a_holder_has_the_name_of_its_program(program: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", [program, "sweep", "mine"])
+    assert Holder.me().command == f"{name} sweep mine"
+
+
+def test_of_drivers_that_share_a_study_the_leader_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, leases = Location.at(tmp_path), {}
+    with ExitStack() as held:
+        for name in ("one", "two", "three"):
+            monkeypatch.setattr("sys.argv", [name])
+            leases[name] = held.enter_context(hold_lease(place, ignore, shared=True))
+        for leader in leases:
+            for name, lease in leases.items():
+                lease.say(Share(("lead",) if name == leader else ("pack",)))
+            who = holder(place)
+            assert who is not None
+            assert who.command == leader
 
 
 def test_a_file_that_an_ended_sweep_of_this_process_left_holds_nothing(

@@ -52,6 +52,21 @@ def test_what_is_stored_names_no_place(swept: Path) -> None:
     assert names(swept / "results", str(swept)) in (["mlflow.db"], [])
 
 
+def test_an_extension_continues_the_study_s_own_run(swept: Path, tmp_path: Path) -> None:
+    """Else each trial would have two runs, one of them with the verdicts from before."""
+    copy = Path(shutil.copytree(swept, tmp_path / "copy"))
+    (before,) = runs_of(copy / "results")[1]
+    for word in ("training.seeds=3", "model.width=2,3,4"):
+        assert verb("extend", copy, word, "--inline", "--no-page") == 0
+    assert verb("sync", copy) == 0
+    _, parents, children = runs_of(copy / "results")
+    assert [run.info.run_id for run in parents] == [before.info.run_id]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {before.info.run_id}
+    trials = [run.data.tags["memsweep.identity"] for run in children]
+    assert (len(trials), len(set(trials))) == (5, 5)
+    assert {run.info.status for run in (*parents, *children)} == {"FINISHED"}
+
+
 def test_a_copy_and_the_original_stand_alone(swept: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(swept, tmp_path / "copy"))
     before = snapshot(swept / "results")
@@ -62,7 +77,7 @@ def test_a_copy_and_the_original_stand_alone(swept: Path, tmp_path: Path) -> Non
     assert snapshot(swept / "results") == before, "the original has changed"
     assert names(copy / "results", str(swept)) == [], "the copy points to the original"
     listed = artifacts(copy / "results")
-    assert len(listed) >= 5, "the runs of both sweeps, and of their trials"
+    assert len(listed) == 4, "the study's own run, and those of its trials"
     assert all(listed.values())
     assert is_here(swept / "results")
 

@@ -87,6 +87,21 @@ def test_a_verdict_that_changes_takes_the_place_of_the_old_one(results: Path) ->
     assert len(client_of(uri).get_metric_history(run.info.run_id, "ball_all/radius")) == 2
 
 
+def test_the_newest_write_is_shown_though_its_results_are_older(results: Path) -> None:
+    """As of two results folders with one MLflow: of a metric, MLflow itself shows the latest time."""
+    uri, name = tracking_uri(None, results), identity_of(2)
+    for radius, verdict, when in ((0.2, "stable", 2_000), (0.1, "unstable", 1_000), (0.05, "unstable", 1_000)):
+        said = Verdicts({"ball_all/radius": radius}, {"ball_all/verdict": verdict}, when)
+        tracker = Tracker(None, results, "s", params={"a": 1}, tags={"b": 2})
+        tracker.log_stored([name])
+        tracker.log_verdicts({name: said})
+        tracker.log_report(report_of(results), said)
+        assert tracker.finish("failed") == ""
+        run = runs_of(uri, tracker)[name]
+        for each in (run, client_of(uri).get_run(run.data.tags[PARENT])):
+            assert (each.data.metrics["ball_all/radius"], each.data.tags["ball_all/verdict"]) == (radius, verdict)
+
+
 def test_tags_of_an_earlier_verdict_go_when_the_study_has_others(results: Path) -> None:
     """An extension renames conditions, and finds radii that had been bounds: a query finds the newest alone."""
     uri, name = tracking_uri(None, results), identity_of(2)

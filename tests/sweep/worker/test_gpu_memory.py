@@ -13,12 +13,13 @@ from engine import trial
 from memsweep import registry
 from memsweep.config.schema.canonical import trial_from_dict
 from memsweep.config.schema.study import ResourcesConfig, SweepConfig
-from memsweep.errors import ConfigError
+from memsweep.errors import BlockedError, ConfigError
 from memsweep.models.module.in_memory import drop, held, put
 from memsweep.sweep.driver.node_memory import footprint, with_node_memory
 from memsweep.sweep.planning.plan import identified, make_packs
 from memsweep.sweep.planning.resources import on_card
 from memsweep.sweep.ray.session import ray_session
+from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.worker import gpu_memory
 from memsweep.sweep.worker.gpu_memory import (
     MARGIN,
@@ -121,6 +122,16 @@ def test_the_probe_of_memory_knows_the_classes_that_no_file_holds() -> None:
     footprint([], ROOT, "cpu", 1, code)
     assert held([target]) == code
     drop(target)
+
+
+def test_the_probe_of_memory_refuses_a_node_that_cannot_store_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver may have variables that the nodes lack: its own look at the bucket tells nothing of theirs."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    with pytest.raises(BlockedError, match=r"the node \S+ of the cluster cannot store results: .* does not answer"):
+        footprint([], ROOT, "cpu", 1, results=Location.at("s3://studies/results"))
 
 
 def in_memory() -> str:

@@ -15,13 +15,18 @@ if TYPE_CHECKING:
 
 
 def print_status(
-    document: StatusDocument, results: Location, workspace: Path | None = None, address: str | None = None
+    document: StatusDocument,
+    results: Location,
+    workspace: Path | None = None,
+    address: str | None = None,
+    job: bool = False,
 ) -> None:
     """Prints the trials in each state, the progress of a search, failed and damaged trials, and the running process.
 
     Args:
         document: of the study.
         results, workspace, address: where it was run, as of ``typed``.
+        job: whether that was a job of a cluster, which another job continues.
     """
     from memsweep.sweep.store.journal import State
 
@@ -45,7 +50,8 @@ def print_status(
     if (who := document["running"]) is not None:
         say(f"running: process {who['pid']} on {who['host']}, since {who['since']} ({who['command']})")
     else:
-        again = typed("resume", study, results, workspace=workspace, address=address)
+        words = ("submit", study, results, "--do", "resume") if job else ("resume", study, results)
+        again = typed(*words, workspace=workspace, address=address)
         say("not running" + ("" if document["complete"] else f"; to finish it: {again}"))
 
 

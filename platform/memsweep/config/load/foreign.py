@@ -6,6 +6,7 @@ trial's identity holds this file: which errors pass the guard may move no number
 
 from __future__ import annotations
 
+import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Iterator
@@ -71,9 +72,9 @@ def described(error: BaseException, file: Path | None = None) -> str:
     text = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError) and error.filename:  # its text names the file and the line that cannot be read
         return f"{type(error).__name__}: {text}"
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = _frames(error)
     engine = str(Path(__file__).resolve().parents[2])
-    own = [frame for frame in frames if file is not None and Path(frame.filename).resolve() == file]
+    own = [frame for frame in frames if file is not None and os.path.realpath(frame.filename) == str(file)]
     near = own or [frame for frame in frames if not _is_installed(frame.filename) and engine not in frame.filename]
     place = f" ({Path(near[-1].filename).name}, line {near[-1].lineno})" if near else ""
     return f"{type(error).__name__}{place}: {text}" if text else f"{type(error).__name__}{place}"
@@ -81,12 +82,18 @@ def described(error: BaseException, file: Path | None = None) -> str:
 
 def _users_file(error: BaseException) -> Path | None:
     """The innermost file of the traceback that is neither Python's, nor an installed package's, nor memsweep's."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        file = Path(frame.filename).resolve()
-        if not _is_installed(frame.filename) and not any(map(file.is_relative_to, (*_PYTHON, _ENGINE))):
+    for frame in reversed(_frames(error)):
+        file = Path(os.path.realpath(frame.filename))
+        known = _is_installed(frame.filename) or any(map(file.is_relative_to, (*_PYTHON, _ENGINE)))
+        if not known and os.path.isfile(file):
             return file
     return None
 
 
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The frames of the traceback that have a file: compiled code names one within its own sources."""
+    return [frame for frame in traceback.extract_tb(error.__traceback__) if os.path.isabs(frame.filename)]
+
+
 def _is_installed(file: str) -> bool:
-    return bool(_INSTALLED.intersection(Path(file).parts)) or file.startswith("<")
+    return bool(_INSTALLED.intersection(Path(file).parts))

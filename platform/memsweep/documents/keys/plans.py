@@ -174,6 +174,6 @@ class StatusDocument(TypedDict):
     done: Annotated[int, "trials of the plan with a result"]
     left: Annotated[int, "trials of the plan without one"]
     complete: Annotated[bool, "nothing is left, of the search either"]
-    running: Annotated[HolderItem | None, "the process that runs it; null: none does"]
+    running: Annotated[HolderItem | None, "the process that runs it, of several the leader; null: none does"]
     search: Annotated[StatusSearchItem | None, "null for a grid"]
     failures: FailuresItem

@@ -17,12 +17,11 @@ from dataclasses import replace
 from itertools import islice
 
 from memsweep.sweep.store.filesystem import storage_errors
-from memsweep.sweep.store.lease import Holder, Lease, LeaseFile, Share
+from memsweep.sweep.store.lease import LEAD, Holder, Lease, LeaseFile, Share
 
 LOOK_INTERVAL = 1.0
 """Seconds between two looks at the other drivers, while there is nothing to take."""
 
-_LEAD = "lead"
 _SPREAD = 4
 """Drivers take at random among the first packs, so many times as many as all of them take: they seldom collide."""
 PATIENCE = 10.0
@@ -94,7 +93,7 @@ class Claims:
 
     def lead(self) -> bool:
         """Whether this driver leads, which it does from now on if nobody else does."""
-        return _LEAD in self.held or self.take([_LEAD], 1) == [_LEAD]
+        return LEAD in self.held or self.take([LEAD], 1) == [LEAD]
 
     def elsewhere(self) -> set[str]:
         """The packs and the lead that the others hold.
@@ -109,7 +108,7 @@ class Claims:
         """Who leads, and what it says; None where nobody else does."""
         with storage_errors("share", self._lease):
             others = self._lease.others().values()
-        return next(((file.holder, file.share) for file in others if file.share and _LEAD in file.share.taken), None)
+        return next(((file.holder, file.share) for file in others if file.share and LEAD in file.share.taken), None)
 
     def cuts(self) -> set[str]:
         """The digests of the packs that the others say."""
@@ -128,7 +127,7 @@ class Claims:
     def conclude(self) -> None:
         """Says that the study has ended, keeps the lead alone, and waits a moment for the others to leave."""
         with suppress(OSError):
-            self._lease.say(replace(self._lease.share, taken=(_LEAD,), concluded=True))
+            self._lease.say(replace(self._lease.share, taken=(LEAD,), concluded=True))
             end = self._clock() + PATIENCE
             while self._lease.others() and self._clock() < end:
                 time.sleep(LOOK_INTERVAL / 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import quote
 
 GAUGES = {
     "memsweep_packs_running": "packs that workers compute now",
@@ -14,13 +15,14 @@ GAUGES = {
     "memsweep_mlflow_waiting": "results and reports that MLflow does not have yet",
 }
 """Name of each gauge and what it counts; each has the label ``study``. Ray puts ``ray_`` before the names."""
+_READABLE = "".join(chr(code) for code in range(ord(" "), 0x7F) if chr(code) != "%")
 
 
 class Gauges:
     """The gauges of one study.
 
     Args:
-        study: its name.
+        study: its name. The label has it percent-encoded outside of ASCII, which is all that Ray takes.
     """
 
     def __init__(self, study: str) -> None:
@@ -28,7 +30,7 @@ class Gauges:
 
         self._gauges = {name: Gauge(name, words, ("study",)) for name, words in GAUGES.items()}
         for gauge in self._gauges.values():
-            gauge.set_default_tags({"study": study})
+            gauge.set_default_tags({"study": quote(study, safe=_READABLE, errors="surrogatepass")})
 
     def set(self, values: Mapping[str, float]) -> None:
         """Sets the named gauges."""

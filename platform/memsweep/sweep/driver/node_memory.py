@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memsweep.config.schema.canonical import trial_from_dict
+from memsweep.errors import BlockedError, StoreError
 from memsweep.models.module.in_memory import put_all
 from memsweep.sweep.planning.resources import suits, threads
 from memsweep.sweep.ray.capacity import Node, capacity
+from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.unwritable import check_writable
 from memsweep.sweep.worker.gpu_memory import PATIENCE, one_process, programs
 from memsweep.sweep.worker.job import code_of
 from memsweep.sweep.worker.limits import GIB, peak_memory
@@ -32,13 +36,19 @@ _SECONDS = 20.0  # after which no further program is begun
 _log = logging.getLogger("memsweep")
 
 
-def with_node_memory(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path) -> ResourcesConfig:
+def with_node_memory(
+    resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path, results: Location | None = None
+) -> ResourcesConfig:
     """Resources that name the memory of a node; as they are where they do, or where nodes do not tell theirs.
 
     Args:
         resources: what one pack asks for.
         packs: those that ask for it; the largest of their programs are tried in a process on the cluster.
         workspace: the study's.
+        results: of all studies; the node tries to write there, where that is a bucket.
+
+    Raises:
+        BlockedError: it cannot.
     """
     if resources.node_memory is not None or not packs:
         return resources
@@ -46,7 +56,7 @@ def with_node_memory(resources: ResourcesConfig, packs: Sequence[Pack], workspac
     nodes = [node for node in found.most or found.living if suits(resources, node)]
     if not nodes or not all("memory" in node for node in nodes):
         return resources  # an autoscaler starts no node for a request that names what its types do not
-    held = _measured(resources, packs, workspace)
+    held = _measured(resources, packs, workspace, results)
     return replace(resources, node_memory=_asked(held, nodes)) if held else resources
 
 
@@ -65,16 +75,18 @@ def _asked(held: int, nodes: Sequence[Node]) -> float:
     return math.ceil(100 * wanted / GIB) / 100
 
 
-def _measured(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path) -> int:
+def _measured(resources: ResourcesConfig, packs: Sequence[Pack], workspace: Path, results: Location | None) -> int:
     """The most bytes that a process held; 0 where nothing was measured, and then nothing is asked for."""
     import ray
     from ray.exceptions import RayError
 
     code = code_of(trial.config for pack in packs for trial in pack.trials)
     task = ray.remote(**one_process(resources))(footprint)
-    asked: Any = task.remote(programs(packs), workspace, resources.device, threads(resources), code)
+    asked: Any = task.remote(programs(packs), workspace, resources.device, threads(resources), code, results)
     try:
         return int(ray.get(asked, timeout=PATIENCE))
+    except BlockedError as refused:
+        raise BlockedError(str(refused.args[0] if refused.args else refused)) from None
     except RayError as error:  # the trials themselves will tell what is wrong with them
         ray.cancel(asked, force=True)
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -88,6 +100,7 @@ def footprint(
     device: str,
     cores: int,
     code: Mapping[str, Callable[..., Any]] | None = None,
+    results: Location | None = None,
 ) -> int:
     """Runs programs in this process; the most bytes that it held.
 
@@ -97,12 +110,23 @@ def footprint(
         device: where they are computed.
         cores: threads.
         code: as of ``PackJob``.
+        results: of all studies; a bucket must take a file of this process.
+
+    Raises:
+        BlockedError: it takes none.
     """
     import torch
 
     from memsweep import registry
     from memsweep.trial import RunOptions, run_pack
 
+    if results is not None and results.local is None:
+        try:
+            check_writable(results)
+        except StoreError as error:
+            raise BlockedError(
+                f"the node {socket.gethostname()} of the cluster cannot store results: {error}"
+            ) from None
     torch.set_num_threads(cores)
     registry.discover(workspace)
     put_all(code or {})

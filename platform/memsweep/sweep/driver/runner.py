@@ -66,10 +66,11 @@ class Asked:
         plan: the first one.
         workspace: folder whose ``tasks/`` the workers import.
         launch: where packs run.
+        results: folder of all studies.
     """
 
-    def __init__(self, plan: Plan, workspace: Path, launch: Launch) -> None:
-        self._first, self._launch = plan, launch
+    def __init__(self, plan: Plan, workspace: Path, launch: Launch, results: Location) -> None:
+        self._first, self._launch, self._results = plan, launch, results
         self._workspace, self._joins = workspace, launch.address is not None
         self._here = not launch.inline and not self._joins
         self.packs: dict[ResourcesConfig, list[Pack]] = {}
@@ -97,7 +98,9 @@ class Asked:
         from memsweep.sweep.driver.node_memory import with_node_memory
 
         got, card_bytes = fitted(kind, self.packs[kind], self._workspace)
-        return with_node_memory(got, self.packs[kind], self._workspace) if self._joins else got, card_bytes
+        if self._joins:
+            got = with_node_memory(got, self.packs[kind], self._workspace, self._results)
+        return got, card_bytes
 
 
 OnResult = Callable[[str], None]
@@ -227,7 +230,7 @@ def run(
             _journal(plan, store, written=leads)
         return RunSummary()
     launch = launch or Launch()
-    asked = Asked(plan, workspace, launch)
+    asked = Asked(plan, workspace, launch, Location.at(results))
     before = {} if claims is None else {name: failure.get("time") for name, failure in store.failures().items()}
     left = partial(open_packs, claims=claims, store=store, before=before)
     scheduler: PackScheduler | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -36,17 +38,25 @@ class RunnerCallback(Callback):
         self._events, self._look = events, look
         self._kills = KernelKills()
         self._peaks: dict[str, int] = {}  # bytes, by pack, in the worker's last report
+        self._folder = os.sep
+        with contextlib.suppress(OSError):
+            self._folder = os.getcwd()
 
     def setup(
         self, stop: Any = None, num_samples: int | None = None, total_num_samples: int | None = None, **info: Any
     ) -> None:
+        self._leave_deleted_folder()
         keep_credentials_out_of_runtime_environments()
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune saves its callbacks to restore a run; our runs are restored from the store
 
     def on_step_end(self, iteration: int, trials: list[Any], **info: Any) -> None:
+        self._leave_deleted_folder()
         self._look(self._events.may_start())
+
+    def on_experiment_end(self, trials: list[Any], **info: Any) -> None:
+        self._leave_deleted_folder()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         if (job := self._job(trial)) is not None:
@@ -72,6 +82,14 @@ class RunnerCallback(Callback):
         if job is not None:  # else the worker died after its report, which is no harm
             self._close(job)
             self._events.died(job, _failure_of(trial, self._kills, self._peaks.get(job.pack, 0)))
+
+    def _leave_deleted_folder(self) -> None:
+        """Goes to the folder of its name, or to the root: Tune and MLflow fail where no path can be made absolute."""
+        for place in (".", self._folder, os.sep):
+            with contextlib.suppress(OSError):
+                os.chdir(place)
+                os.getcwd()
+                return
 
     def _close(self, job: PackJob) -> None:
         del self.open[job.pack]

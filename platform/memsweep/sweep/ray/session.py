@@ -191,8 +191,8 @@ def _connect(address: str | None) -> None:
             ) from error
         said = without_secrets(str(error)).rstrip(".")
         raise BlockedError(
-            f"no Ray cluster could be joined at {address!r}: {said}. Start one (ray start --head), give its host:port "
-            "with --address, or leave --address out to run on this machine."
+            f"no Ray cluster could be joined at {address!r}: {said}. Give the host:port of one that runs with "
+            "--address, start one (ray start --head), or leave --address out to run on this machine."
         ) from error
 
 

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import hashlib
 import os
+import re
 import time
 import urllib.parse
 import uuid
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memsweep.errors import ConfigError, MemsweepError, StorageError, user
 from memsweep.redaction import redacted, without_secrets
-from memsweep.sweep.store.retry import with_retries
+from memsweep.sweep.store.retry import aws_error_code, with_retries
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -330,6 +331,8 @@ def storage_errors(verb: str, where: object) -> Iterator[None]:
         if getattr(error, "errno", None) == errno.ENAMETOOLONG:
             told = f"cannot {verb} {str(where)[:_SHOWN]}...: the path is too long. Give a shorter one."
             raise MemsweepError(told) from error
+        if str(where).startswith(S3) and (aws_error_code(str(error)) or isinstance(error, ValueError)):
+            raise bucket_fault(verb, str(where), error) from error
         if isinstance(error, PermissionError):
             told = f"cannot {verb} {where}: {user()} may not {verb} there"
             raise StorageError(
@@ -341,3 +344,69 @@ def storage_errors(verb: str, where: object) -> Iterator[None]:
             "Check the free space and the permissions there, then run the same command again: finished results are "
             "kept.",
         ) from error
+
+
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+UNREACHABLE = "NETWORK_CONNECTION"
+"""AWS's word for a service that does not answer."""
+_DETAIL = re.compile(r"operation: (.*?)(?: \(Request ID.*)?$", re.DOTALL)
+
+_CREDENTIALS = {
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY_ID",
+    "INVALID_CLIENT_TOKEN_ID",
+    "INVALID_SIGNATURE",
+    "MISSING_AUTHENTICATION_TOKEN",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "UNRECOGNIZED_CLIENT",
+}
+
+
+def bucket_fault(verb: str, where: str, error: Exception) -> StorageError:
+    """Says what is wrong with a bucket, and what to do.
+
+    Args:
+        verb: what was not possible, as ``write to``.
+        where: an ``s3://`` URI.
+        error: of the client.
+    """
+    code, detail = _parts(str(error))
+    bucket, service = where.removeprefix(S3).partition("/")[0], _endpoint()
+    missing = [name for name in _KEYS if not os.environ.get(name)]
+    if code == "NO_SUCH_BUCKET":
+        return StorageError(
+            f"there is no bucket {bucket!r} at {service}",
+            f"Create it (aws s3 mb {S3}{bucket}), or give another with --results; for another service than Amazon's, "
+            "AWS_ENDPOINT_URL is its address.",
+        )
+    if code in _CREDENTIALS or (missing and re.search("HTTP status 40[013]", code)):
+        seen = f"{' and '.join(missing)} not set" if missing else f"as user {os.environ[_KEYS[0]]!r}"
+        return StorageError(
+            f"{service} refuses to {verb} bucket {bucket!r} ({seen}; {detail})",
+            f"Set {' and '.join(_KEYS)} to a key that may read, write, list and delete there.",
+        )
+    if code == UNREACHABLE:
+        return StorageError(
+            f"{service} does not answer ({detail})",
+            "Look whether it runs and can be reached from here; AWS_ENDPOINT_URL is its address, AWS_REGION its "
+            "region.",
+        )
+    return StorageError(
+        f"cannot {verb} {where} at {service} ({detail})",
+        "Check AWS_ENDPOINT_URL, AWS_REGION and the name of the bucket.",
+    )
+
+
+def _parts(message: str) -> tuple[str, str]:
+    """The AWS error code, and the detail that the service gives, in one line."""
+    name, match = aws_error_code(message), _DETAIL.search(message)
+    detail = " ".join((match.group(1) if match else message).split()).rstrip(".")
+    detail = detail.rpartition(" Message: ")[2]
+    if detail in ("", "No response body"):
+        detail = f"it answers {name.replace('UNKNOWN ', '').strip('()')}"
+    return name, without_secrets(detail)[:200]
+
+
+def _endpoint() -> str:
+    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return f"the S3 service {redacted(endpoint)}" if endpoint else "Amazon S3"

@@ -41,7 +41,7 @@ EXPIRY = 30.0
 """Seconds without a heartbeat after which a waiting driver takes a holder for dead; one of this machine needs none."""
 
 _log = logging.getLogger(__name__)
-_FOLDER, _TRIES = "lease", 6
+_FOLDER, _TRIES, LEAD = "lease", 6, "lead"
 _HELD = set[str]()  # names of the lease files that this process keeps: any other of its own is of an ended sweep
 
 
@@ -71,7 +71,8 @@ class Holder:
     @classmethod
     def me(cls) -> Holder:
         """This process."""
-        words = without_secrets(" ".join([os.path.basename(sys.argv[0]), *sys.argv[1:]])) if sys.argv else ""
+        program = "".join(sys.argv[:1]).removesuffix("/__main__.py")  # of python -m memsweep
+        words = without_secrets(" ".join([os.path.basename(program), *sys.argv[1:]]))
         return cls(socket.gethostname(), os.getpid(), _machine(), _start_time(os.getpid()), now(), words[:200])
 
     @property
@@ -154,7 +155,7 @@ _DAMAGED = LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "i
 
 
 def holder(location: Location, *, expiry: float = EXPIRY) -> Holder | None:
-    """The driver of the sweep in this folder, one of those that share it; None when it is not running.
+    """The driver of the sweep in this folder, of those that share it the leader; None when it is not running.
 
     Returns at once unless there is a lease file of another machine: then with its next heartbeat, or after ``expiry``
     seconds without one.
@@ -326,6 +327,7 @@ def _watch(
     others, announced = _Others(location, own, expiry), False
     while True:
         files = [file for file in others.look(time.monotonic()) if not (shared and file.content.share)]
+        files.sort(key=lambda file: file.content.share is None or LEAD not in file.content.share.taken)
         alive = [file.content.holder for file in files if file.life == _ALIVE]
         waited_for = [file.content.holder for file in files if file.life == _UNKNOWN]
         if alive or not waited_for:
@@ -426,10 +428,9 @@ def _send_heartbeats(lease: Lease, ended: threading.Event, on_loss: Callable[[],
 
 def _number(location: Location) -> int:
     """The number of a folder on its disk; 0 in a bucket, and where there is no folder yet."""
-    try:
+    with suppress(OSError):
         return location.local.stat().st_ino if location.local is not None else 0
-    except OSError:
-        return 0
+    return 0
 
 
 def _machine() -> str:
@@ -443,8 +444,7 @@ def _machine() -> str:
 
 def _start_time(pid: int) -> str:
     """Start of a process in the kernel's ticks; empty where there is no such process, or only a zombie."""
-    try:
+    with suppress(OSError):
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if words[0] in "ZX" else words[19]
+        return "" if words[0] in "ZX" else words[19]
+    return ""

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import math
 import os
-import re
 import shutil
 import time
 import uuid
@@ -17,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.errors import StorageError, StoreError, user
-from memsweep.redaction import redacted, without_secrets
-from memsweep.sweep.store.filesystem import S3, FileSlot, Location, s3_filesystem
+from memsweep.sweep.store.filesystem import UNREACHABLE, FileSlot, Location, bucket_fault, s3_filesystem
 from memsweep.sweep.store.retry import aws_error_code, is_transient
 
 FREE_BYTES = 16 * 2**20
@@ -26,19 +24,6 @@ FREE_BYTES = 16 * 2**20
 
 _ELSEWHERE = "or give another folder with --results"
 _PROBE = bytes(range(256)) * 1024
-_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_UNREACHABLE = "NETWORK_CONNECTION"
-_DETAIL = re.compile(r"operation: (.*?)(?: \(Request ID.*)?$", re.DOTALL)
-
-_CREDENTIALS = {
-    "ACCESS_DENIED",
-    "INVALID_ACCESS_KEY_ID",
-    "INVALID_CLIENT_TOKEN_ID",
-    "INVALID_SIGNATURE",
-    "MISSING_AUTHENTICATION_TOKEN",
-    "SIGNATURE_DOES_NOT_MATCH",
-    "UNRECOGNIZED_CLIENT",
-}
 
 
 def check_writable(results: Location, free: int = FREE_BYTES) -> None:
@@ -138,7 +123,7 @@ def _try_bucket(results: Location) -> None:
     except StoreError as refused:
         cause = refused.__cause__
         # a service that cannot be reached at all has most likely a wrong address
-        if not is_transient(cause) or aws_error_code(str(cause)) == _UNREACHABLE:
+        if not is_transient(cause) or aws_error_code(str(cause)) == UNREACHABLE:
             raise
         _try_object(results, attempts=4)
 
@@ -158,53 +143,9 @@ def _try_object(results: Location, attempts: int) -> None:
             raise
         files.delete_dir(probe.path())
     except (OSError, ValueError) as error:  # ValueError: pyarrow's, for an endpoint that is no address
-        raise _bucket_fault(results, error) from error
+        raise bucket_fault("write to", results.uri, error) from error
     if not same:
         raise StoreError(f"{results} does not give back what was written to it. Give another location with --results.")
-
-
-def _bucket_fault(results: Location, error: Exception) -> StorageError:
-    code, detail = _parts(str(error))
-    bucket = results.uri.removeprefix(S3).partition("/")[0]
-    where = _endpoint()
-    missing = [name for name in _KEYS if not os.environ.get(name)]
-    if code == "NO_SUCH_BUCKET":
-        return StorageError(
-            f"there is no bucket {bucket!r} at {where}",
-            f"Create it (aws s3 mb {S3}{bucket}), or give another with --results; for another service than Amazon's, "
-            "AWS_ENDPOINT_URL is its address.",
-        )
-    if code in _CREDENTIALS or (missing and re.search("HTTP status 40[013]", code)):
-        seen = f"{' and '.join(missing)} not set" if missing else f"as user {os.environ[_KEYS[0]]!r}"
-        return StorageError(
-            f"{where} refuses to write to bucket {bucket!r} ({seen}; {detail})",
-            f"Set {' and '.join(_KEYS)} to a key that may read, write, list and delete there.",
-        )
-    if code == _UNREACHABLE:
-        return StorageError(
-            f"{where} does not answer ({detail})",
-            "Look whether it runs and can be reached from here; AWS_ENDPOINT_URL is its address, AWS_REGION its "
-            "region.",
-        )
-    return StorageError(
-        f"results cannot be written to {results} at {where} ({detail})",
-        "Check AWS_ENDPOINT_URL, AWS_REGION and the name of the bucket.",
-    )
-
-
-def _parts(message: str) -> tuple[str, str]:
-    """The AWS error code, and the detail that the service gives, in one line."""
-    name, match = aws_error_code(message), _DETAIL.search(message)
-    detail = " ".join((match.group(1) if match else message).split()).rstrip(".")
-    detail = detail.rpartition(" Message: ")[2]
-    if detail in ("", "No response body"):
-        detail = f"it answers {name.replace('UNKNOWN ', '').strip('()')}"
-    return name, without_secrets(detail)[:200]
-
-
-def _endpoint() -> str:
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    return f"the S3 service {redacted(endpoint)}" if endpoint else "Amazon S3"
 
 
 _BACK_OFF = 10.0

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import tempfile
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -161,6 +163,8 @@ class Writer:
             return
         metrics = [Metric(key, value, verdicts.time, 0) for key, value in verdicts.metrics.items()]
         self._client.log_batch(known.run_id, metrics, tags=[RunTag(*tag) for tag in verdicts.tags.items()])
+        if any(known.values.get(key, value) != value for key, value in verdicts.metrics.items()):
+            self._show(self._client.get_run(known.run_id), verdicts)
         known.values.update(values)
         for name in outdated:
             self._client.delete_tag(known.run_id, name)
@@ -175,7 +179,9 @@ class Writer:
         """
         if not folder.is_dir():
             raise FileNotFoundError(f"there is no report in {folder}")
-        self._client.log_artifacts(self.parent_id, str(folder), "report")
+        artifacts = str(self._client.get_run(self.parent_id).info.artifact_uri)
+        # not the client's log_artifacts, which remembers where they were before the results folder was copied
+        get_artifact_repository(artifacts, tracking_uri=self._uri).log_artifacts(str(folder), "report")
         page = run_page(self.experiment_id, self.parent_id, "report/index.html")
         said = about.tags.get(HEADLINE, "") if about is not None else ""
         texts = [self._description, said, f"[The report with its verdicts]({page[1:]})"]
@@ -190,8 +196,21 @@ class Writer:
         for start in range(0, max(len(tags), len(metrics)), _BATCH):
             part = slice(start, start + _BATCH)
             self._client.log_batch(self.parent_id, metrics[part], tags=tags[part])
-        for name in _outdated(self._client.get_run(self.parent_id).data.tags, about):
+        run = self._client.get_run(self.parent_id)
+        self._show(run, about)
+        for name in _outdated(run.data.tags, about):
             self._client.delete_tag(self.parent_id, name)
+
+    def _show(self, run: Run, about: Verdicts) -> None:
+        """Write again what MLflow does not show: of a metric it shows the latest time, and of one time the largest."""
+        now = int(1000 * time.time())
+        hidden = [
+            Metric(name, value, now, 0)
+            for name, value in about.metrics.items()
+            if math.isfinite(value) and run.data.metrics.get(name) != value
+        ]
+        for start in range(0, len(hidden), _BATCH):
+            self._client.log_batch(run.info.run_id, hidden[start : start + _BATCH])
 
     def close(self, status: str, keep: Collection[str] | None) -> None:
         """End the parent run (FINISHED, FAILED or KILLED), after the duplicates are deleted.
