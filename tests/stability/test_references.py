@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -12,9 +14,10 @@ import pandas as pd
 import pytest
 
 from engine import trial
+from memsweep import registry
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.trial import DRIFT, METRIC, SELF, TARGET, THRESHOLDS
-from memsweep.data.levels import SOLVED, sequences_needed
+from memsweep.data.levels import SOLVED, problems_of_reference, sequences_needed
 from memsweep.errors import ConfigError
 from memsweep.report.rows.verdicts import REFERENCES
 from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
@@ -164,6 +167,15 @@ def test_sequences_that_do_not_exist_are_not_asked_for(test_size: int) -> None:
     assert "the task digits has 300 test sequences, but a threshold of 1% of the way from 1 to 0.107" in said
     assert "needs 1179 test sequences: use perturbation.reference=target, or self" in said
     assert told({"name": "digits"}, reference=SELF, test_size=test_size) == ""
+
+
+@pytest.mark.parametrize("harm", ["raise MemoryError", "os._exit(3)", "time.sleep(60)"])
+def test_a_task_that_cannot_be_asked_is_not_refused(monkeypatch: pytest.MonkeyPatch, harm: str) -> None:
+    monkeypatch.setattr("memsweep.data.contract.SECONDS", 0.5)
+    harmful = {"draw": lambda self, *about: exec(harm, {"os": os, "time": time})}
+    part = type("Harmful", (registry.get(registry.TASK, "digits"),), harmful)
+    row = replace(trial(perturbation={"reference": METRIC, "test_size": 1179}), task=part.Config())
+    assert [*problems_of_reference(part, row)] == []
 
 
 def test_a_study_of_two_references_is_checked_by_both() -> None:

@@ -250,8 +250,11 @@ def test_calls_of_several_threads_measure_each_its_own_module() -> None:
     modules = [scaled(by) for by in (1.0, 30.0, 0.01)]
     alone = [measured(module) for module in modules]
     assert len({zero for zero, _ in alone}) == len(modules)
-    with ThreadPoolExecutor(len(modules)) as pool:
+    with ThreadPoolExecutor(len(modules) + 1) as pool:
+        planned = [pool.submit(ms.plan, {"name": "beside", "model": {"name": "lru"}, **STUDY}) for _ in range(6)]
         assert [*pool.map(measured, modules * 2)] == alone * 2
+        assert all(len(each.result().trials) for each in planned)
+    assert torch.get_default_dtype() is torch.float32  # no call took that of another for the caller's
 
 
 @contextlib.contextmanager
@@ -282,8 +285,11 @@ def test_no_number_depends_on_the_callers_torch(place: Path) -> None:
     def autocast() -> Any:
         return torch.autocast("cpu", dtype=torch.bfloat16)
 
+    def device() -> Any:
+        return torch.device("meta")
+
     usual = tables()
-    for states in ([torch.no_grad, autocast, _wide], [torch.inference_mode]):
+    for states in ([torch.no_grad, autocast, _wide], [torch.inference_mode, device]):
         with contextlib.ExitStack() as caller:
             for state in states:
                 caller.enter_context(state())

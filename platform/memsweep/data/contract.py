@@ -76,32 +76,46 @@ def contract(part: Any, config: Any) -> Contract:
 
 
 def _apart(part: Any, config: Any) -> Contract:
-    """The same in a copy of this process: code of others may end it, or hang. The trials tell that, one by one."""
-    if multiprocessing.current_process().daemon:  # which may have no copies
-        return Contract()
+    """The same in a copy of this process."""
+
+    def look(send: Callable[[object], None]) -> None:
+        found = looked_at(part, config)
+        send((found.problems, None if found.inputs is None else found.inputs.numpy()))
+        if found.inputs is not None:
+            send((meant(part, config), None))
+
+    # what came before an end without a word holds
+    told = [*in_copy(look)] or [((), None)]
+    inputs = told[0][1]
+    return Contract(told[-1][0], None if inputs is None else torch.from_numpy(inputs))
+
+
+def in_copy(look: Callable[[Callable[[object], None]], None]) -> Iterator[Any]:
+    """What a function sends from a copy of this process: code of others may end it, or hang. The trials tell that.
+
+    Nothing comes where this process may have no copies, and nothing later than ``SECONDS`` after what was sent before.
+    """
+    if multiprocessing.current_process().daemon:
+        return
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
 
-    def look() -> None:
+    def run() -> None:
         torch.set_num_threads(1)  # other threads of this process are not in its copy
         with contextlib.suppress(BaseException):
-            found = looked_at(part, config)
-            sender.send((found.problems, None if found.inputs is None else found.inputs.numpy()))
-            sender.send(() if found.problems or found.inputs is None else meant(part, config))
+            look(sender.send)
 
-    process = context.Process(target=look, daemon=True)
+    process = context.Process(target=run, daemon=True)
     process.start()
     sender.close()
-    problems, inputs = (), None
     try:
-        problems, inputs = receiver.recv() if receiver.poll(SECONDS) else ((), None)
-        problems = receiver.recv() if inputs is not None and receiver.poll(SECONDS) else problems
+        while receiver.poll(SECONDS):
+            yield receiver.recv()
     except EOFError:
-        pass  # what came before holds
+        pass
     finally:
         process.kill()
         process.join()
-    return Contract(problems, None if inputs is None else torch.from_numpy(inputs))
 
 
 def looked_at(part: Any, config: Any) -> Contract:

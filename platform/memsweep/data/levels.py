@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from memsweep import registry
 from memsweep.config.core.problems import not_one_of
-from memsweep.config.load.foreign import foreign_code
 from memsweep.config.schema.trial import METRIC, SELF, THRESHOLDS, PerturbationConfig
-from memsweep.errors import MemsweepError
+from memsweep.data.contract import NUMBERS, in_copy
 from memsweep.streams import TEST, Stream
 
 if TYPE_CHECKING:
@@ -87,8 +86,14 @@ def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
 def _drawn(part: Any, config: Any, size: int) -> int:
     """How many test sequences a task gives where it is asked for ``size``: finite data may have fewer.
 
-    ``size`` where it fails: that is a trial's to tell.
+    ``size`` where that is not seen: they are many numbers, or files to be read, or the task's code fails or hangs.
     """
-    with contextlib.suppress(MemsweepError), foreign_code(str):
-        return len(part(config).draw(Stream(0, TEST), 0, size).inputs)
-    return size
+
+    def look(send: Callable[[object], None]) -> None:
+        task = part(config)
+        if size * task.horizon * max(task.inputs, task.outputs) <= NUMBERS:
+            send(len(task.draw(Stream(0, TEST), 0, size).inputs))
+
+    if registry.is_own(part) and part.data_files(config):
+        return size
+    return next(in_copy(look), size)

@@ -33,6 +33,8 @@ SLIPS = {
     "colons of a slice": ("task.horizon=20:100:20", "several values stand between commas"),
     "zeros in front": ("model.width=010", 'got "010" (leave out the zeros in front; decimals stand behind a point)'),
     "a fraction": ("training.learning_rate=1/4", 'got "1/4" (write 0.25)'),
+    "a fraction that is whole": ("model.width=8/2", 'got "8/2" (write 4)'),
+    "two whole numbers": ("model.width=2/4", "several values stand between commas: model.width=2,4,8"),
     "a whole number in another base": ("model.width=0x10", 'got "0x10" (write 16)'),
     "a list for a field of one value": ("model.width=[2,4]", "write model.width=2,4 or grid.model.width=[2,4]"),
     "a list of names": ("model=[lru,rnn]", "write model=lru,rnn or grid.model=[lru,rnn]"),

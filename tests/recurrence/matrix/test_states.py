@@ -106,6 +106,26 @@ def test_few_items_have_the_bits_that_they_have_among_many(decay: str, delta: bo
         assert all(torch.equal(one, other[items]) for one, other in zip(found, wanted, strict=True))
 
 
+@pytest.mark.parametrize(("keys", "values"), [(16, 16), (32, 48)])
+@pytest.mark.parametrize("delta", [False, True], ids=["sum", "delta"])
+@pytest.mark.parametrize("decay", ["none", "of heads", "of keys"])
+def test_states_that_fill_vectors_have_the_bits_of_a_block(decay: str, delta: bool, keys: int, values: int) -> None:
+    """With a row of zeros more, a state leaves lanes empty: it goes through a block, with the same sums."""
+    decays = {"none": 0, "of heads": 1, "of keys": keys}[decay]
+    given = drawn(37, decays, delta, items=16, keys=keys, values=values)
+    more = [part if part is None else part.detach().clone() for part in given]
+    more[2], more[5] = torch.nn.functional.pad(more[2], (0, 1)), torch.nn.functional.pad(more[5], (0, 0, 0, 1))
+    found = []
+    for one in (given, more):
+        parts = [part.requires_grad_() for part in one if part is not None]
+        answers, state = matrix_states(*one)
+        rows = answers[..., :values], state[:, :values]
+        outer = [each.detach().cos() for each in rows]
+        of_query, of_key, of_values, *others, of_start = torch.autograd.grad(rows, parts, outer)
+        found.append((*rows, of_query, of_key, of_values[..., :values], *others, of_start[:, :values]))
+    assert all(map(torch.equal, *found))
+
+
 @pytest.mark.parametrize("items", [1, 2])
 @pytest.mark.parametrize("decay", [0, 1, 33], ids=list(DECAYS))
 def test_few_items_with_the_delta_rule_are_the_loop(decay: int, items: int) -> None:

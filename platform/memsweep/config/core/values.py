@@ -6,6 +6,7 @@ import dataclasses
 import math
 import operator
 import re
+from fractions import Fraction
 from typing import Any, Final
 
 from memsweep import registry
@@ -82,14 +83,14 @@ def _advice(wanted: type, data: Any, path: str) -> str:
         return " (write it in quotes to make it text)"
     if wanted is int and isinstance(data, float) and data.is_integer() and abs(data) < _EXACT:
         return f" (write {int(data)})"
-    return _of_text(data, path) if wanted in (int, float) and isinstance(data, str) else ""
+    return _of_text(wanted, data, path) if wanted in (int, float) and isinstance(data, str) else ""
 
 
-def _of_text(text: str, path: str) -> str:
+def _of_text(wanted: type, text: str, path: str) -> str:
     """Says how a number, or several, would be written where a text was."""
     if not text:
         return " (nothing stands after the =)"
-    if found := _worked_out(text):
+    if found := _worked_out(wanted, text):
         return f" (write {found})"
     if _ZEROS.match(text) and _is_number(text):
         return " (leave out the zeros in front; decimals stand behind a point)"
@@ -98,10 +99,11 @@ def _of_text(text: str, path: str) -> str:
     return " (write it without quotes to make it a number)" if _is_number(text) else ""
 
 
-def _worked_out(text: str) -> str:
+def _worked_out(wanted: type, text: str) -> str:
     """The number that a fraction stands for, or a whole number in another base; empty for other texts."""
     if fraction := _FRACTION.fullmatch(text):
-        return show(int(fraction[1]) / int(fraction[2]))
+        value = Fraction(int(fraction[1]), int(fraction[2]))
+        return str(value) if value.denominator == 1 else show(float(value)) if wanted is float else ""
     return str(int(text, 0)) if _OTHER_BASE.fullmatch(text) else ""
 
 

@@ -59,22 +59,21 @@ def _overlaps(axes: Axes) -> Iterator[str]:
     for group, axis in itertools.permutations(axes, 2):
         if group != ROWS and not lies_in(axis, group):
             continue
-        over: dict[str, list[Any]] = {}  # two different values at most: one of them is another than that of an entry
-        for path, value in _fields(axis, axes[axis]):
-            if value not in (known := over.setdefault(path, [])) and len(known) < 2:
-                known.append(value)
-        held = _fields(group, axes[group])
-        if taken := next((path for path, value in held if any(each != value for each in over.get(path, ()))), None):
-            named = "" if taken == axis else f"{taken} "
-            rule = f"{named}is set by the axis {group} of the grid, too. Take it out of one of them"
-            yield sentence(f"grid.{axis}", rule)
+        over = list(_fields(axis, axes[axis]))
+        for path, value in _fields(group, axes[group]):
+            if any(field == path and other != value for field, other in over):
+                named = "" if path == axis else f"{path} "
+                rule = f"{named}is set by the axis {group} of the grid, too. Take it out of one of them"
+                yield sentence(f"grid.{axis}", rule)
+                break
 
 
 def _fields(axis: str, values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """The fields that the values of an axis set, each with its value; a part is its name."""
     for value in values:
         for path, inner in leaves(value, root(axis)):
-            yield path.removesuffix(".name"), inner
+            if inner != {}:
+                yield path.removesuffix(".name"), inner
 
 
 def _problem(path: str, values: Any) -> str | None:

@@ -17,7 +17,7 @@ from memsweep.models.base import Model, Signature
 from memsweep.report.audit import About, answer, audit_page, audit_text
 from memsweep.report.naming.numbers import is_number
 from memsweep.studies.python.calls import verb
-from memsweep.studies.python.in_memory import ONE_AT_A_TIME, built, copies_of, name_of
+from memsweep.studies.python.in_memory import built, copies_of, name_of
 from memsweep.studies.python.page import Page
 
 if TYPE_CHECKING:
@@ -129,17 +129,16 @@ def audit(
     if wrong:
         raise ConfigError(wrong, "the audit")
     settings: dict[str, Any] = {}
-    with ONE_AT_A_TIME:
-        if not isinstance(module, nn.Module) and callable(module):
-            sizes = Signature(inputs or _INPUTS, outputs, horizon or _HORIZON)
-            module = built(module, sizes, width, arguments)
-        else:
-            settings["weights"] = "its own"
-        copies = copies_of(module, "audit")
-        own = module.signature if isinstance(module, Model) else None
-        inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS
-        horizon = horizon if horizon is not None else own.horizon if own is not None else _HORIZON
-        found = checked(Subject(copies, inputs, horizon, tokens=tokens, device=device, effort=effort), seconds)
+    if not isinstance(module, nn.Module) and callable(module):
+        sizes = Signature(inputs or _INPUTS, outputs, horizon or _HORIZON)
+        module = built(module, sizes, width, arguments)
+    else:
+        settings["weights"] = "its own"
+    copies = copies_of(module, "audit")
+    own = module.signature if isinstance(module, Model) else None
+    inputs = inputs if inputs is not None else own.inputs if own is not None else _INPUTS
+    horizon = horizon if horizon is not None else own.horizon if own is not None else _HORIZON
+    found = checked(Subject(copies, inputs, horizon, tokens=tokens, device=device, effort=effort), seconds)
     settings |= {"horizon": horizon, "inputs": inputs, **({"tokens": True} if tokens else {})}
     settings |= {"effort": effort} if effort > 1 else {}
     return Audit(found, About(name_of(module), settings))

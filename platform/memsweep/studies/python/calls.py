@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -24,23 +25,35 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Computes with torch as it is in a new process, where the same trial gets the same numbers.
+_TURN = threading.RLock()
+"""Of the calls that compute in this process: names of modules and tasks in memory, torch's default precision and its
+random numbers are those of the process, so that a call in another thread would compute with them."""
 
-    The caller may have turned gradients off (``torch.no_grad``, inference mode), or chosen precisions
-    (``torch.autocast``, ``torch.set_default_dtype``).
+
+def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Computes with gradients, on the processor and in float32 where nothing else is asked for; one call at a time.
+
+    The caller may have turned gradients off (``torch.no_grad``, inference mode), or chosen a device or precisions
+    (``torch.set_default_device``, ``torch.autocast``, ``torch.set_default_dtype``). What goes to Ray waits for no turn:
+    its workers are processes of their own.
     """
 
     @functools.wraps(function)
     def called(*args: _P.args, **options: _P.kwargs) -> _R:
+        elsewhere = options.get("address") is not None or options.get("inline") is False
         with contextlib.ExitStack() as own:
             own.enter_context(torch.inference_mode(False))
             own.enter_context(torch.enable_grad())
+            if torch.get_default_device().type != "cpu":
+                own.enter_context(torch.device("cpu"))
             for device in ("cpu", "cuda"):
                 if torch.is_autocast_enabled(device):
                     own.enter_context(torch.autocast(device, enabled=False))
-            if torch.get_default_dtype() != torch.float32:  # it is of the process: no call sets it without need
-                own.enter_context(default_dtype(torch.float32))
+            if not elsewhere:
+                own.enter_context(_TURN)
+                # looked at in its turn: another call may have set it for its own time
+                if torch.get_default_dtype() != torch.float32:
+                    own.enter_context(default_dtype(torch.float32))
             return function(*args, **options)
 
     return called

@@ -1,4 +1,4 @@
-"""Modules in memory: in the place of one that a study names (``in memory:MinGRU``), and out of a study.
+"""Modules in memory: in the place of one that a study names (``in memory:MinGRU``), and the trained model of a study.
 
 The engine makes replicas by calling what a study names. Here a name stands for a module of this process, and each call
 gives a copy of it, weights included.
@@ -7,7 +7,6 @@ gives a copy of it, weights included.
 from __future__ import annotations
 
 import copy
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,10 +26,6 @@ from memsweep.models.module.in_memory import drop, put
 from memsweep.models.module.model import Module
 from memsweep.report.read.weights import ReplicaWeights
 from memsweep.trust.gate import Trust, admit_plan
-
-ONE_AT_A_TIME = threading.RLock()
-"""Of the calls that measure or audit a module in memory. Names of modules and of tasks, torch's default precision and
-its random numbers are those of the process, so that a call in another thread would compute with them."""
 
 
 def copies_of(module: object, verb: str = "measure") -> Callable[[], nn.Module]:

@@ -34,7 +34,7 @@ from memsweep.report.read.known import Known
 from memsweep.report.read.study import Study
 from memsweep.studies.cells import name_of_callable
 from memsweep.studies.overrides import plain, words_of
-from memsweep.studies.python.in_memory import ONE_AT_A_TIME, copies_of, name_of, named
+from memsweep.studies.python.in_memory import copies_of, name_of, named
 from memsweep.studies.python.measurement import Measurement
 from memsweep.studies.python.own_outputs import LEAST, NAME, OwnOutputs, drawn, read_sequences, write_own_outputs
 from memsweep.sweep.store.filesystem import Location
@@ -93,7 +93,8 @@ def measured_in_memory(module: Any, overrides: Sequence[object], workspace: str 
 
 def _is_task(given: object) -> bool:
     """Whether the first override is a task: its name, or a dict with it."""
-    return given in registry.names(registry.TASK) or (isinstance(given, Mapping) and "name" in given)
+    named = isinstance(given, str) and given in registry.names(registry.TASK)
+    return named or (isinstance(given, Mapping) and "name" in given)
 
 
 def _in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measurement:
@@ -105,8 +106,7 @@ def _in_own_folder(measure: Callable[..., Contents], *arguments: Any) -> Measure
     """
     folder = Path(tempfile.mkdtemp(prefix="memsweep-"))
     try:
-        with ONE_AT_A_TIME:
-            contents = measure(*arguments, folder)
+        contents = measure(*arguments, folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

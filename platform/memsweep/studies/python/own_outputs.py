@@ -199,7 +199,7 @@ def _numbers(given: Any) -> Tensor:
     if np.ma.is_masked(given):
         raise ConfigError(["some values are masked: leave them out, or fill them (x.filled(0.0))."], _SOURCE)
     try:
-        return torch.as_tensor(np.array(given))
+        return torch.as_tensor(np.array(given))  # a copy: torch reads no array backwards
     except (TypeError, ValueError, RuntimeError) as error:
         wrong = (
             f"sequences are numbers or ids, got {_kind(given)}. Give the inputs alone, an array or a list of arrays."
