@@ -17,7 +17,8 @@ from engine import trial
 from memsweep import registry
 from memsweep.config.load.study import study_of
 from memsweep.config.schema.trial import DRIFT, METRIC, SELF, TARGET, THRESHOLDS
-from memsweep.data.levels import SOLVED, problems_of_reference, sequences_needed
+from memsweep.data.contract import sequences_given
+from memsweep.data.levels import SOLVED, sequences_needed
 from memsweep.errors import ConfigError
 from memsweep.report.rows.verdicts import REFERENCES
 from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
@@ -174,8 +175,7 @@ def test_a_task_that_cannot_be_asked_is_not_refused(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("memsweep.data.contract.SECONDS", 0.5)
     harmful = {"draw": lambda self, *about: exec(harm, {"os": os, "time": time})}
     part = type("Harmful", (registry.get(registry.TASK, "digits"),), harmful)
-    row = replace(trial(perturbation={"reference": METRIC, "test_size": 1179}), task=part.Config())
-    assert [*problems_of_reference(part, row)] == []
+    assert sequences_given(part, part.Config(), 1179) == 1179
 
 
 def test_a_study_of_two_references_is_checked_by_both() -> None:

@@ -8,7 +8,6 @@ import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +23,6 @@ from sweeping import BASE
 
 STUDY = f"name: an other\n{BASE}grid: {{task.horizon: [8, 10]}}\n"
 TASK = "# a folder of tasks makes this a workspace\n"
-CLUSTER: dict[str, Any] = {"address": "head:6379", "progress": False}
 COMMAND = re.compile(r"memsweep (?:decide|resume|extend|retry|report|weights|sync|sweep|status) [^\n<;]*")
 
 
@@ -108,8 +106,8 @@ def test_advice_to_a_study_that_is_a_dict_is_the_call_of_python(
         "model": {"name": "diagonal_rnn", "width": 2},
     }
     folder = tmp_path / "kept here"
-    ms.sweep(study, {"training.steps": 2, "training.seeds": 1}, results=folder, inline=True, **CLUSTER)
-    stored = load_study(Location.at(folder / "mine"))
+    ms.sweep(study, {"training.steps": 2, "training.seeds": 1}, results=folder, inline=True, progress=False)
+    stored = replace(load_study(Location.at(folder / "mine")), address="head:6379")
     assert stored.resume == f"memsweep resume mine --results '{folder}' --address head:6379"
     assert "--address" not in stored.typed("report", "mine")
     stored = replace(stored, address="")  # there is no such cluster to join

@@ -91,7 +91,7 @@ def _apart(part: Any, config: Any) -> Contract:
 
 
 def in_copy(look: Callable[[Callable[[object], None]], None]) -> Iterator[Any]:
-    """What a function sends from a copy of this process: code of others may end it, or hang. The trials tell that.
+    """Yields what a function sends from a copy of this process: code of others may end it, or hang. The trials tell.
 
     Nothing comes where this process may have no copies, and nothing later than ``SECONDS`` after what was sent before.
     """
@@ -116,6 +116,23 @@ def in_copy(look: Callable[[Callable[[object], None]], None]) -> Iterator[Any]:
     finally:
         process.kill()
         process.join()
+
+
+@functools.lru_cache(maxsize=256)
+def sequences_given(part: Any, config: Any, size: int) -> int:
+    """How many test sequences a task gives where it is asked for ``size``: finite data may have fewer.
+
+    ``size`` where that is not seen: they are many numbers, or files to be read, or the task's code fails or hangs.
+    """
+
+    def look(send: Callable[[object], None]) -> None:
+        task = part(config)
+        if size * task.horizon * max(task.inputs, task.outputs) <= NUMBERS:
+            send(len(task.draw(Stream(0, TEST), 0, size).inputs))
+
+    if registry.is_own(part) and part.data_files(config):
+        return size
+    return next(in_copy(look), size)
 
 
 def looked_at(part: Any, config: Any) -> Contract:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memsweep import registry
 from memsweep.config.core.problems import not_one_of
 from memsweep.config.schema.trial import METRIC, SELF, THRESHOLDS, PerturbationConfig
-from memsweep.data.contract import NUMBERS, in_copy
-from memsweep.streams import TEST, Stream
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -50,8 +46,11 @@ def sequences_needed(way: float, threshold: float) -> int:
     return math.ceil(COUNTED / (threshold * way)) if way > 0.0 else 0
 
 
-def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
-    """Why changes cannot be held against the reference that a trial asks for, a sentence without a full stop each."""
+def problems_of_reference(part: Any, trial: TrialConfig, drawn: Callable[[int], int]) -> Iterator[str]:
+    """Why changes cannot be held against the reference that a trial asks for, a sentence without a full stop each.
+
+    ``drawn``: how many test sequences the task gives where it is asked for so many.
+    """
     name, asked = trial.task.name, trial.perturbation
     if asked.reference == SELF and part.carries_states:
         yield (
@@ -76,24 +75,7 @@ def problems_of_reference(part: Any, trial: TrialConfig) -> Iterator[str]:
         f"but a threshold of {min(THRESHOLDS):.0%} of the way from {chosen.best:g} to {chosen.chance:.3g} of "
         f"{chosen.name} needs {needed} test sequences: use"
     )
-    if (found := _drawn(part, trial.task, needed)) < needed:
+    if (found := drawn(needed)) < needed:
         yield f"the task {name} has {found} test sequences, {told} perturbation.reference=target, or self"
     elif asked.test_size < needed:
         yield f"perturbation.test_size is {asked.test_size}, {told} perturbation.test_size={needed} or more"
-
-
-@functools.lru_cache(maxsize=256)
-def _drawn(part: Any, config: Any, size: int) -> int:
-    """How many test sequences a task gives where it is asked for ``size``: finite data may have fewer.
-
-    ``size`` where that is not seen: they are many numbers, or files to be read, or the task's code fails or hangs.
-    """
-
-    def look(send: Callable[[object], None]) -> None:
-        task = part(config)
-        if size * task.horizon * max(task.inputs, task.outputs) <= NUMBERS:
-            send(len(task.draw(Stream(0, TEST), 0, size).inputs))
-
-    if registry.is_own(part) and part.data_files(config):
-        return size
-    return next(in_copy(look), size)

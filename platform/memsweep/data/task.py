@@ -5,6 +5,7 @@ Letters: N leading dimensions (replicas, copies), B batch, T time (horizon), I i
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.data.contract import contract
+from memsweep.data.contract import contract, sequences_given
 from memsweep.data.levels import problems_of_reference
 from memsweep.streams import TRAIN, Stream
 
@@ -85,7 +86,8 @@ class Task(ABC):
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
         """``problems`` that only a batch shows, before a study: a breach of the task's contract, ids that are none."""
         found = contract(cls, trial.task)
-        yield from found.problems or problems_of_reference(cls, trial)
+        drawn = functools.partial(sequences_given, cls, trial.task)
+        yield from found.problems or problems_of_reference(cls, trial, drawn)
         if found.problems or not registry.get(registry.MODEL, trial.model.name).traits(trial.model).reads_ids:
             return
         inputs = found.inputs
