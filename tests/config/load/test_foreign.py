@@ -1,4 +1,4 @@
-"""Whose code has failed: a user's file is named, compiled code and files that are not there are nobody's."""
+"""Whose code has failed: the user's file is named. Compiled code and absent files are no user's."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from memsweep.measures.alignment.names import MEASURES
 from memsweep.measures.alignment.rows import AlignmentRow, alignment_rows, layer_name, varied
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import largest
-from memsweep.report.naming.conditions import Labels, field_name, masked
+from memsweep.report.naming.conditions import Labels, masked
+from memsweep.report.read.fields import short_names
 from memsweep.report.values.chart import ORDERED, Chart, chart, over_seeds, size_words, spread_point
 from memsweep.report.values.section import FILES, Place, Section
 from memsweep.report.values.table import CSV, EXPORTED, PAGE, TERMINAL, Column, Table, condition_columns
@@ -85,11 +86,11 @@ def alignment_charts(compared: Sequence[AlignmentRow], labels: Labels) -> Iterat
                     for layer in row.layers
                 }
                 yield _measure(title, "training step", measure, lines)
-    for field in varied(compared):
-        yield from _against(field, compared, labels)
+    for field, name in short_names(varied(compared)).items():
+        yield from _against(field, name, compared, labels)
 
 
-def _against(field: str, compared: Sequence[AlignmentRow], labels: Labels) -> Iterator[Chart]:
+def _against(field: str, name: str, compared: Sequence[AlignmentRow], labels: Labels) -> Iterator[Chart]:
     apart, groups = labels.without(field), dict[tuple[Any, ...], list[AlignmentRow]]()
     for row in sorted(compared, key=lambda row: float(row.condition[field] or 0)):
         rest = masked(row.condition, (field,))
@@ -102,7 +103,7 @@ def _against(field: str, compared: Sequence[AlignmentRow], labels: Labels) -> It
                 for layer, measures in row.layers.items():
                     point = spread_point(float(row.condition[field]), measures[measure])
                     found.setdefault(layer_name(layer), []).append(point)
-            yield _measure(title, field_name(field), measure, found)
+            yield _measure(title, name, measure, found)
 
 
 def _measure(title: str, x: str, measure: str, lines: Mapping[str, Sequence[Any]]) -> Chart:

@@ -392,7 +392,7 @@ class Labels:
         return len({condition.get(name) for condition in rows}) > 1
 
     def _has_several(self, name: str) -> bool:
-        """Whether a field differs between the conditions that have it: all have those of groups, which may say none."""
+        """Whether a field differs between the conditions that have it; one of groups that is not set is a value."""
         lacking = set[Any]() if _within(name, (_GROUPS,)) else {None}
         return len({condition[name] for condition in self._conditions} - lacking) > 1
 
@@ -425,11 +425,6 @@ def _by_value(
 def masked(condition: Condition, columns: Collection[str]) -> dict[str, Any]:
     """A condition that says nothing in these columns."""
     return {name: None if name in columns else value for name, value in condition.items()}
-
-
-def field_name(path: str) -> str:
-    """The last part of a dotted path."""
-    return path.rpartition(".")[2]
 
 
 def _readability(name: str) -> tuple[int, bool]:

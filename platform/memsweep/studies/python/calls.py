@@ -34,8 +34,8 @@ def verb(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """Computes with gradients, on the processor and in float32 where nothing else is asked for; one call at a time.
 
     The caller may have turned gradients off (``torch.no_grad``, inference mode), or chosen a device or precisions
-    (``torch.set_default_device``, ``torch.autocast``, ``torch.set_default_dtype``). What goes to Ray waits for no turn:
-    its workers are processes of their own.
+    (``torch.set_default_device``, ``torch.autocast``, ``torch.set_default_dtype``). With ``address`` or
+    ``inline=False`` trials run in processes of their own, and the call waits for no turn.
     """
 
     @functools.wraps(function)
@@ -68,7 +68,7 @@ def warn(text: str) -> None:
 
 
 def discover(workspace: str | Path) -> None:
-    """Finds the parts of a workspace; warns of those that cannot be had.
+    """Finds the parts of a workspace, and warns of those that do not load.
 
     Raises:
         ConfigError: there is no such folder.

@@ -155,7 +155,7 @@ _DAMAGED = LeaseFile(Holder("a machine unknown", 0, "", "", "a time unknown", "i
 
 
 def holder(location: Location, *, expiry: float = EXPIRY) -> Holder | None:
-    """The driver of the sweep in this folder, of those that share it the leader; None when it is not running.
+    """The driver of the sweep in this folder, the leader where several share it; None when none runs.
 
     Returns at once unless there is a lease file of another machine: then with its next heartbeat, or after ``expiry``
     seconds without one.
