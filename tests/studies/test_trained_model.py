@@ -132,6 +132,7 @@ def test_sequences_come_from_every_form(tmp_path: Path) -> None:
         (np.array([["a"]]), "got an array of <U1"),
         (["a", "b"], "got str"),
         ([(each, 1) for each in inputs()], r"got tuple \(ndarray, int\)"),
+        ([(each[:, 0], each[:, 0]) for each in inputs()], r"got tuple \(ndarray, ndarray\)"),
         ({"inputs": inputs()}, "got dict"),
         (3.0, "got float"),
     ],

@@ -199,6 +199,8 @@ def _numbers(given: Any) -> Tensor:
     if np.ma.is_masked(given):
         raise ConfigError(["some values are masked: leave them out, or fill them (x.filled(0.0))."], _SOURCE)
     try:
+        if isinstance(given, tuple) and any(isinstance(each, np.ndarray | Tensor) for each in given):
+            raise TypeError("a pair of inputs and targets, which would be read as two steps")
         return torch.as_tensor(np.array(given))  # a copy: torch reads no array backwards
     except (TypeError, ValueError, RuntimeError) as error:
         wrong = (
