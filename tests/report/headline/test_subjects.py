@@ -26,4 +26,4 @@ def test_the_verb_follows_the_subject(names: list[str], said: str) -> None:
 def test_two_settings_are_both() -> None:
     assert [_every(["a", "b"], word, "") for word in ("every", "any")] == ["both settings", "either setting"]
     assert [_every("abc", word, "") for word in ("every", "any")] == ["all 3 settings", "any of 3 settings"]
-    assert _every(["a", "b"], "every", "parameterization") == "every parameterization"
+    assert _every(["a", "b"], "every", "parameterization") == "both parameterizations"

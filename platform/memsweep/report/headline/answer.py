@@ -10,7 +10,7 @@ from memsweep.errors import counted
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.analysis.losses import once_each
 from memsweep.report.headline.ranking import ranking_sentence, seeds_to_rank
-from memsweep.report.headline.stability import stability_sentence
+from memsweep.report.headline.stability import stability_sentence, unfit_sentence
 from memsweep.report.read.failures import failure_sentence
 from memsweep.report.values.section import Rank, Section, sections_of
 from memsweep.stability.verdict.judgement import DEFAULT, Verdict
@@ -161,7 +161,9 @@ def _of_results(contents: Contents) -> StudyAnswer:
 
 
 def _lost(contents: Contents) -> Iterator[str]:
-    """``115 of 160 models diverged.``"""
+    """``115 of 160 models diverged.``, and the widths that verdicts do not speak of."""
+    if unfit := unfit_sentence(contents.verdicts):
+        yield unfit
     rows = once_each(contents.trained)
     if lost := sum(row.diverged for row in rows):
         yield f"{lost} of {counted(sum(row.seeds for row in rows), 'model')} diverged."

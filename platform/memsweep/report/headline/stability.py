@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from memsweep.config.schema.trial import SELF
 from memsweep.report.analysis.contents import BALLS, Finding
 from memsweep.report.headline.evidence import errors_of, gap_of, nearest, slope_words
 from memsweep.report.naming.conditions import KERNEL, PARAMETERIZATION, Labels
 from memsweep.report.naming.numbers import MOST_NAMED, joined, limit, quoted, show
-from memsweep.stability.verdict.judgement import Criteria, Verdict
+from memsweep.stability.verdict.judgement import SMALLEST_SEEDS, Criteria, Verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOVE = {
     "recurrent": "the recurrent weights move",
@@ -20,6 +24,7 @@ _MOVE = {
 _AXES = ("width", "horizon")
 _Sizes = Mapping[str, tuple[float, float]]
 _MEMORY = " memory"
+_AT_RANDOM = {"random": " at random", "random_push": " at random"}
 _STAY = {"recurrent": "the other weights stay", "weights": "the biases stay"}
 
 
@@ -41,7 +46,8 @@ def stable_means(criteria: Criteria) -> str:
 def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
     """A sentence for each memory; sizes are said once where those of the next memory are the same.
 
-    It speaks of the smallest ball of each memory, and says which one where that is not the smallest of the study.
+    It speaks of the smallest ball of each memory, and says which one where that is not the smallest of the study, or
+    where no other was asked.
     """
     noun = _noun(findings, labels)
     clauses: dict[tuple[str, str], list[str]] = {}
@@ -52,11 +58,23 @@ def stability_sentence(findings: Sequence[Finding], labels: Labels) -> str:
         own = {labels.machine(f.condition): f for f in of_memory if f.ball == ball}
         others = [{labels.machine(f.condition): f for f in of_memory if f.ball == other} for other in BALLS]
         wider = [verdicts for verdicts in others if verdicts and verdicts != own]
-        moves = "" if ball == first_ball(findings) else f" when {_MOVE[ball]}"
+        alone = {finding.ball for finding in of_memory} == {ball}
         asked = asked_sizes(own.values())
+        moves = _moves(own.values(), ball, said=alone or ball != first_ball(findings))
         clause = f"{_sizes(asked)}{moves}", _clause(own, asked, wider, noun, _STAY.get(ball, ""))
         clauses.setdefault(clause, []).append(subject)
     return " ".join(_sentences(clauses))
+
+
+def _moves(findings: Iterable[Finding], ball: str, *, said: bool) -> str:
+    """`` when the recurrent weights move``, and how, where all move at random: that is less than the worst push.
+
+    Args:
+        said: whether the ball is named in any case.
+    """
+    methods = {finding.config.get("perturbation", {}).get("method") for finding in findings}
+    how = _AT_RANDOM.get(methods.pop(), "") if len(methods) == 1 else ""
+    return f" when {_MOVE[ball]}{how}" if said or how else ""
 
 
 def _subject(finding: Finding, labels: Labels) -> str:
@@ -86,14 +104,58 @@ def _of_several(clause: str) -> str:
 
 
 def asked_sizes(findings: Iterable[Finding]) -> _Sizes:
-    """Axis -> the first and the last size between which every setting was asked; no axis where they share no range."""
-    radii, shared = [finding.radii for finding in findings], dict[str, tuple[float, float]]()
+    """Axis -> the first and the last size of every setting: no axis where they share no range.
+
+    A verdict that is reached speaks of the widths that fit, and an open one of all that were asked.
+    """
+    each, shared = [_ends(finding) for finding in findings], dict[str, tuple[float, float]]()
     for axis in _AXES:
-        ends = {(float(table[axis].min()), float(table[axis].max())) for table in radii}
+        ends = {sizes[axis] for sizes in each}
         low, high = max(first for first, _ in ends), min(last for _, last in ends)
         if low < high or len(ends) == 1:
             shared[axis] = low, high
     return shared
+
+
+def _ends(finding: Finding) -> _Sizes:
+    table = finding.radii
+    asked = {axis: (float(table[axis].min()), float(table[axis].max())) for axis in _AXES}
+    widths = fitting_widths(table) if finding.judgement.verdict is not Verdict.INCONCLUSIVE else []
+    return {**asked, "width": (widths[0], widths[-1])} if widths else asked
+
+
+def fitting_widths(radii: pd.DataFrame) -> list[float]:
+    """The widths of which enough seeds for a verdict fit at the longest horizon, increasing."""
+    top = radii[(radii["horizon"] == radii["horizon"].max()) & (radii["valid"] == 1)]
+    seeds = top.groupby("width")["seed"].nunique()
+    return [float(width) for width in seeds.index[seeds >= SMALLEST_SEEDS]]
+
+
+def unfit_sentence(findings: Sequence[Finding]) -> str:
+    """``Widths 32 and 64 are in no verdict: fewer than 5 of their seeds fit at T = 64.``; empty where all fit.
+
+    Of the smallest ball: a seed that fits does so in each.
+    """
+    reached = [
+        finding
+        for finding in findings
+        if finding.ball == first_ball(findings) and finding.judgement.verdict is not Verdict.INCONCLUSIVE
+    ]
+    lacking = [{*map(float, each.radii["width"].unique())} - {*fitting_widths(each.radii)} for each in reached]
+    if not any(lacking):
+        return ""
+    widths, several = sorted(set().union(*lacking)), len(reached) > 1
+    where = "no verdict" if all(lacks == lacking[0] for lacks in lacking) else "not every verdict"
+    longest = joined([show(size) for size in sorted({float(each.radii["horizon"].max()) for each in reached})])
+    subject, its = (
+        (f"Width {show(widths[0])} is", "its")
+        if len(widths) == 1
+        else (f"Widths {joined([show(width) for width in widths])} are", "their")
+    )
+    return (
+        f"{subject} in {where if several else 'no verdict'}: fewer than {SMALLEST_SEEDS} of {its} seeds fit at "
+        f"T = {longest}."
+    )
 
 
 def _sizes(asked: _Sizes) -> str:
@@ -177,10 +239,11 @@ def _unstable(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) -
 def _worst(findings: dict[str, Finding], asked: _Sizes, which: str) -> str:
     """The slope of the setting that is nearest to the limit."""
     found = nearest([*findings.values()])
+    words = f"{_own_sizes(found, asked)}{slope_words(found, asked)}"
     if len(findings) == 1:
-        return slope_words(found, asked)
+        return words
     name = next(name for name, finding in findings.items() if finding is found)
-    return f"{which} `{name}`: {slope_words(found, asked)}"
+    return f"{which} `{name}`: {words}"
 
 
 def _undecided(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) -> str:
@@ -201,9 +264,17 @@ def _undecided(findings: dict[str, Finding], asked: _Sizes, of: int, noun: str) 
 
 def _beyond(finding: Finding, asked: _Sizes) -> str:
     """``over T = 4 to 64: ``: sizes of a setting that are not those of all; empty where they are."""
-    own = asked_sizes([finding])
-    ranges = [_range(axis, own)[0] for axis in reversed(_AXES) if own.get(axis) != asked.get(axis)]
-    return f"over {joined(ranges)}: " if ranges else ""
+    own = _ends(finding)
+    return _over(own, [axis for axis in _AXES if own[axis] != asked.get(axis)])
+
+
+def _own_sizes(finding: Finding, asked: _Sizes) -> str:
+    """As ``_beyond``, of the axes along which settings share no sizes."""
+    return _over(_ends(finding), [axis for axis in _AXES if axis not in asked])
+
+
+def _over(own: _Sizes, axes: Sequence[str]) -> str:
+    return f"over {joined([_range(axis, own)[0] for axis in reversed(axes)])}: " if axes else ""
 
 
 def _of(names: Iterable[str], of: int) -> str:
@@ -217,11 +288,10 @@ def _every(names: Iterable[str], word: str, noun: str) -> str:
     listed = [*names]
     if len(listed) == 1:
         return f"`{listed[0]}`"
-    if noun:
-        return f"{word} {noun}"
+    kind = noun or "setting"
     if len(listed) == 2:
-        return "both settings" if word == "every" else "either setting"
-    return f"{'all' if word == 'every' else 'any of'} {len(listed)} settings"
+        return f"both {kind}s" if word == "every" else f"either {kind}"
+    return f"{'all' if word == 'every' else 'any of'} {len(listed)} {kind}s"
 
 
 def _noun(findings: Sequence[Finding], labels: Labels) -> str:
