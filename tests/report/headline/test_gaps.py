@@ -242,3 +242,9 @@ def test_radii_beyond_the_search_are_told_beside_what_does_not_fit() -> None:
     assert gap_of(finding).text.endswith("a slope needs 4; at width 16 every radius lies beyond the search")
     (sentence,) = (reason for reason in finding.judgement.reasons if "beyond the search" in reason)
     assert sentence.startswith("1% and 3% and 10% lie beyond the search: along an axis every radius there is larger")
+
+
+@pytest.mark.parametrize("fit", [math.inf, 1e307])
+def test_an_error_that_no_percentage_can_say_is_not_finite(fit: float) -> None:
+    every = [(width, horizon, seed) for width in WIDTHS for horizon in HORIZONS for seed in range(5)]
+    assert gap_of(found(misses=every, fit=fit)).text == "no model has a finite error"

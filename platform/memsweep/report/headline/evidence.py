@@ -129,7 +129,7 @@ _NO_FIT = {
 def _few(lack: Lack, finding: Finding) -> Gap:
     """``1 width: stable needs 4``."""
     if lack.what is Missing.FIT:
-        if math.isinf(lack.have):
+        if math.isinf(100.0 * lack.have):
             return _alike("no model has a finite error")
         have, need = percent(lack.have), percent(lack.need)
         least = f"above {need}" if have == need else f"{have} or more"  # by a hair
