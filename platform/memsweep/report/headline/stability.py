@@ -131,31 +131,18 @@ def fitting_widths(radii: pd.DataFrame) -> list[float]:
     return [float(width) for width in seeds.index[seeds >= SMALLEST_SEEDS]]
 
 
-def unfit_sentence(findings: Sequence[Finding]) -> str:
-    """``Widths 32 and 64 are in no verdict: fewer than 5 of their seeds fit at T = 64.``; empty where all fit.
-
-    Of the smallest ball: a seed that fits does so in each.
-    """
-    reached = [
-        finding
-        for finding in findings
-        if finding.ball == first_ball(findings) and finding.judgement.verdict is not Verdict.INCONCLUSIVE
-    ]
-    lacking = [{*map(float, each.radii["width"].unique())} - {*fitting_widths(each.radii)} for each in reached]
+def unfit_sentence(findings: Iterable[Finding]) -> str:
+    """``Widths 32 and 64 are in no verdict: fewer than 5 of their seeds fit at T = 64.``; empty where all fit."""
+    reached = [finding.radii for finding in findings if finding.judgement.verdict is not Verdict.INCONCLUSIVE]
+    lacking = [{*map(float, radii["width"].unique())} - {*fitting_widths(radii)} for radii in reached]
     if not any(lacking):
         return ""
-    widths, several = sorted(set().union(*lacking)), len(reached) > 1
-    where = "no verdict" if all(lacks == lacking[0] for lacks in lacking) else "not every verdict"
-    longest = joined([show(size) for size in sorted({float(each.radii["horizon"].max()) for each in reached})])
-    subject, its = (
-        (f"Width {show(widths[0])} is", "its")
-        if len(widths) == 1
-        else (f"Widths {joined([show(width) for width in widths])} are", "their")
-    )
-    return (
-        f"{subject} in {where if several else 'no verdict'}: fewer than {SMALLEST_SEEDS} of {its} seeds fit at "
-        f"T = {longest}."
-    )
+    widths = [show(width) for width in sorted(set().union(*lacking))]
+    subject, their = ("Width {} is", "its") if len(widths) == 1 else ("Widths {} are", "their")
+    which = "no verdict" if all(each == lacking[0] for each in lacking) else "not every verdict"
+    longest = joined([show(horizon) for horizon in sorted({float(radii["horizon"].max()) for radii in reached})])
+    fewer = f"fewer than {SMALLEST_SEEDS} of {their} seeds fit at T = {longest}"
+    return f"{subject.format(joined(widths))} in {which}: {fewer}."
 
 
 def _sizes(asked: _Sizes) -> str:
