@@ -55,9 +55,9 @@ def _of_same_weights(comparison: StudyComparison, letters: Mapping[str, str]) ->
             counts.setdefault((sum(found), len(found)), []).append(letters[study])
         for (alike, of), named in counts.items():
             if alike:
-                some = f" in {alike} of {of} conditions" if alike < of else ""
+                some, there = (f" in {alike} of {of} conditions", " there") if alike < of else ("", "")
                 studies = joined([letters[reference], *named])
-                yield f"{studies} have the same trained weights{some}: losses are not compared{' there' if some else ''}."
+                yield f"{studies} have the same trained weights{some}: losses are not compared{there}."
 
 
 def _changed(comparison: StudyComparison) -> list[str]:

@@ -85,8 +85,8 @@ def difference(left: Bounds, right: Bounds) -> Difference:
 def _rounded(found: Difference, a: np.ndarray, b: np.ndarray) -> Difference:
     """The difference, 0 where rounding made it or an end of its interval: of slopes and logs, which are of size 1."""
     least = ROUNDING * max(1.0, *(float(np.abs(side[np.isfinite(side)]).max(initial=0.0)) for side in (a, b)))
-    ends = (0.0 if abs(end) <= least else end for end in (found.estimate, found.low, found.high))
-    return Difference(*ends, found.paired, found.seeds)
+    estimate, low, high = (0.0 if abs(end) <= least else end for end in (found.estimate, found.low, found.high))
+    return Difference(estimate, low, high, found.paired, found.seeds)
 
 
 def _welch(a: np.ndarray, b: np.ndarray) -> float:
