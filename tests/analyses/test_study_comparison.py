@@ -11,6 +11,7 @@ from memsweep import report
 from memsweep.analyses.comparison.compare import EACH, StudyComparison, compare_studies
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.terminal import comparison_text
 from memsweep.stability.verdict.judgement import Criteria
 from report_study import THEORY, Condition, write_study
 
@@ -72,6 +73,22 @@ def test_a_study_beside_itself_has_the_same_trials_and_no_difference(stored: dic
     assert others
     assert all(row.same and row.difference and row.difference.estimate == 0 for row in others)
     assert not twice.settings
+
+
+def test_losses_of_the_same_trained_weights_are_not_compared(tmp_path: Path) -> None:
+    """The second half of an identity names the training: that of the others is ``mine``'s in one or in no condition."""
+    for place, name in enumerate(("mine", "measured", "other")):
+        (tmp_path / name).mkdir()
+        size = {"widths": [2], "horizons": [50], "balls": ["recurrent"], "memory": False}
+        first = (place << 64) + 100 * (name == "other")
+        write_study(tmp_path / name, THEORY[:2], first_identity=first, **size)  # type: ignore[arg-type]
+    folders = {name: tmp_path / name for name in ("mine", "measured", "other")}
+    table = [(row.study, row.same_weights, row.log_difference is None) for row in compare(folders).losses]
+    assert table == [("mine", False, True), ("measured", True, True), ("other", False, False)] * 2
+    said = report.compare(folders).answers
+    assert "A and B have the same trained weights: losses are not compared." in said
+    assert not any("C have" in sentence for sentence in said)
+    assert comparison_text(report.compare(folders), width=100).count("same weights") == 2
 
 
 def test_a_field_that_each_study_has_throughout_is_a_setting_and_another_task_another_condition(tmp_path: Path) -> None:

@@ -118,6 +118,27 @@ def test_a_value_wins_over_the_entries_of_a_group_axis(tmp_path: Path) -> None:
     assert {row.task.rate for row in load(tmp_path, swept, "task.rate=9.0").rows} == {9.0}
 
 
+def test_values_of_a_choice_keep_the_fields_that_belong_to_each(tmp_path: Path) -> None:
+    """The exponent of polynomial memory is none of exponential memory, and what else entries set is crossed."""
+
+    def tasks(grid: str, *words: str) -> set[tuple[str, float | None, float | None, int]]:
+        rows = load(tmp_path, f"{BASE}grid: {grid}\n", *words).rows
+        return {(row.task.kernel, row.task.rate, row.task.exponent, row.task.horizon) for row in rows}
+
+    both = "[{kernel: exponential, rate: 2.0}, {kernel: polynomial, rate: 0.3, exponent: 1.2, horizon: 7}]"
+    in_rows = (
+        "[{task: {kernel: exponential, rate: 2.0}}, {task: {kernel: polynomial, rate: 0.3, exponent: 1.2, horizon: 7}}]"
+    )
+    exponential, polynomial = ("exponential", 2.0, None), ("polynomial", 0.3, 1.2)
+    of_base = next(iter(tasks("{}")))[-1]
+    for grid in (f"{{task: {both}}}", f"{{rows: {in_rows}}}"):
+        for word in ("task.kernel=polynomial,exponential", "grid.task.kernel=[polynomial,exponential]"):
+            assert tasks(grid, word) == {(*kind, end) for kind in (exponential, polynomial) for end in (7, of_base)}
+        shifted = tasks(grid, "task.kernel=shift,polynomial", "task.horizon=30")
+        assert shifted == {("shift", None, None, 30), (*polynomial, 30)}
+        assert {rate for _, rate, _, _ in tasks(grid, "task.kernel=exponential,polynomial", "task.rate=4,5")} == {4, 5}
+
+
 def test_a_value_wins_over_a_swept_part(tmp_path: Path) -> None:
     with scaled_parameterization():
         grid = BASE + "grid: {model.parameterization: [scaled, {name: scaled, shift: 1.0}]}"

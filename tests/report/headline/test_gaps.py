@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from memsweep.report.headline.answer import Kind, StudyAnswer
 from memsweep.report.headline.evidence import gap_of, slope_words
 from memsweep.report.headline.stability import asked_sizes
 from memsweep.stability.verdict.judgement import Judgement, Missing, Verdict
+from memsweep.stability.verdict.lacks import shows_unstable_alone
 from memsweep.stability.verdict.radius import COLUMNS
 from memsweep.stability.verdict.rule import judge
 
@@ -25,8 +27,10 @@ def found(
     radius: Radius = lambda width, horizon, threshold: threshold**0.5,
     *,
     widths: Sequence[int] = WIDTHS,
+    horizons: Sequence[int] = HORIZONS,
     seeds: int = 5,
     misses: Sequence[tuple[int, int, int]] = (),
+    skips: Sequence[tuple[int, int]] = (),
     least: float = 0.0,
     most: float = math.inf,
     rate: float = 0.5,
@@ -38,8 +42,9 @@ def found(
 
     Args:
         radius: of a width, a horizon and a threshold.
-        widths, seeds: that were trained, at all horizons.
+        widths, horizons, seeds: that were trained.
         misses: width, horizon and seed of models that do not fit.
+        skips: width and horizon of models that were not trained.
         least, most: radii that were tried.
         rate: the slowest of all models, per step.
         fit: error of the models that do not fit.
@@ -47,8 +52,8 @@ def found(
         noise: of the seeds' log radii.
     """
     rng, radii, curves, replicas = np.random.default_rng(0), [], [], []
-    for width in widths:
-        for horizon in HORIZONS:
+    for width, horizon in product(widths, horizons):
+        if (width, horizon) not in skips:
             for seed in range(seeds):
                 factor = math.exp(noise * rng.standard_normal())
                 valid = (width, horizon, seed) not in misses
@@ -242,6 +247,50 @@ def test_radii_beyond_the_search_are_told_beside_what_does_not_fit() -> None:
     assert gap_of(finding).text.endswith("a slope needs 4; at width 16 every radius lies beyond the search")
     (sentence,) = (reason for reason in finding.judgement.reasons if "beyond the search" in reason)
     assert sentence.startswith("1% and 3% and 10% lie beyond the search: along an axis every radius there is larger")
+
+
+@pytest.mark.parametrize("seeds", [2, 5])
+@pytest.mark.parametrize("unfit", [20, 80])
+def test_no_sizes_are_advised_where_no_model_fits_at_a_horizon(unfit: int, seeds: int) -> None:
+    """Of the longest horizon, width 16 alone was trained; other sizes give no slope in the horizon."""
+    finding = found(
+        seeds=seeds,
+        skips=[(width, 80) for width in WIDTHS[:-1]],
+        misses=[*product(WIDTHS, (unfit,), range(seeds))],
+    )
+    judged = finding.judgement
+    assert judged.extend == ()
+    assert (Missing.TOP_WIDTHS in lacking(judged)) == (unfit != 80)
+    assert judged.reasons[0].startswith(f"no model is valid at horizon {unfit} (error without perturbation at most")
+    assert "by longer training or another learning rate" in judged.reasons[0]
+    if (unfit, seeds) == (80, 5):
+        assert gap_of(finding).text == "0 of 1 width fits at T = 80: a slope needs 4"
+
+
+def test_larger_widths_are_advised_in_the_place_of_those_that_do_not_fit() -> None:
+    """The estimates are on the side of stable, so a longer horizon alone decides nothing."""
+    misses = [*product(WIDTHS[:2], HORIZONS, range(5))]
+    judged = found(noise=0.03, misses=misses).judgement
+    assert lacking(judged) == [Missing.FITTING_WIDTHS, Missing.SLOPE]
+    assert judged.extend == ("model.width=8,16,32,64 task.horizon=10,20,40,80,160",)
+    assert not shows_unstable_alone(judged.lacks)
+    assert found(noise=0.015, misses=misses).judgement.extend == ("model.width=32,64",)
+    assert found(noise=0.015, misses=misses, widths=(*WIDTHS, 32, 64)).judgement.verdict is Verdict.STABLE
+
+
+def power(slope: float) -> Radius:
+    return lambda width, horizon, threshold: threshold**0.5 * horizon**slope
+
+
+def test_no_longer_horizon_is_advised_for_a_slope_in_the_width() -> None:
+    """The largest widths do not fit, which no trials are known to mend; a slope below its limit may show unstable."""
+    misses = [*product(WIDTHS[2:], HORIZONS, range(5))]
+    flat, steep = (found(power(slope), noise=0.05, misses=misses).judgement for slope in (-0.18, -0.3))
+    assert lacking(flat) == [Missing.FITTING_WIDTHS, Missing.SLOPE]
+    assert flat.lacks[1].overrides
+    assert flat.extend == ()
+    assert steep.extend
+    assert shows_unstable_alone(steep.lacks)
 
 
 @pytest.mark.parametrize("fit", [math.inf, 1e307])

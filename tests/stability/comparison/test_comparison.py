@@ -173,6 +173,14 @@ def test_censored_radii_are_half_lines() -> None:
         assert there == pytest.approx(1.0 / back if back else math.inf)
 
 
+def test_values_that_are_equal_within_rounding_are_ties() -> None:
+    values = np.geomspace(1e-9, 1e3, 8)
+    for metric in ("margin", "error"):
+        test = paired_test(metric, "greater", seeds(values * (1 + 3e-16)), seeds(values))
+        assert (test.ties, test.p, test.effect) == (8, 1.0, float(test.ratio))
+        assert paired_test(metric, "greater", seeds(values * (1 + 1e-6)), seeds(values)).ties == 0
+
+
 def test_pairs_are_seeds_and_a_missing_figure_is_the_worst() -> None:
     left = [SeedValue(3, 1.0), SeedValue(1, 5.0), SeedValue(7, 2.0)]
     right = [SeedValue(1, 2.0), SeedValue(2, 9.0), SeedValue(3, 4.0)]

@@ -45,6 +45,15 @@ def test_an_interval_holds_both_bounds_of_censored_values_and_is_open_where_one_
         assert (lost.low, lost.high) == (-math.inf, math.inf)
 
 
+def test_what_rounding_makes_of_zero_is_no_difference() -> None:
+    rounded = RIGHT * (1 + 2e-16) + 1e-16
+    paired = difference(known(RIGHT), known(rounded))
+    independent = difference(known(np.full(6, 0.1)), known(np.full(6, 0.1 + 1e-16), first=4))
+    for found in (paired, independent):
+        assert (found.estimate, found.low, found.high) == (0.0, 0.0, 0.0)
+    assert difference(known(np.full(6, 0.1)), known(np.full(6, 0.1 + 1e-6))).apart
+
+
 def test_no_interval_without_two_seeds_on_each_side() -> None:
     assert not difference(known(LEFT[:1]), known(RIGHT)).available
     assert not difference({}, {}).available

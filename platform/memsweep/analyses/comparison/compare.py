@@ -20,6 +20,7 @@ from memsweep.report.naming.conditions import ALWAYS, KERNEL, SIZES, Labels
 from memsweep.report.read.fields import fields_of
 from memsweep.stability.comparison.differences import Difference, difference
 from memsweep.stability.verdict.trend import Slope
+from memsweep.sweep.planning.identity import training_of
 
 SEVERAL = "several"
 """The value of a field that a study varies together with width or horizon within a condition, or searches."""
@@ -66,7 +67,8 @@ class ComparedLoss:
         condition, studies, study, same: as of a ``ComparedVerdict``.
         row: with the loss of each seed; None where the studies have no size in common.
         log_difference: of the mean log losses over seeds, this study's minus the reference's; None for the reference
-            itself, and without a common size.
+            itself, without a common size, and of the same weights.
+        same_weights: whether the losses are those of the reference's very weights, which were trained once.
     """
 
     condition: Mapping[str, Any]
@@ -75,6 +77,7 @@ class ComparedLoss:
     row: LossRow | None
     log_difference: Difference | None
     same: bool
+    same_weights: bool
 
     @property
     def ratio(self) -> tuple[float, float, float]:
@@ -260,12 +263,13 @@ def _losses(condition: Condition, rows: Mapping[str, Sequence[LossRow]]) -> list
     first = chosen[reference]
     compared = []
     for name, row in chosen.items():
-        logs, same = None, False
+        logs, same, same_weights = None, False, False
         if name != reference and row is not None and first is not None:
-            if not any((each.losses < 0.0).any() for each in (first, row)):  # which have no ratio
-                logs = difference(_log_losses(first), _log_losses(row))
             same = {*row.identities} == {*first.identities}
-        compared.append(ComparedLoss(condition, tuple(rows), name, row, logs, same))
+            same_weights = {*map(training_of, row.identities)} == {*map(training_of, first.identities)}
+            if not (same_weights or any((each.losses < 0.0).any() for each in (first, row))):  # which have no ratio
+                logs = difference(_log_losses(first), _log_losses(row))
+        compared.append(ComparedLoss(condition, tuple(rows), name, row, logs, same, same_weights))
     return compared
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memsweep.analyses.comparison.compare import ComparedLoss, ComparedVerdict, DifferingSetting, StudyComparison
@@ -18,7 +18,7 @@ from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 
 _LETTERS = {"horizon": "T", "width": "m"}
-_SAME = "same trials"
+_SAME, _SAME_WEIGHTS = "same trials", "same weights"
 _MOST_VALUES, _MOST_NAMED = 6, 4
 
 Row = ComparedVerdict | ComparedLoss
@@ -33,14 +33,31 @@ def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[s
             counts.append(f"{len(alone)} in {letters[name]} alone")
     found = [f"{', '.join(counts)}.", *_changed(comparison)]
     apart = [row for row in comparison.verdicts if row.difference is not None and row.difference.apart]
-    compared = [row for row in comparison.verdicts if row.difference is not None and row.difference.available]
+    compared = [row for row in comparison.verdicts if row.difference and row.difference.available and not row.same]
     if compared:
         found.append(
             f"The interval of the difference leaves 0 out in {len(apart)} of {counted(len(compared), 'slope')} that "
             f"{'was' if len(compared) == 1 else 'were'} compared. Intervals are 95 % each and not corrected for their "
             f"number: of {len(compared)}, {0.05 * len(compared):.2g} would leave 0 out by chance."
         )
-    return found + _uncertain(comparison, letters)
+    return [*found, *_of_same_weights(comparison, letters), *_uncertain(comparison, letters)]
+
+
+def _of_same_weights(comparison: StudyComparison, letters: Mapping[str, str]) -> Iterator[str]:
+    """The studies whose losses are those of one training."""
+    pairs: dict[str, dict[str, list[bool]]] = {}
+    for row in comparison.losses:
+        if row.study != (reference := row.studies[0]):
+            pairs.setdefault(reference, {}).setdefault(row.study, []).append(row.same_weights)
+    for reference, others in pairs.items():
+        counts: dict[tuple[int, int], list[str]] = {}
+        for study, found in others.items():
+            counts.setdefault((sum(found), len(found)), []).append(letters[study])
+        for (alike, of), named in counts.items():
+            if alike:
+                some, there = (f" in {alike} of {of} conditions", " there") if alike < of else ("", "")
+                studies = joined([letters[reference], *named])
+                yield f"{studies} have the same trained weights{some}: losses are not compared{there}."
 
 
 def _changed(comparison: StudyComparison) -> list[str]:
@@ -183,8 +200,8 @@ def _loss_cell(row: ComparedLoss) -> Cell:
 
 
 def _ratio_cell(row: ComparedLoss) -> Cell:
-    if row.same:
-        return Cell(_SAME)
+    if row.same_weights:
+        return Cell(_SAME if row.same else _SAME_WEIGHTS)
     estimate, low, high = row.ratio
     if row.log_difference is None or not row.log_difference.available:
         return Cell("" if row.log_difference is None else NOTHING)

@@ -7,7 +7,7 @@ the command line gives a value or an axis is not searched.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from memsweep.config.core.merge import as_mapping, dropped_keys, leaves, merge, nested, put, remove
@@ -44,9 +44,10 @@ def study_tree(written: Mapping[str, Any], changes: Overrides) -> dict[str, Any]
     tree = merge(TrialConfig, protocol, own, nested(fields))
     if of_axes := _fix(axes, tree, changes.values):
         tree = merge(TrialConfig, protocol, own, nested(field for field in fields if field[0] not in of_axes))
-    for path, _ in changes.axes:
-        _cross(axes, path)
-    axes.update(changes.axes)
+    for path, values in changes.axes:
+        if not _joined(axes, path, values, _section(tree, path)):
+            _cross(axes, path)
+            axes[path] = values
     for path in changes.removed(FIELD):
         if not remove(tree, path.split(".")):
             changes.problems.append(
@@ -71,12 +72,16 @@ def _fix(axes: dict[str, Any], tree: Mapping[str, Any], values: Iterable[tuple[s
     Returns:
         The paths of values that only the axes can hold, because they belong to a part that only the axes choose.
     """
-    fields, of_axes = keys(TrialConfig), set[str]()
+    of_axes = set[str]()
     for path, value in values:
-        section = path.partition(".")[0]
-        config = config_of(TrialConfig, fields[section], tree.get(section, {})) if section in fields else None
-        of_axes |= _fix_one(axes, path, value, config)
+        of_axes |= _fix_one(axes, path, value, _section(tree, path))
     return of_axes
+
+
+def _section(tree: Mapping[str, Any], path: str) -> type | None:
+    """The class of the section that a path begins with, where it is known."""
+    fields, section = keys(TrialConfig), path.partition(".")[0]
+    return config_of(TrialConfig, fields[section], tree.get(section, {})) if section in fields else None
 
 
 def _fix_one(axes: dict[str, Any], path: str, value: Any, config: type | None) -> set[str]:
@@ -122,11 +127,49 @@ def _narrow(axes: dict[str, Any], group: str, path: str, value: Any, config: typ
     kept = [entry for entry in axes[group] if at_path(entry, held) in (value, MISSING)]
     if not any(at_path(entry, held) == value for entry in axes[group]):
         below = config if path.count(".") == 1 else None  # the class of a section, whose field the path names
-        kept = [_without(entry if group == ROWS else as_mapping(entry), at, value, below) for entry in axes[group]]
-        kept = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
+        kept = _distinct(
+            _without(entry if group == ROWS else as_mapping(entry), at, value, below) for entry in axes[group]
+        )
     axes[group] = kept
     if kept == [{}]:
         del axes[group]
+
+
+def _joined(axes: dict[str, Any], path: str, values: Sequence[Any], config: type | None) -> bool:
+    """Gives the entries of an axis these values of a field, each with the fields that depend on it in its own entries.
+
+    What else the entries set is crossed with the values.
+
+    Returns:
+        Whether an axis has such fields; else none is changed.
+    """
+    section, _, key = path.partition(".")
+    tied = [f"{section}.{name}" for name, other in layout(config).deciders.items() if other == key]
+    for group in [group for group in axes if group in (ROWS, section) and isinstance(axes[group], list)]:
+        prefix = "" if group == ROWS else group
+        entries = [dict(leaves(as_mapping(entry), prefix)) for entry in axes[group]]
+        if not any(path in entry and {*tied} & {*entry} for entry in entries):
+            continue
+        found = [
+            nested([*rest.items(), (path, value), *own.items()])
+            for value in values
+            for own in _distinct(_part(entry, tied) for entry in entries if entry.get(path) == value) or [{}]
+            for rest in _distinct(_part(entry, entry.keys() - {path, *tied}) for entry in entries)
+        ]
+        axes[group] = found if group == ROWS else [entry[section] for entry in found]
+        return True
+    return False
+
+
+def _part(entry: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in entry.items() if name in names}
+
+
+def _distinct(entries: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for entry in entries:
+        found += [] if entry in found else [entry]
+    return found
 
 
 def _cross(axes: dict[str, Any], path: str) -> None:
@@ -139,7 +182,7 @@ def _cross(axes: dict[str, Any], path: str) -> None:
         if isinstance(entries, list) and any(_is_value(at_path(entry, at)) for entry in entries):
             kept = [entry if group == ROWS else as_mapping(entry) for entry in entries]
             kept = [_without(entry, at, None, None) if _is_value(at_path(entry, at)) else entry for entry in kept]
-            axes[group] = [entry for index, entry in enumerate(kept) if entry not in kept[:index]]
+            axes[group] = _distinct(kept)
             if axes[group] == [{}]:
                 del axes[group]
 

@@ -105,7 +105,7 @@ _WORDS = {
     Missing.HORIZONS: "{horizons}: a slope in the horizon needs {need:g}",
     Missing.WIDTHS: "{widths}: stable needs {need:g}",
     Missing.TOP_WIDTHS: "{have} of {of} widths trained at T = {longest}: stable needs {need:g}",
-    Missing.FITTING_WIDTHS: "{have} of {of} widths fit at T = {longest}: a slope needs {need:g}",
+    Missing.FITTING_WIDTHS: "{have} of {most} at T = {longest}: a slope needs {need:g}",
     Missing.FITTING_HORIZONS: "{have} of {of} horizons fit: a slope needs {need:g}",
     Missing.FITTING_SEEDS: "{have} of {of} seeds fit at every size: a verdict needs {need:g}",
     Missing.TIME_SCALE: "at T = {longest} the memory does not yet fall as fast as a power of −1/2",
@@ -137,6 +137,7 @@ def _few(lack: Lack, finding: Finding) -> Gap:
     if lack.what is Missing.RADIUS:
         return _alike(_beyond(finding))
     counts = {f"{noun}s": counted(int(lack.have), noun) for noun in ("seed", "horizon", "width")}
+    counts["most"] = "1 width fits" if lack.of == 1 else f"{lack.of} widths fit"
     longest = show(float(finding.radii["horizon"].max()))
     return _alike(
         _WORDS[lack.what].format(have=figure(lack.have), need=lack.need, of=lack.of, longest=longest, **counts)

@@ -3,7 +3,8 @@
 Replicas of both sides with the same seed are a pair, as in ``memsweep.stability.comparison.paired``. Where both sides
 have enough seeds in common, the interval is Student's over the pairs' differences. Else the sides are independent
 samples, and it is Welch's (Biometrika 34, 1947). Pairs of replicas that have nothing in common are independent draws,
-for which Student's interval over pairs holds as well. Censored values are bounds, and the interval covers both.
+for which Student's interval over pairs holds as well. Censored values are bounds, and the interval covers both. What
+rounding alone makes of zero is zero.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ SMALLEST_PAIRS = 5
 """Seeds that both sides have in common, from which they are compared pair by pair: those of a verdict."""
 Bounds = Mapping[int, tuple[float, float]]
 """Seed -> bounds of its value, equal where it is known."""
+ROUNDING = 1e-9
+"""A difference that is smaller than this, relative to the values compared, is none."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +74,19 @@ def difference(left: Bounds, right: Bounds) -> Difference:
             lower, upper = b[:, 0] - a[:, 1], b[:, 1] - a[:, 0]
         # a seed that diverged says nothing of the size of a difference
         lower, upper = np.where(np.isfinite(lower), lower, -np.inf), np.where(np.isfinite(upper), upper, np.inf)
-        return Difference(*mean_interval(lower, upper), True, seeds)
+        return _rounded(Difference(*mean_interval(lower, upper), True, seeds), a, b)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         return Difference(math.nan, -math.inf, math.inf, False, seeds)
     low, high = b[:, 0].mean() - a[:, 1].mean(), b[:, 1].mean() - a[:, 0].mean()
     half = max(_welch(a[:, end], b[:, other]) for end in (0, 1) for other in (0, 1))
-    return Difference(float(low + high) / 2.0, float(low - half), float(high + half), False, seeds)
+    return _rounded(Difference(float(low + high) / 2.0, float(low - half), float(high + half), False, seeds), a, b)
+
+
+def _rounded(found: Difference, a: np.ndarray, b: np.ndarray) -> Difference:
+    """The difference, 0 where rounding made it or an end of its interval: of slopes and logs, which are of size 1."""
+    least = ROUNDING * max(1.0, *(float(np.abs(side[np.isfinite(side)]).max(initial=0.0)) for side in (a, b)))
+    estimate, low, high = (0.0 if abs(end) <= least else end for end in (found.estimate, found.low, found.high))
+    return Difference(estimate, low, high, found.paired, found.seeds)
 
 
 def _welch(a: np.ndarray, b: np.ndarray) -> float:

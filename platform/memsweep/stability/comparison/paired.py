@@ -24,6 +24,7 @@ import numpy as np
 
 from memsweep.config.schema.claims import LESS
 from memsweep.config.schema.search import MAX, METRICS, MIN
+from memsweep.stability.comparison.differences import ROUNDING
 from memsweep.stability.comparison.metrics import POSITIVE, SeedValue
 from memsweep.stability.comparison.signed_rank import MOST_SEEDS, hodges_lehmann, seeds_needed, signed_rank
 
@@ -46,7 +47,8 @@ class PairTest:
 
     Attributes:
         n: pairs.
-        ties: pairs without a difference: two radii above the grid, two diverged replicas, overlapping bounds.
+        ties: pairs without a difference: equal within rounding, two radii above the grid, two diverged replicas,
+            overlapping bounds.
         left, right: medians over the pairs; of a censored radius, its ``SeedValue.value``.
         ratio: whether effect and interval are ratios left / right; else they are differences left - right.
         effect: Hodges-Lehmann estimate.
@@ -171,14 +173,15 @@ def _worst_for_nan(metric: str, value: SeedValue) -> SeedValue:
 
 
 def _difference(left: tuple[float, float], right: tuple[float, float], ratio: bool) -> float:
-    """The smallest difference that two values between these bounds may have: 0 where the bounds overlap.
+    """The smallest difference that two values between these bounds may have: 0 where they overlap, within rounding.
 
     Changing the sides changes its sign alone, which is all that the test stands on.
     """
     (low, high), (other_low, other_high) = (_on_scale(bounds, ratio) for bounds in (left, right))
-    if low > other_high:
-        return low - other_high
-    return high - other_low if high < other_low else 0.0
+    apart = low - other_high if low > other_high else high - other_low if high < other_low else 0.0
+    known = [abs(end) for end in (low, high, other_low, other_high) if math.isfinite(end)]
+    size = 1.0 if ratio else max(known, default=0.0)
+    return 0.0 if abs(apart) <= ROUNDING * size else apart
 
 
 def _on_scale(bounds: tuple[float, float], ratio: bool) -> tuple[float, float]:

@@ -51,7 +51,9 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
     kinds = {lack.what for lack in found}
     if not found or {Missing.SPREAD, Missing.FIT} & kinds:
         return ()  # whatever makes all seeds alike makes more of them so
-    if not kinds & TRAINED:
+    if evidence.unfit:
+        return ()  # no other size gives a horizon slope before a model fits there
+    if not (added := _added(found)):
         if Missing.WIDTH_SPAN in kinds:  # to be unstable along one axis is enough
             return next(lack.overrides for lack in found if lack.what is Missing.WIDTH_SPAN)
         if not all(lack.overrides for lack in found):
@@ -59,20 +61,26 @@ def advice(found: Sequence[Lack], evidence: Evidence) -> tuple[str, ...]:
             worth = evidence.may_be_unstable
             return tuple(dict.fromkeys(override for lack in found for override in lack.overrides if worth))
         return tuple(each for each in found[0].overrides if all(each in lack.overrides for lack in found))
-    words = [lack.overrides[0] for lack in found if lack.what in TRAINED and lack.overrides]
+    words = [lack.overrides[0] for lack in added if lack.overrides]
     if Missing.HORIZONS not in kinds and _needs_longer(evidence):
         words += _longer_words(evidence)
     if len(words) > 1:
-        added = {word.partition("=")[0]: word for word in words}
-        every = {"model.width": evidence.trained_widths, "task.horizon": evidence.trained_horizons}
-        words = [_all_values(word, every.get(path, ())) for path, word in added.items()]
+        by_path = {word.partition("=")[0]: word for word in words}
+        widths = evidence.widths if Missing.FITTING_WIDTHS in kinds else evidence.trained_widths
+        every = {"model.width": widths, "task.horizon": evidence.trained_horizons}
+        words = [_all_values(word, every.get(path, ())) for path, word in by_path.items()]
     return (" ".join(words),) if words else ()
 
 
 def shows_unstable_alone(found: Sequence[Lack]) -> bool:
     """Whether what ``advice`` names of these may show *unstable* and cannot show *stable*."""
-    kinds = {lack.what for lack in found}
-    return not kinds & {*TRAINED, Missing.WIDTH_SPAN} and not all(lack.overrides for lack in found)
+    wider = any(lack.what is Missing.WIDTH_SPAN for lack in found)
+    return not (_added(found) or wider or all(lack.overrides for lack in found))
+
+
+def _added(found: Sequence[Lack]) -> list[Lack]:
+    """What more sizes and seeds add, for certain or as far as can be foreseen."""
+    return [lack for lack in found if lack.what in TRAINED or (lack.what is Missing.FITTING_WIDTHS and lack.overrides)]
 
 
 def _all_values(word: str, trained: Iterable[int]) -> str:
@@ -96,25 +104,35 @@ def _untrained(evidence: Evidence) -> Iterator[Lack]:
     if len(widths) < SMALLEST_GRID:
         wider = _values("model.width", _doubled(widths[-1], SMALLEST_GRID - len(widths)))
         yield Lack(Missing.WIDTHS, len(widths), SMALLEST_GRID, overrides=(wider,))
-    elif len(top := evidence.top_widths) < SMALLEST_GRID:
+    elif len(top := evidence.top_widths) < SMALLEST_GRID and evidence.fitting_once:
         others = _values("model.width", (width for width in widths if width not in top))
         yield Lack(Missing.TOP_WIDTHS, len(top), SMALLEST_GRID, len(widths), overrides=(others,))
 
 
 def _unfitted(evidence: Evidence) -> Iterator[Lack]:
-    """No trials are known to mend a fit."""
+    """No trials are known to mend a fit. Where the largest width fits at every horizon, larger ones may."""
     if not evidence.best_fit <= (limit := largest_fit(evidence.reading)):
         yield Lack(Missing.FIT, evidence.best_fit, limit)
         return
+    (widths, horizons), of = evidence.fitting, len(evidence.top_widths)
+    if not evidence.fitting_once:
+        yield Lack(Missing.FITTING_WIDTHS, 0, SMALLEST_GRID, of)
     if evidence.seeds < SMALLEST_SEEDS:
         return  # so few seeds hide what fits
-    trained = len(evidence.top_widths), len(evidence.trained_horizons)
-    kinds, fitting = (Missing.FITTING_WIDTHS, Missing.FITTING_HORIZONS), evidence.fitting
-    for kind, count, of in zip(kinds, fitting, trained, strict=True):
-        if count < SMALLEST_GRID <= of:
-            yield Lack(kind, count, SMALLEST_GRID, of)
-    if min(fitting) >= SMALLEST_GRID and evidence.complete_seeds < SMALLEST_SEEDS:
+    if evidence.fitting_once and widths < SMALLEST_GRID <= of:
+        yield Lack(Missing.FITTING_WIDTHS, widths, SMALLEST_GRID, of, _larger(evidence))
+    if horizons < SMALLEST_GRID <= (trained := len(evidence.trained_horizons)):
+        yield Lack(Missing.FITTING_HORIZONS, horizons, SMALLEST_GRID, trained)
+    if min(widths, horizons) >= SMALLEST_GRID and evidence.complete_seeds < SMALLEST_SEEDS:
         yield Lack(Missing.FITTING_SEEDS, evidence.complete_seeds, SMALLEST_SEEDS, evidence.seeds)
+
+
+def _larger(evidence: Evidence) -> tuple[str, ...]:
+    """Larger widths in the place of those that do not fit; empty where they may not fit, or more seeds may do."""
+    largest = evidence.top_widths[-1]
+    if evidence.width != largest or evidence.fitting_once >= SMALLEST_GRID:
+        return ()
+    return (_values("model.width", _doubled(largest, SMALLEST_GRID - evidence.fitting[0])),)
 
 
 def _short(evidence: Evidence) -> Iterator[Lack]:

@@ -48,7 +48,13 @@ def reasons(evidence: Evidence) -> tuple[str, ...]:
 
 def _gaps(evidence: Evidence) -> Iterator[str]:
     limit = VALID.get(evidence.reading, f"error without perturbation at most {VALID_ERROR:.1%} of the zero predictor's")
-    if len(evidence.top_widths) < min(SMALLEST_GRID, len(evidence.trained_widths)):
+    unfit = evidence.unfit if evidence.unfit != evidence.trained_horizons else ()
+    if unfit:
+        yield (
+            f"no model is valid at horizon {_listed(unfit)} ({limit}): other sizes give no slope in the horizon before "
+            "one is, by longer training or another learning rate"
+        )
+    if len(evidence.top_widths) < min(SMALLEST_GRID, len(evidence.trained_widths)) and evidence.fitting_once:
         yield (
             f"widths trained at horizon {evidence.top_horizon}: {_listed(evidence.top_widths)}; a width slope needs "
             f"{SMALLEST_GRID} of them"

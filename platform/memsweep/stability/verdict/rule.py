@@ -141,8 +141,10 @@ def weigh(
         time_scale=time_scale,
         seeds=len(found.seeds),
         complete_seeds=min(len(at_top.seeds), len(along.seeds) or int(found.valid.all(2).sum(0).max())),
-        best_fit=float(np.nan_to_num(found.fit, nan=math.inf).min()),
+        best_fit=float(np.nan_to_num(found.fit, nan=math.inf, posinf=math.inf).min()),
         fitting=(len(at_top.values), _fitting_horizons(found)),
+        fitting_once=int(found.valid[:, :, -1].any(0).sum()),
+        unfit=tuple(horizon for place, horizon in enumerate(found.horizons) if not found.valid[:, :, place].any()),
         criteria=criteria,
         reading=reading,
     )

@@ -29,6 +29,8 @@ class Evidence:
         best_fit: the least error without perturbation, as a share of the zero predictor's loss.
         fitting: how many of the widths (at the longest horizon) and of the horizons (at any width) have as many valid
             seeds as a slope needs.
+        fitting_once: how many of the widths have a valid seed at the longest horizon.
+        unfit: horizons at which no seed of any width is valid.
         reading: what the radii are read from.
         sequences, needed_sequences: test sequences of a seed, and those that tell the smallest threshold; None where
             that is not known, or no matter.
@@ -52,6 +54,8 @@ class Evidence:
     complete_seeds: int
     best_fit: float
     fitting: tuple[int, int]
+    fitting_once: int
+    unfit: tuple[int, ...]
     criteria: Criteria
     reading: str = DRIFT
     sequences: int | None = None
@@ -94,10 +98,13 @@ class Evidence:
 
     @property
     def may_be_unstable(self) -> bool:
-        """Whether a slope that counts is below its limit by estimate, or more horizons or widths would make one."""
+        """Whether a slope that counts is below its limit by estimate, or more horizons would make one.
+
+        No more horizons make a slope in the width.
+        """
         lasting = self.time_scale == math.inf
         counted = [each.horizon.limit for each in self.inside if not (lasting and not each.horizon.limit.available)]
-        counted += [] if self.limited else [each.width.limit for each in self.inside]
+        counted += [] if self.limited else [each.along_width for each in self.inside if each.along_width.available]
         return any(not slope.available or slope.estimate < self.criteria.slope_limit for slope in counted)
 
     @property
