@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.errors import StorageError, StoreError, user
-from memsweep.sweep.store.filesystem import UNREACHABLE, FileSlot, Location, bucket_fault, s3_filesystem
+from memsweep.sweep.store.filesystem import (
+    DELETE_FILES,
+    UNREACHABLE,
+    FileSlot,
+    Location,
+    bucket_fault,
+    out_of_files,
+    s3_filesystem,
+)
 from memsweep.sweep.store.retry import aws_error_code, is_transient
 
 FREE_BYTES = 16 * 2**20
@@ -98,6 +106,8 @@ def _local_errors(folder: Path, needed: int) -> Iterator[None]:
 
 def _local_fault(folder: Path, error: OSError, needed: int) -> StorageError:
     what = f"results cannot be written to {folder}"
+    if out := out_of_files(error, str(folder)):
+        return StorageError(f"{what}: {out}", f"{DELETE_FILES}, {_ELSEWHERE}.")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _full(folder, "there is no space, or your quota is used up", needed)
     if error.errno == errno.EROFS:
