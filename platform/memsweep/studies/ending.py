@@ -15,6 +15,7 @@ from memsweep.report.formats import PAGE, REPORT
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.form import mismatch
 from memsweep.sweep.store.typed import typed
+from memsweep.sweep.store.unwritable import fallback_root
 from memsweep.sweep.tracking.uri import default_uri, is_here, is_whole, tracking_uri
 
 if TYPE_CHECKING:
@@ -167,8 +168,10 @@ def _parts(trials: Trials, place: Place, address: str | None) -> Iterator[str]:
     left = sum(len(pack.trials) for pack in plan.packs)
     if reuse.here:
         yield f"{len(reuse.here)} done"
-    if reuse.elsewhere:
-        yield f"{len(reuse.elsewhere)} reused from other studies"
+    if left_here := len(reuse.left_here):
+        yield f"{left_here} taken from {fallback_root()}, where an earlier run left them"
+    if others := len(reuse.elsewhere) - left_here:
+        yield f"{others} reused from other studies"
     yield f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"
     if measured := only_measured(plan):
         yield f"{measured} of them only measured, from stored weights"

@@ -162,14 +162,18 @@ _BACK_OFF = 10.0
 """After a failed write, the storage is passed over for this many times the seconds that the write took."""
 
 
+def fallback_root() -> Location:
+    """The folder of all that storages do not take; below ``XDG_STATE_HOME``, else ``~/.local/state``."""
+    return Location.at(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "memsweep")
+
+
 def fallback_folder(location: Location) -> Location:
-    """The folder of a study for what its storage does not take; below ``XDG_STATE_HOME``, else ``~/.local/state``.
+    """The folder of a study for what its storage does not take.
 
     Args:
         location: the study's folder.
     """
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return Location.at(state / "memsweep" / location.own_name)
+    return fallback_root() / location.own_name
 
 
 @dataclass(frozen=True)
