@@ -11,7 +11,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, TextIO, cast
 
@@ -46,7 +46,8 @@ class Gate:
 
     Args:
         stream: where the texts go.
-        obeyed: control characters pass, too: for a display whose foreign texts have passed the gate before.
+        obeyed: control characters pass, too: for a display whose foreign texts have passed the gate before. Where its
+            terminal is gone, texts go nowhere.
 
     Attributes:
         behind: the stream.
@@ -63,8 +64,18 @@ class Gate:
             shown = "".join(part if number % 2 else printable(part) for number, part in enumerate(parts))
         elif not self._obeyed:
             shown = printable(shown)
-        self.behind.write(shown)
+        with self._passed_over:
+            self.behind.write(shown)
         return len(text)
+
+    def flush(self) -> None:
+        """Writes what is buffered."""
+        with self._passed_over:
+            self.behind.flush()
+
+    @property
+    def _passed_over(self) -> AbstractContextManager[None]:
+        return suppress(OSError) if self._obeyed else nullcontext()
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Writes texts one after the other."""

@@ -92,6 +92,7 @@ def test_a_study_is_measured_again_as_a_study_of_its_own(
         (["mine", "perturbation.norm=foo"], "perturbation.norm: must be one of entrywise, spectral"),
         (["mine", "perturbation.error=exact", "~task.horizon"], "task.horizon: is no setting of a measurement"),
         (["mine", "~perturbation.norm"], "perturbation.norm: cannot be removed from a stored study"),
+        (["mine", "name=-rf"], "name: must not begin with a hyphen"),
         (["mine", "perturbation=3"], "perturbation: must be a mapping of fields"),
         (["yours", "perturbation.norm=entrywise"], "there are no results of a study 'yours'"),
         (["perturbation.norm=entrywise"], "takes one study, got none"),

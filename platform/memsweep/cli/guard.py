@@ -178,8 +178,14 @@ def traceback_text(error: BaseException) -> str:
 
 
 def _of_system(error: OSError) -> MemsweepError:
+    from memsweep.sweep.store.filesystem import DELETE_FILES, out_of_files
+
     names = [str(name)[:_LONGEST] for name in (error.filename, error.filename2) if name is not None]
     where = " and ".join(names) or _place(error.__traceback__)
+    if names and (out := out_of_files(error, names[0])):
+        return StorageError(
+            f"{where}: {out}", f"{DELETE_FILES}, then run the same command again: what is stored stays."
+        )
     cause = f"{where}: {error.strerror or _brief(error)}"
     if error.errno == errno.ENAMETOOLONG:
         return MemsweepError(f"{cause}. Give a shorter path.")

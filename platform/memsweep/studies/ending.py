@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -12,9 +12,11 @@ from memsweep import __version__
 from memsweep.errors import counted
 from memsweep.redaction import redacted
 from memsweep.report.formats import PAGE, REPORT
-from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.planning.plan_file import FILES
+from memsweep.sweep.store.filesystem import Location, storage_errors
 from memsweep.sweep.store.form import mismatch
 from memsweep.sweep.store.typed import typed
+from memsweep.sweep.store.unwritable import fallback_root
 from memsweep.sweep.tracking.uri import default_uri, is_here, is_whole, tracking_uri
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from memsweep.sweep.driver.runner import RunSummary
     from memsweep.sweep.planning.plan import Plan
     from memsweep.sweep.store.journal import TrialStatus
+    from memsweep.sweep.store.results import Store
 
 
 Tracking = tuple[str, str | None, str]
@@ -167,8 +170,10 @@ def _parts(trials: Trials, place: Place, address: str | None) -> Iterator[str]:
     left = sum(len(pack.trials) for pack in plan.packs)
     if reuse.here:
         yield f"{len(reuse.here)} done"
-    if reuse.elsewhere:
-        yield f"{len(reuse.elsewhere)} reused from other studies"
+    if left_here := len(reuse.left_here):
+        yield f"{left_here} taken from {fallback_root()}, where an earlier run left them"
+    if others := len(reuse.elsewhere) - left_here:
+        yield f"{others} reused from other studies"
     yield f"{left} to run in {counted(len(plan.packs), 'pack')}" if left else "nothing to run"
     if measured := only_measured(plan):
         yield f"{measured} of them only measured, from stored weights"
@@ -198,6 +203,33 @@ def _changes(trials: Trials, statuses: Mapping[str, TrialStatus], planned: Set[s
         yield f"  {counted(stopped, 'trial')} ran when the last driver ended: queued again"
     if again and not trials.postponed:
         yield f"  {counted(again, 'trial')} failed before: tried again"
+
+
+def taken_over(study: str, results: Location) -> str:
+    """Says that another process has taken the lease of a study from this one."""
+    return (
+        "this process was silent for so long that another one took its sweep over. What it had finished is stored; "
+        f"see: {typed('status', study, results)}"
+    )
+
+
+def folder_gone(store: Store, had: Collection[str]) -> str:
+    """Says that a study's folder has gone while it ran; empty where it is there with all results.
+
+    Args:
+        store: the study's results.
+        had: identities that had a result.
+
+    Raises:
+        StoreError: the storage does not answer.
+    """
+    gone = [name for name in set(had) - store.identities() if not store.has(name)]
+    with storage_errors("read", store.location):
+        if not gone and any(store.location.exists(name) for name in FILES):
+            return ""
+    results = f", and with it the results of {counted(len(gone), 'trial')}" if gone else ""
+    what = f"{store.location} was deleted, moved or emptied while its study ran{results}"
+    return f"{what}. Put it back, or run the sweep again."
 
 
 def stopped(ending: Ending) -> str:

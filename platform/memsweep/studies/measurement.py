@@ -11,6 +11,7 @@ from typing import Any
 from memsweep.config.core.build import section
 from memsweep.config.core.merge import edited, leaves
 from memsweep.config.load.overrides import FIELD, Overrides, parse
+from memsweep.config.load.study import study_name
 from memsweep.config.schema.axes import duplicates
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.study import SweepConfig
@@ -118,6 +119,10 @@ def _refused(changes: Overrides) -> Iterator[str]:
     for path, values in changes.axes:
         if twice := duplicates(values):
             yield f"{path}: names a value twice: {', '.join(twice)}. Name each once."
+    for name in [value for path, value in changes.values if path == NAME]:
+        problems = list[str]()
+        study_name(str(name), problems)
+        yield from problems
     for path in changes.removed(FIELD):
         if path == NAME or path.partition(".")[0] == SECTION:
             yield f"{path}: cannot be removed from a stored study. Give it the value that it is to have."

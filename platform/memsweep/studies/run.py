@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from memsweep.errors import BlockedError, Exit, StoreError
 from memsweep.redaction import without_secrets
 from memsweep.report.read.command_line import is_of_words
-from memsweep.studies.ending import Ending, Tracking, differences, note, noted
+from memsweep.studies.ending import Ending, Tracking, differences, folder_gone, note, noted, taken_over
 from memsweep.studies.locations import Place, ready, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_misfit, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
@@ -66,7 +66,7 @@ class Run:
         self._resume = typed(
             "resume", request.sweep.name, place.results, workspace=place.workspace, address=self._address
         )
-        self._lease_lost = False
+        self._lease_lost, self._had = False, set[str]()  # identities that had a result in this run
 
     def execute(self) -> Ending:
         """Runs the study while this process holds its lease.
@@ -84,24 +84,37 @@ class Run:
         ended = None
         held = hold_lease(self._store.location, self._on_lease_lost, shared=self._shared)
         with terminate_like_ctrl_c(), announced(self._say_stopping), held as lease:
+            self._lease = lease
             try:
                 ended = self._drive(lease)
-            except KeyboardInterrupt:
-                if not self._lease_lost:
+            except (KeyboardInterrupt, Exception) as error:
+                self._check_folder()
+                if not (self._lease_lost and isinstance(error, KeyboardInterrupt)):
                     raise
         if self._lease_lost or ended is None:
-            raise BlockedError(
-                "this process was silent for so long that another one took its sweep over. What it had finished is "
-                f"stored; see: {typed('status', self._sweep.name, self._results)}"
-            )
+            raise BlockedError(taken_over(self._sweep.name, self._results))
         return ended
 
     def _drive(self, lease: Lease) -> Ending:
         """Runs the study while the lease is held."""
         return self._run()
 
+    def _check_folder(self) -> None:
+        """Checks that the study's folder has not gone while it ran, and its results with it.
+
+        Raises:
+            BlockedError: it has.
+        """
+        with contextlib.suppress(OSError, StoreError):  # of the storage, which then tells nothing
+            local = self._store.location.local is not None  # a bucket that fails would be asked for minutes
+            lost = self._lease_lost or (local and not self._lease.beat())
+            if lost and (told := folder_gone(self._store, self._had)):
+                raise BlockedError(told)
+
     def _say_stopping(self) -> None:
         words = "stopping: what has finished is kept, and resume goes on with the rest"
+        if self._lease_lost:
+            words = f"stopping: the lease of this run is no longer in {self._store.location}"
         if (view := getattr(self, "_view", None)) is not None:
             view.say(words)
         else:
@@ -196,6 +209,7 @@ class Run:
         kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
         with phase("planning the trials", self._stream):
             self._trials = kind(request, self._store, self._results, failed_often)
+        self._had |= self._trials.plan.done
 
     def _plan_before(self) -> StoredPlan | None:
         """The plan that this run replaces; refuses one that has just changed, and one whose extension it would drop."""
@@ -316,6 +330,7 @@ class Run:
             )
         if summary.outage:
             return summary
+        self._check_folder()
         if self._trials.ended(store.identities()):  # no training will go on from these files
             store.forget_checkpoints()
             if self._sweep.search is not None:  # of a grid, extend goes on from the states of trials that end early
@@ -329,27 +344,10 @@ class Run:
 
     def _on_progress(self, snapshot: Snapshot) -> None:
         """The run has got further: called in its thread, about once a second per running pack."""
-        from memsweep.sweep.driver.progress import time_left
-
         self._view.update(snapshot)
-        self._page.update(
-            total=snapshot.total,
-            fraction=round(snapshot.fraction, 4),
-            left=time_left(snapshot),
-            doing=snapshot.doing,
-            note=snapshot.note,
-        )
+        self._page.show(snapshot)
         if self._place.launch.address is not None:
-            numbers = {
-                "memsweep_packs_running": snapshot.running,
-                "memsweep_packs_waiting": snapshot.waiting,
-                "memsweep_slots": snapshot.slots,
-                "memsweep_trials_finished": snapshot.finished + snapshot.reused,
-                "memsweep_trials_failed": snapshot.failed,
-                "memsweep_trials_total": snapshot.total,
-                "memsweep_mlflow_waiting": self._tracker.waiting,
-            }
-            self._gauges.set(numbers)
+            self._gauges.show(snapshot, self._tracker.waiting)
 
     @cached_property
     def _gauges(self) -> Gauges:
@@ -367,6 +365,7 @@ class Run:
 
     def _on_result(self, identity: str) -> None:
         """A trial has finished: called by the result listener, in its thread."""
+        self._had.add(identity)
         self._tracker.log_stored([identity])
         if self._early is not None:
             for line, style in self._early.ended(identity):

@@ -1,4 +1,4 @@
-"""Handlers of SIGTERM and SIGINT: SIGTERM ends a run like Ctrl-C, interrupts are delayed, stopping is said at once."""
+"""Handlers of signals: SIGTERM and SIGHUP end a run like Ctrl-C, interrupts are delayed, stopping is said at once."""
 
 from __future__ import annotations
 
@@ -16,16 +16,22 @@ _PAUSE = 0.05  # seconds until an interrupt that Python has dropped comes again
 
 @contextmanager
 def terminate_like_ctrl_c() -> Iterator[None]:
-    """While it lasts, SIGTERM has the effect of SIGINT; only in the main thread, where Python allows handlers."""
+    """While it lasts, SIGTERM and SIGHUP have the effect of SIGINT; only in the main thread, which may have handlers.
+
+    SIGHUP comes when a terminal or its connection closes; one that is ignored (nohup) or handled stays so.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _interrupt)}
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        before[signal.SIGHUP] = signal.signal(signal.SIGHUP, _once())
     try:
         with _dropped_interrupts_again():
             yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
@@ -60,6 +66,29 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         on_interrupt(signal.SIGINT, frame)
     else:  # SIGINT is ignored (a background job of a shell): SIGTERM must still end the run
         raise KeyboardInterrupt
+
+
+def _once() -> Callable[[int, FrameType | None], None]:
+    """A handler of SIGHUP, which a shell and the kernel both send: the second one must not cut the end short."""
+    came = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if not came:
+            came = True
+            _interrupt(number, frame)
+
+    return interrupt
+
+
+@contextmanager
+def children_outlive_hangup() -> Iterator[None]:
+    """While it lasts, processes are started that a closed terminal does not end: whoever started them ends them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -106,12 +135,12 @@ def sigint_restored() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-_STOPPING = frozenset({signal.SIGINT, signal.SIGTERM})
+_STOPPING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 
 
 @contextlib.contextmanager
 def announced(say: Callable[[], None]) -> Iterator[None]:
-    """While it lasts, ``say`` is called in a thread of its own at the first SIGINT or SIGTERM, whoever handles them.
+    """While it lasts, the first of SIGINT, SIGTERM and SIGHUP, whoever handles it, calls ``say`` in its own thread.
 
     Python writes the number of a signal into a file descriptor as it arrives, before any handler runs, and the
     handlers of Ray, of Tune and of this package take turns. Does nothing outside of the main thread, where Python

@@ -80,7 +80,7 @@ def test_a_sweep_of_any_name_stays_in_the_results_folder(tmp_path, monkeypatch, 
     assert all(path == results or results in path.parents for path in created), created
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "é" * 100, "a\nb", "\u202e", "   ", ""])
+@pytest.mark.parametrize("name", ["x" * 300, "é" * 100, "a\nb", "\u202e", "   ", "", "-rf", "-"])
 def test_a_name_that_cannot_be_a_folder_is_refused_and_nothing_is_written(tmp_path, capsys, name):
     (tmp_path / "study.yaml").write_text(BASE)
     before = sorted(tmp_path.rglob("*"))

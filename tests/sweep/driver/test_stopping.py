@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -11,10 +13,11 @@ import weakref
 
 import pytest
 
-from memsweep.sweep.signals import announced, interrupts_held, terminate_like_ctrl_c
+from memsweep.sweep.driver.progress import LiveView, PlainView, Snapshot
+from memsweep.sweep.signals import announced, children_outlive_hangup, interrupts_held, terminate_like_ctrl_c
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_it_is_said_once_while_the_signal_is_still_held_back(number: signal.Signals) -> None:
     said, heard = list[str](), threading.Event()
 
@@ -51,7 +54,7 @@ class _Cleared:
     """The error in a weak reference's callback; Python drops the errors of such callbacks."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_that_python_drops_comes_again(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
     def run() -> None:
         cleared = _Cleared()
@@ -76,3 +79,59 @@ def test_a_dropped_interrupt_also_ends_what_is_nearly_done() -> None:
 
     with pytest.raises(KeyboardInterrupt), terminate_like_ctrl_c():
         run()
+
+
+def test_of_two_hangups_the_second_one_cuts_no_end_short() -> None:
+    """A shell and the kernel send one each when a terminal closes."""
+    ended = list[bool]()
+
+    def run() -> None:
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        finally:
+            signal.raise_signal(signal.SIGHUP)
+            ended.append(True)
+
+    with pytest.raises(KeyboardInterrupt), terminate_like_ctrl_c(), terminate_like_ctrl_c():
+        run()
+    assert ended
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+
+
+def test_a_hangup_that_is_ignored_stays_so() -> None:
+    """As nohup does."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with terminate_like_ctrl_c():
+            signal.raise_signal(signal.SIGHUP)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_processes_outlive_a_hangup() -> None:
+    with children_outlive_hangup():
+        child = subprocess.Popen(["sleep", "60"])
+    try:
+        child.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            child.wait(timeout=0.1)
+        assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.parametrize("view", [LiveView, PlainView])
+def test_a_view_whose_terminal_is_gone_shows_nothing(view: type[LiveView | PlainView]) -> None:
+    terminal, own = pty.openpty()
+    snapshot = Snapshot(total=2, finished=1, reused=0, failed=0, running=1, fraction=0.5, eta=None)
+    with os.fdopen(own, "w") as stream:
+        with view("mine", stream) as shown, shown.during("waiting"):
+            shown.update(snapshot)
+            os.close(terminal)
+            shown.update(snapshot)
+            shown.say("stable")
+        with pytest.raises(OSError, match="Input/output error"):
+            os.write(own, b"x")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), own)  # what is buffered

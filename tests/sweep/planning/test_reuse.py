@@ -26,6 +26,7 @@ from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import State, TrialStatus
 from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
+from memsweep.sweep.store.unwritable import fallback_folder
 from memsweep.sweep.worker import provenance
 from memsweep.sweep.worker.execute import PackJob, execute_pack
 from paths import ROOT
@@ -149,6 +150,28 @@ def test_the_plan_prints_counts_and_with_verbose_examples(results: Path, capsys:
     assert "code beef" not in short
     console.print_plan(made, verbose=True)
     assert f"{identified(sweep)[0].identity[:12]} computed by other code: code beef, now " in capsys.readouterr().out
+
+
+def test_what_an_earlier_run_left_on_this_machine_is_found_wherever_the_study_lies_now(
+    results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the trials' identities: the study's folder was copied from a full disk, or another one has its name."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    configs = rows_of(2, 3, 4)
+    whole, damaged, _ = map(identity, configs)
+    trials = identified(SweepConfig(name="old", rows=tuple(configs), grid={}, resources=ResourcesConfig()))
+    left = fallback_folder(Location.at("/mnt/full/old"))
+    assert left.local is not None
+    shutil.copytree(results / "old", left.local)
+    (left.local / "curves" / f"{damaged}.parquet").write_bytes(b"PAR1")
+    store = Store(tmp_path / "moved" / "old")
+    reuse = find_reusable(trials, store, store.location.parent)
+    assert (reuse.elsewhere, reuse.left_here) == ({whole: left}, {whole})
+    reuse.apply(store)
+    assert store.identities() == {whole}
+    assert store.result(whole)[0] == Store(results / "old").result(whole)[0]
+    assert find_reusable(trials, store, None).all == {whole}
+    assert Store(left).has(whole)  # the study that it was left for may still be there
 
 
 def test_of_trial_names_the_kernels_where_they_compute() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import main
+from memsweep.cli.guard import as_meant
 from memsweep.errors import StoreError
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.unwritable import check_writable
 from processes import no_hang
 from s3_server import STRANGER, S3Server
@@ -70,8 +73,16 @@ def test_a_disk_that_takes_no_more_files(tmp_path: Path) -> None:
     """Space is left, but no inode: only trying tells, and the folders that were made for the trial are removed."""
     with mounted(tmp_path, "size=64m,nr_inodes=4"):
         said = refusal(tmp_path / "a" / "b")
-        assert "there is no space" in said
+        assert "its file system has free space, but takes no more files" in said
+        assert "Delete files there" in said
         assert os.listdir(tmp_path) == []
+        (tmp_path / "a").mkdir()
+        for name in ("b", "c"):
+            (tmp_path / name).touch()
+        with pytest.raises(StoreError, match=r"takes no more files .* Delete files there"):
+            Store(tmp_path / "a").fail("x", {"outcome": "failed", "error": "", "traceback": ""})
+        full = OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "page.html"))
+        assert "takes no more files" in str(as_meant(full))
 
 
 def test_a_file_system_that_is_read_only(tmp_path: Path) -> None:

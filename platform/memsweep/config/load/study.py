@@ -133,7 +133,7 @@ def _checked(
         for key in tree
         if key not in TOP_LEVEL
     ]
-    name = _study_name(tree.get("name", path.stem), problems)
+    name = study_name(tree.get("name", path.stem), problems)
     axes, search = valid_axes(tree[GRID], problems), read_search(tree[SEARCH], problems)
     retrained = tree.get(CONFIRM)
     confirm = section(ConfirmConfig, retrained, CONFIRM, problems) if retrained is not None else None
@@ -224,13 +224,17 @@ def _meant(key: str, value: Any) -> str:
     return of_section if isinstance(value, Mapping) and of_section else nearest(key) or of_section
 
 
-def _study_name(name: Any, problems: list[str]) -> str:
+def study_name(name: Any, problems: list[str]) -> str:
+    """The name of a new study; why it can be none is added to ``problems``."""
     if not isinstance(name, str) or not name.strip():
         rule = "must be text that is not empty, in quotes where it looks like a number"
         problems.append(sentence("name", rule, show(name)))
     elif not name.isprintable():
         rule = "must be one line of characters that can be shown"
         problems.append(sentence("name", rule, ascii(name[:60])))
+    elif name.startswith("-"):
+        rule = "must not begin with a hyphen, which a command line takes for an option; inside of it one is allowed"
+        problems.append(sentence("name", rule, show(name)))
     return str(name)
 
 

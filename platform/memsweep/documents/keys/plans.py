@@ -33,8 +33,8 @@ class PlannedTrialItem(TypedDict):
 
     identity: Identity
     fields: Fields
-    state: Annotated[Literal["done", "reused", "to_run"], "done: stored in this study; reused: in another one"]
-    reused_from: Annotated[str | None, "the study that holds its result"]
+    state: Annotated[Literal["done", "reused", "to_run"], "done: stored in this study; reused: in another folder"]
+    reused_from: Annotated[str | None, "the folder that holds its result"]
     pack: Annotated[int | None, "number of its pack, from 1; null where it does not run"]
     why: Annotated[str | None, "why it has no result to reuse"]
     why_exactly: Annotated[str | None, "the exact difference or error, where there is more to say"]

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 from memsweep.report.live.door import await_reader
 
 if TYPE_CHECKING:
+    from memsweep.sweep.driver.progress import Snapshot
     from memsweep.sweep.store.filesystem import Location
 
 _INTERVAL = 0.5  # seconds between two lines of progress at least
@@ -60,6 +61,18 @@ class LivePage:
             with contextlib.suppress(OSError):
                 self._report = tempfile.TemporaryFile()  # noqa: SIM115
                 self._start()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Tell the page the state of the run."""
+        from memsweep.sweep.driver.progress import time_left
+
+        self.update(
+            total=snapshot.total,
+            fraction=round(snapshot.fraction, 4),
+            left=time_left(snapshot),
+            doing=snapshot.doing,
+            note=snapshot.note,
+        )
 
     def update(self, **words: Any) -> None:
         """Tell the page how far the run is; costs nothing while nobody looks, and never waits."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from memsweep.sweep.driver.progress import Snapshot
 
 GAUGES = {
     "memsweep_packs_running": "packs that workers compute now",
@@ -32,7 +35,21 @@ class Gauges:
         for gauge in self._gauges.values():
             gauge.set_default_tags({"study": quote(study, safe=_READABLE, errors="surrogatepass")})
 
-    def set(self, values: Mapping[str, float]) -> None:
-        """Sets the named gauges."""
+    def show(self, snapshot: Snapshot, mlflow_waiting: int) -> None:
+        """Sets the gauges to the state of a run.
+
+        Args:
+            snapshot: the state.
+            mlflow_waiting: what MLflow does not have yet.
+        """
+        values = {
+            "memsweep_packs_running": snapshot.running,
+            "memsweep_packs_waiting": snapshot.waiting,
+            "memsweep_slots": snapshot.slots,
+            "memsweep_trials_finished": snapshot.finished + snapshot.reused,
+            "memsweep_trials_failed": snapshot.failed,
+            "memsweep_trials_total": snapshot.total,
+            "memsweep_mlflow_waiting": mlflow_waiting,
+        }
         for name, value in values.items():
             self._gauges[name].set(value)

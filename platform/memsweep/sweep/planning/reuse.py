@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from memsweep.sweep.store.tables import (
     from_safetensors,
     in_training,
 )
+from memsweep.sweep.store.unwritable import fallback_root
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +44,8 @@ class Reuse:
 
     Attributes:
         here: identities stored in this study, whole.
-        elsewhere: identities that another study of the results folder holds -> its folder.
+        elsewhere: identities that another study of the results folder holds, or an earlier run left on this machine
+            -> the folder.
         damaged: identities stored in this study whose files are not what was written -> what is wrong.
     """
 
@@ -54,6 +57,12 @@ class Reuse:
     def all(self) -> frozenset[str]:
         """Every identity that needs no work."""
         return self.here | self.elsewhere.keys()
+
+    @property
+    def left_here(self) -> frozenset[str]:
+        """Those of ``elsewhere`` that the storage of an earlier run, at whatever place, did not take."""
+        root = fallback_root()
+        return frozenset(identity for identity, folder in self.elsewhere.items() if folder.parent == root)
 
     @property
     def is_whole(self) -> bool:
@@ -77,13 +86,17 @@ def find_reusable(trials: Sequence[PlannedTrial], store: Store, results: Locatio
     Args:
         trials: the trials.
         store: the study's results.
-        results: the folder of all studies, which are searched as well; None: the study's own results alone.
+        results: the folder of all studies, which are searched as well, and then what earlier runs of this user left on
+            this machine; None: the study's own results alone.
     """
     required = {trial.identity for trial in trials}
     stored = required & store.identities()
     damaged = store.check(stored)
     here = frozenset(stored - damaged.keys())
     elsewhere = find_elsewhere(results, required - here) if results is not None else {}
+    if results is not None:
+        with contextlib.suppress(StoreError):  # a folder of which the study does not depend
+            elsewhere |= find_elsewhere(fallback_root(), required - here - elsewhere.keys())
     return Reuse(here, elsewhere, damaged)
 
 

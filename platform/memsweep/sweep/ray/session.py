@@ -23,7 +23,7 @@ from memsweep.sweep.backend import ClusterLost
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
-from memsweep.sweep.signals import interrupts_held
+from memsweep.sweep.signals import children_outlive_hangup, interrupts_held
 from memsweep.sweep.worker.provenance import in_job
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
@@ -172,7 +172,7 @@ def _connect(address: str | None) -> None:
     quiet = {"logging_level": logging.CRITICAL, "log_to_driver": False}
     try:
         if address is None:
-            with lean_head():
+            with lean_head(), children_outlive_hangup():
                 ray.init(
                     address="local",  # never by accident a cluster that somebody left running
                     num_cpus=local_cpus(),

@@ -338,12 +338,39 @@ def storage_errors(verb: str, where: object) -> Iterator[None]:
             raise StorageError(
                 told, "Change its permissions or its owner, then run the same command again: finished results are kept."
             ) from error
+        if out := out_of_files(error, str(where)):
+            raise StorageError(
+                f"cannot {verb} {where}: {out}",
+                f"{DELETE_FILES}, then run the same command again: finished results are kept.",
+            ) from error
         cause = without_secrets(" ".join(str(getattr(error, "strerror", None) or error).split())).rstrip(".")
         raise StorageError(
             f"cannot {verb} {where}: {cause}",
             "Check the free space and the permissions there, then run the same command again: finished results are "
             "kept.",
         ) from error
+
+
+DELETE_FILES = "Delete files there"
+_FREE_BYTES, _FEW_FILES = 16 * 2**20, 64
+
+
+def out_of_files(error: Exception, path: str) -> str:
+    """Why a disk with free space takes no more files, in words; empty where another thing is wrong.
+
+    Args:
+        error: of writing.
+        path: what was written; it may be missing.
+    """
+    if getattr(error, "errno", None) != errno.ENOSPC:
+        return ""
+    with contextlib.suppress(OSError):
+        folder = Path(path).absolute()
+        disk = os.statvfs(next(place for place in (folder, *folder.parents) if place.exists()))
+        # a few are free again once what was begun is removed; some file systems count no files: f_files is 0
+        if disk.f_files and disk.f_favail < _FEW_FILES and disk.f_bavail * disk.f_frsize >= _FREE_BYTES:
+            return f"its file system has free space, but takes no more files (free inodes: {disk.f_favail})"
+    return ""
 
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")

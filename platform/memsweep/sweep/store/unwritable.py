@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.errors import StorageError, StoreError, user
-from memsweep.sweep.store.filesystem import UNREACHABLE, FileSlot, Location, bucket_fault, s3_filesystem
+from memsweep.sweep.store.filesystem import (
+    DELETE_FILES,
+    UNREACHABLE,
+    FileSlot,
+    Location,
+    bucket_fault,
+    out_of_files,
+    s3_filesystem,
+)
 from memsweep.sweep.store.retry import aws_error_code, is_transient
 
 FREE_BYTES = 16 * 2**20
@@ -98,6 +106,8 @@ def _local_errors(folder: Path, needed: int) -> Iterator[None]:
 
 def _local_fault(folder: Path, error: OSError, needed: int) -> StorageError:
     what = f"results cannot be written to {folder}"
+    if out := out_of_files(error, str(folder)):
+        return StorageError(f"{what}: {out}", f"{DELETE_FILES}, {_ELSEWHERE}.")
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return _full(folder, "there is no space, or your quota is used up", needed)
     if error.errno == errno.EROFS:
@@ -152,14 +162,18 @@ _BACK_OFF = 10.0
 """After a failed write, the storage is passed over for this many times the seconds that the write took."""
 
 
+def fallback_root() -> Location:
+    """The folder of all that storages do not take; below ``XDG_STATE_HOME``, else ``~/.local/state``."""
+    return Location.at(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "memsweep")
+
+
 def fallback_folder(location: Location) -> Location:
-    """The folder of a study for what its storage does not take; below ``XDG_STATE_HOME``, else ``~/.local/state``.
+    """The folder of a study for what its storage does not take.
 
     Args:
         location: the study's folder.
     """
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    return Location.at(state / "memsweep" / location.own_name)
+    return fallback_root() / location.own_name
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def _environment() -> Undo:
 def _signals() -> Undo:
     if threading.current_thread() is not threading.main_thread():
         return lambda: None  # only the main thread can change them
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
     def undo() -> None:
         for number, handler in before.items():
