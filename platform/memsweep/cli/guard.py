@@ -17,6 +17,7 @@ from typing import Any, TextIO, cast
 
 from memsweep import extras
 from memsweep.errors import BlockedError, ConfigError, FaultError, MemsweepError, StorageError
+from memsweep.home import state_folder
 
 _LONGEST = 120  # characters of a path or of a foreign message
 _ROOT = str(Path(__file__).resolve().parents[1])
@@ -212,8 +213,7 @@ def _place(trace: TracebackType | None) -> str:
 def _traceback_told(error: BaseException) -> str:
     """Writes the traceback to a file of this user; where it is, in words."""
     text = traceback_text(error)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
-    file = state / "memsweep" / "faults" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
+    file = state_folder() / "faults" / f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.getpid()}.txt"
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", errors="backslashreplace")

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from memsweep.errors import MemsweepError
 from memsweep.extras import is_there, need
+from memsweep.home import cache_folder
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.charts.every import chart_sets, trial_set
 from memsweep.report.export import write_csv
@@ -308,8 +309,7 @@ def _forget_drafts(home: Path) -> None:
 
 def _copies(place: Location) -> Path:
     """Where this user keeps a copy of a report that lies elsewhere; one of its own for each study."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "memsweep" / "reports" / place.own_name
+    folder = cache_folder() / "reports" / place.own_name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.access(folder, os.W_OK):

@@ -18,6 +18,7 @@ from typing import Any, TypedDict
 
 from memsweep import builtin
 from memsweep.errors import ModuleError, TrustError, counted
+from memsweep.home import state_folder
 from memsweep.trust.calls import Call, calls_of, in_workspace
 
 
@@ -28,9 +29,8 @@ class _Entry(TypedDict):
 
 
 def kept_file() -> Path:
-    """Below ``XDG_STATE_HOME``, else ``~/.local/state``."""
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "memsweep" / "trusted.json"
+    """The file of what this user trusts."""
+    return state_folder() / "trusted.json"
 
 
 def known(study: str | None = None) -> frozenset[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from memsweep.home import cache_folder
 from memsweep.recurrence.compiled.compiler import (
     REALS,
     CannotBuildError,
@@ -82,8 +83,7 @@ def cache() -> Path:
 def _cache() -> Path:
     """A folder that this user alone can write to: what lies in it will be executed."""
     named = os.environ.get(CACHE)
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    for folder in [Path(named)] if named else [base / "memsweep", Path(tempfile.gettempdir()) / f"memsweep-{_user()}"]:
+    for folder in [Path(named)] if named else [cache_folder(), Path(tempfile.gettempdir()) / f"memsweep-{_user()}"]:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if _is_ours(folder) and os.access(folder, os.W_OK):

@@ -6,7 +6,6 @@ import base64
 import contextlib
 import errno
 import math
-import os
 import shutil
 import time
 import uuid
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memsweep.errors import StorageError, StoreError, user
+from memsweep.home import state_folder
 from memsweep.sweep.store.filesystem import (
     DELETE_FILES,
     UNREACHABLE,
@@ -163,8 +163,8 @@ _BACK_OFF = 10.0
 
 
 def fallback_root() -> Location:
-    """The folder of all that storages do not take; below ``XDG_STATE_HOME``, else ``~/.local/state``."""
-    return Location.at(Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "memsweep")
+    """The folder of all that storages do not take."""
+    return Location.at(state_folder())
 
 
 def fallback_folder(location: Location) -> Location:

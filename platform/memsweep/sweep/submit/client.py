@@ -161,7 +161,7 @@ class JobServer:
 def _token() -> str:
     """The token of the cluster, from the places where Ray reads it; empty if there is none."""
     token = os.environ.get("RAY_AUTH_TOKEN", "")
-    with contextlib.suppress(OSError, UnicodeDecodeError):
+    with contextlib.suppress(OSError, UnicodeDecodeError, RuntimeError):  # RuntimeError: without a home
         file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
         token = token or file.read_text("utf-8")
     return token.strip()
