@@ -48,6 +48,16 @@ def test_the_list_names_what_the_command_takes(place: Path, capsys: pytest.Captu
     assert f"recurrent_weight  [{width}]  float64" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["model.width=2", "x.st"], ["--seed", "0", "out"], ["x.pt", "y.safetensors"]])
+def test_a_file_of_another_ending_is_named_so(
+    place: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(place, "weights", "mine", *words) == 2
+    told = capsys.readouterr().err
+    assert "is neither a field with its value (model.width=8) nor the beginning of an identity" in told
+    assert "The name of a file to be written ends in .safetensors." in told
+
+
 def test_a_file_that_is_there_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "taken.safetensors"
     out.write_text("mine")
