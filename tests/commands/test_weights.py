@@ -161,6 +161,8 @@ def test_a_checkpoint_is_measured_as_it_is_and_another_under_its_name_is_another
     assert "perturbation error, ball all: 0: " in told[0]
     assert "radius when all weights move (ball all, norm spectral): " in told[0]
     assert "memory function by lag: 63 % of its weight within" in told[0]
+    assert "To decide" not in told[0]
+    assert "no verdict, and no trials to decide it: a file of weights (training.weights) has one width" in told[0]
     assert "no longer in the report" not in told[0]
     other = "of an earlier measurement of this name, whose results stay. To keep both reports, name one of them"
     assert all(other in " ".join(text.split()) for text in told[1:])
