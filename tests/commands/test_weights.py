@@ -48,6 +48,16 @@ def test_the_list_names_what_the_command_takes(place: Path, capsys: pytest.Captu
     assert f"recurrent_weight  [{width}]  float64" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("words", [["model.width=2", "x.st"], ["--seed", "0", "out"], ["x.pt", "y.safetensors"]])
+def test_a_file_of_another_ending_is_named_so(
+    place: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(place, "weights", "mine", *words) == 2
+    told = capsys.readouterr().err
+    assert "is neither a field with its value (model.width=8) nor the beginning of an identity" in told
+    assert "The name of a file to be written ends in .safetensors." in told
+
+
 def test_a_file_that_is_there_stays(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "taken.safetensors"
     out.write_text("mine")
@@ -152,6 +162,8 @@ def test_a_checkpoint_is_measured_as_it_is_and_another_under_its_name_is_another
     assert "perturbation error, ball all: 0: " in told[0]
     assert "radius when all weights move (ball all, norm spectral): " in told[0]
     assert "memory function by lag: 63 % of its weight within" in told[0]
+    assert "To decide" not in told[0]
+    assert "no verdict, and no trials to decide it: a file of weights (training.weights) has one width" in told[0]
     assert "no longer in the report" not in told[0]
     other = "of an earlier measurement of this name, whose results stay. To keep both reports, name one of them"
     assert all(other in " ".join(text.split()) for text in told[1:])

@@ -17,8 +17,10 @@ from memsweep.config.load.study import study_of
 from memsweep.documents import Answer
 from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
 from memsweep.errors import MemsweepError, counted
+from memsweep.report.naming.advice import OF_ONE_WIDTH
 from memsweep.report.read.fields import fields_of
 from memsweep.report.rows.verdicts import radii_table, radius_lines
+from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.radius import of_grid
 from memsweep.studies.locations import find_study, store_of, stored_plan
 from memsweep.studies.measurement import NAME, SECTION, measurement
@@ -106,9 +108,11 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     store = store_of(results, sweep.name)
     before = read_plan(store.location)
     ending = execute(Request(sweep, identified(sweep)), args, results)
-    measured = _measured(store)
+    measured, contents = _measured(store), ending.report.contents if ending.report is not None else None
     for item in measured:
-        _print_measured(item, ending.report.contents if ending.report is not None else None)
+        _print_measured(item, contents)
+    if contents is not None and {each.judgement.verdict for each in contents.verdicts} == {Verdict.INCONCLUSIVE}:
+        print(f"no verdict, and no trials to decide it: {OF_ONE_WIDTH}")
     if before is not None and (left := _left_out(before.rows, stored_plan(store).rows)):
         console.say_sentence(left)
     return Answer({**run_document(ending), "measured": measured}, ending.code)

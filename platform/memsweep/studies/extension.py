@@ -13,7 +13,7 @@ from typing import Any
 from memsweep.config.core.problems import lies_in
 from memsweep.config.schema.canonical import flatten
 from memsweep.config.schema.chain import predecessor
-from memsweep.config.schema.search import Search
+from memsweep.config.schema.search import PBT, ConfirmConfig, Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, MemsweepError, counted
@@ -96,10 +96,10 @@ def _with_seeds_of(wider: SweepConfig, stored: SweepConfig, before: Collection[T
 
 
 def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = False) -> SweepConfig:
-    """Joins the search of the stored study with more suggestions, more cells, or other confirmations.
+    """Joins the search of the stored study with more suggestions, more cells, or more confirmations.
 
     Args:
-        stored: the study of the stored plan.
+        stored: the study of the stored plan. It loses nothing: the study's file does not name what extensions added.
         wider: the study that is asked for.
         extended: an earlier extension made the stored search what it is. Whoever asks for it again goes on with it.
 
@@ -119,15 +119,48 @@ def extend_search(stored: SweepConfig, wider: SweepConfig, *, extended: bool = F
             "grid can be extended. Run it as a sweep (memsweep sweep); trials that both have are reused."
         )
     added = [row for row in wider.rows if row not in stored.rows]
-    again = extended and after == before and {*wider.rows} == {*stored.rows}
-    if not added and not again and trials == before.settings.trials and wider.confirm == stored.confirm:
+    if anew := _begins_anew(stored, trials, added):
         raise MemsweepError(
-            f"nothing to add: the search of {stored.name!r} has {trials} suggestions in each of its cells already. "
-            "Name more (search.trials=40), more values of an axis (model.width=2,4,16), or more confirmations "
-            "(confirm.seeds=20)."
+            f"{anew}, and leave trials of {stored.name!r} out. For another search, sweep the study by another name "
+            "(name=NAME)."
         )
-    rows = (*stored.rows, *added)
-    return dataclasses.replace(wider, rows=rows, grid=_wider_grid(stored, wider), search=_with_trials(after, trials))
+    confirm = _more_confirmed(stored.confirm, wider.confirm)
+    again = extended and after == before and {*wider.rows} == {*stored.rows} and wider.confirm == confirm
+    if not added and not again and trials == before.settings.trials and confirm == stored.confirm:
+        fresh = f", confirmed with {confirm.seeds} fresh seeds" if confirm is not None else ""
+        more = "" if after.settings.scheduler.name == PBT else f"more suggestions (search.trials={2 * trials}), "
+        raise MemsweepError(
+            f"nothing to add: the search of {stored.name!r} has {trials} suggestions in each of its cells already"
+            f"{fresh}. Name {more}more values of an axis (model.width=2,4,16), or more confirmations "
+            f"(confirm.seeds={2 * confirm.seeds if confirm is not None else ConfirmConfig().seeds})."
+        )
+    return dataclasses.replace(
+        wider,
+        rows=(*stored.rows, *added),
+        grid=_wider_grid(stored, wider),
+        search=_with_trials(after, trials),
+        confirm=confirm,
+    )
+
+
+def _begins_anew(stored: SweepConfig, trials: int, added: Collection[TrialConfig]) -> str:
+    """Says what of an extension would choose winners anew; empty where nothing would."""
+    settings = stored.search.settings if stored.search is not None else None
+    if settings is not None and settings.scheduler.name == PBT and trials != settings.trials:
+        return f"search.trials is the size of a population ({settings.trials}): another one would train anew"
+    if not {*map(_seeds, added)} <= {*map(_seeds, stored.rows)}:
+        return (
+            "the seeds of a search (training.seeds) choose its winners, and those after them are the fresh ones "
+            "(confirm.seeds): other seeds would choose and confirm anew"
+        )
+    return ""
+
+
+def _more_confirmed(stored: ConfirmConfig | None, wider: ConfirmConfig | None) -> ConfirmConfig | None:
+    """All the winners and fresh seeds that either asks for."""
+    if stored is None or wider is None:
+        return stored or wider
+    return ConfirmConfig(seeds=max(stored.seeds, wider.seeds), top=max(stored.top, wider.top))
 
 
 def not_covered(stored: Collection[TrialConfig], wider: Collection[TrialConfig]) -> list[TrialConfig]:

@@ -12,7 +12,7 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.schema.canonical import to_dict
 from memsweep.data.sizes import horizon_field, horizon_of
-from memsweep.report.naming.advice import in_words_of
+from memsweep.report.naming.advice import in_words_of, of_weights
 
 registry.discover()
 TASKS = [name for name in registry.names(registry.TASK) if registry.is_own(registry.get(registry.TASK, name))]
@@ -47,6 +47,23 @@ def test_copying_has_a_delay() -> None:
 
 def test_a_task_that_is_not_here_keeps_the_words_of_the_rule() -> None:
     assert in_words_of({"name": "of_another_workspace"}, ["task.horizon=440"]) == ("task.horizon=440",)
+
+
+@pytest.mark.parametrize(
+    ("training", "kept"),
+    [
+        ({"weights": "", "steps": 0}, [0, 1, 2, 3]),
+        ({"weights": "/x.pt", "steps": 0}, [2]),
+        ({"weights": "/x.pt", "steps": 10}, [1, 2]),
+    ],
+)
+def test_given_weights_are_advised_no_other_widths_and_without_training_no_seeds(
+    training: dict[str, object], kept: list[int]
+) -> None:
+    asked = ("model.width=2,4", "training.seeds=9", "task.horizon=8,16", "training.seeds=5 model.width=2,4")
+    found, why = of_weights(training, asked)
+    assert found == tuple(asked[place] for place in kept)
+    assert len(why) == {4: 0, 1: 2, 2: 1}[len(kept)]
 
 
 def test_plan_asks_for_delays(

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
+from searched_folder import SearchedFolder
 
+from memsweep.report.analysis.contents import analyse
 from memsweep.report.analysis.losses import Spread
 from memsweep.report.export import table_as
+from memsweep.report.formats import TABLES
+from memsweep.report.read.study import load_study
+from memsweep.report.rows.report import tables_of
 from memsweep.report.values.table import Cell, Column, Table
 from memsweep.stability.verdict.trend import Slope
+from report_study import rate_conditions, write_study
 
 HOSTILE = r"a_b & 50% $x$ #1 {c} ~d^ \e <f> |g| *h* `i` [j]"
 
@@ -59,3 +67,19 @@ def test_csv_holds_the_numbers(table: Table[str]) -> None:
     assert list(read["slope_low"]) == [-0.66, -0.66]
     assert list(read["name"]) == [HOSTILE, "'=1+1"]
     assert list(read["reasons"]) == ["a long sentence"] * 2
+
+
+def test_every_table_that_can_be_asked_for_has_columns_and_its_rows_in_each_format(tmp_path: Path) -> None:
+    write_study(tmp_path / "sizes", widths=(2, 4, 8), memory=False)
+    write_study(tmp_path / "rates", rate_conditions(), widths=(2, 4), horizons=(20, 40, 80), memory=False)
+    history = SearchedFolder(objective=("error", "radius"), failing=(0,)).write(tmp_path / "searched")
+    studies = [load_study(tmp_path / name) for name in ("sizes", "rates", "searched")]
+    studies[-1] = replace(studies[-1], search=history)
+    tables = [table for study in studies for table in tables_of(analyse(study)).named.values()]
+    assert {"verdicts", "slopes", "losses", "differences", "ceilings", "winners", "search"} <= {t.name for t in tables}
+    for table in tables:
+        for form in TABLES:
+            lines = table_as(table, form).splitlines()
+            assert len(lines) > len(table.rows), (table.name, form)
+            assert lines[0].strip("| "), (table.name, form)
+            assert r"\begin{tabular}{}" not in lines, (table.name, form)

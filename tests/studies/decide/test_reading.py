@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from memsweep.config.load.study import load_study
 from memsweep.report.analysis.contents import Contents, analyse
 from memsweep.report.read.known import Known
 from memsweep.report.read.study import load_study as read_study
-from memsweep.studies.decide.question import HORIZON, Question
+from memsweep.studies.decide.question import HORIZON, WIDTH, Question
 from memsweep.studies.decide.reading import question_of, subjects
 from memsweep.sweep.store.filesystem import Location
 from report_study import Condition, write_study
@@ -21,8 +22,9 @@ from report_study import Condition, write_study
 SIZES = {"widths": (2, 4, 8, 16), "horizons": (16, 32, 64, 128), "balls": ("recurrent",)}
 
 
-def asked(folder: Path, contents: Contents) -> Question:
+def asked(folder: Path, contents: Contents, weights: str = "") -> Question:
     trial = load_study("quickstart").rows[0]
+    trial = replace(trial, training=replace(trial.training, weights=weights))
     trials = dict.fromkeys(contents.study.records, trial)
     (subject,) = subjects(contents, trials)
     return question_of(subject, lambda width, horizon: True)
@@ -47,6 +49,13 @@ def test_widths_are_counted_from_the_smallest_that_fits_on(
     found = asked(tmp_path, read(tmp_path))
     assert found.entering == entering
     assert found.lost == len(missing)
+
+
+def test_given_weights_get_no_other_widths(tmp_path: Path) -> None:
+    write_study(tmp_path, [Condition(kernel="exponential")], **SIZES | {"widths": (2,)})
+    contents = read(tmp_path)
+    assert asked(tmp_path, contents).grows == (HORIZON, WIDTH)
+    assert asked(tmp_path, contents, weights="/stored.pt").grows == (HORIZON,)
 
 
 def test_a_memory_that_changes_with_the_horizon_has_no_time_scale_and_gets_no_horizon(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from memsweep.sweep.store.results import Store
 
 _SUFFIX = ".safetensors"
+_BEGINNING = re.compile("[0-9a-f]+")
+"""Of an identity."""
 
 
 def weights(args: argparse.Namespace) -> Answer:
@@ -28,6 +31,11 @@ def weights(args: argparse.Namespace) -> Answer:
     store = find_study(args.study, Location.at(args.results))
     files = [word for word in args.words if "=" not in word and word.endswith(_SUFFIX)]
     words = [word for word in args.words if word not in files]
+    if strange := [word for word in words if "=" not in word and not _BEGINNING.fullmatch(word)]:
+        raise MemsweepError(
+            f"{strange[0]!r} is neither a field with its value (model.width=8) nor the beginning of an identity "
+            f"(1a2b3c). The name of a file to be written ends in {_SUFFIX}."
+        )
     if not files:
         return _list(store, words)
     if len(files) > 1:

@@ -17,7 +17,7 @@ from memsweep.config.grid.time_scale import time_scale
 from memsweep.config.schema.trial import METRIC, SELF, TARGET
 from memsweep.report.analysis.bounds import GOOD, MARKED, bound_of, corrected, found_share, of_valid
 from memsweep.report.analysis.losses import LossRow, loss_rows, once_each
-from memsweep.report.naming.advice import in_words_of, without_horizons
+from memsweep.report.naming.advice import in_words_of, of_weights, without_horizons
 from memsweep.report.naming.conditions import (
     ALWAYS,
     KERNEL,
@@ -199,7 +199,8 @@ def judge_conditions(study: Study, grouping: Grouping, criteria: Criteria = DEFA
             known["sequences"] = configs[0].get("perturbation", {}).get("test_size")
             radii = stability_radii(curve, rule.thresholds_of(criteria))
             judgement, radii = rule.judge(curve, trained, **known, radii=radii), of_trials(radii, curve, criteria)
-            judgement = replace(judgement, extend=in_words_of(configs[0]["task"], judgement.extend))
+            asked, why = of_weights(configs[0]["training"], in_words_of(configs[0]["task"], judgement.extend))
+            judgement = replace(judgement, extend=asked, reasons=(*why, *judgement.reasons))
             if target is None:  # at another horizon, the memory would not be the one that the study asks for
                 lacks = tuple(replace(lack, overrides=without_horizons(lack.overrides)) for lack in judgement.lacks)
                 judgement = replace(judgement, extend=without_horizons(judgement.extend), lacks=lacks)

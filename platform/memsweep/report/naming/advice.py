@@ -13,6 +13,9 @@ from memsweep.data.sizes import at_horizon, horizon_field
 from memsweep.errors import ConfigError
 
 _HORIZONS = re.compile(r"task\.horizon=([\d,]+)")
+_WIDTHS, _SEEDS = re.compile(r"\bmodel\.width="), re.compile(r"\btraining\.seeds=")
+OF_ONE_WIDTH = "a file of weights (training.weights) has one width, and so no slope in the width"
+_ALIKE = "without a training step all seeds have the weights of the file (training.weights)"
 
 
 def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ...]:
@@ -40,6 +43,20 @@ def in_words_of(task: Mapping[str, Any], advice: Sequence[str]) -> tuple[str, ..
 def without_horizons(advice: Sequence[str]) -> tuple[str, ...]:
     """The texts that ask for no other horizon."""
     return tuple(text for text in advice if not _HORIZONS.search(text))
+
+
+def of_weights(training: Mapping[str, Any], advice: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The texts that can be followed where a file may give the weights, and why the others cannot.
+
+    Args:
+        training: canonical config of a trial's training.
+        advice: texts; given weights have no other widths, and untrained ones no other seeds.
+    """
+    fixed = {_WIDTHS: OF_ONE_WIDTH} if training.get("weights") else {}
+    if fixed and not training.get("steps"):
+        fixed[_SEEDS] = _ALIKE
+    why = tuple(sentence for pattern, sentence in fixed.items() if any(map(pattern.search, advice)))
+    return tuple(text for text in advice if not any(pattern.search(text) for pattern in fixed)), why
 
 
 def _said(text: str, config: Any) -> str:

@@ -83,21 +83,21 @@ def suggestion_table(searched: Searched) -> Table[SuggestionRecord]:
     """
 
     columns: list[Column[SuggestionRecord]] = [
-        Column("cell", lambda member: searched.cells.name(member.cell), views=EXPORTED),
-        Column("number", lambda member: member.suggestion.number, views=EXPORTED),
-        *(_keyed(field, lambda member: member.suggestion.values) for field in searched.history.space),
-        *(_keyed(name, lambda member: _objectives(searched, member)) for name in searched.objectives),
-        Column("steps", lambda member: member.steps, views=EXPORTED),
-        Column("state", lambda member: member.state.value, views=EXPORTED),
-        Column("rank", lambda member: member.rank or None, views=EXPORTED),
+        Column("cell", lambda member: searched.cells.name(member.cell)),
+        Column("number", lambda member: member.suggestion.number),
+        *(_keyed(field, lambda member: member.suggestion.values, ALL) for field in searched.history.space),
+        *(_keyed(name, lambda member: _objectives(searched, member), ALL) for name in searched.objectives),
+        Column("steps", lambda member: member.steps),
+        Column("state", lambda member: member.state.value),
+        Column("rank", lambda member: member.rank or None, optional=True),
         Column("identity", lambda member: last_row(member) or None, views=EXPORTED),
     ]
     return Table("search", "Suggestions", searched.history.suggestions, columns)
 
 
-def _keyed(name: str, values: Callable[[Any], Mapping[str, Any]]) -> Column[Any]:
+def _keyed(name: str, values: Callable[[Any], Mapping[str, Any]], views: frozenset[str] = EXPORTED) -> Column[Any]:
     """One of the values that a row has by name; empty where it has none."""
-    return Column(name, lambda row: values(row).get(name), views=EXPORTED)
+    return Column(name, lambda row: values(row).get(name), views=views)
 
 
 def _objectives(searched: Searched, member: SuggestionRecord) -> dict[str, float]:

@@ -199,6 +199,6 @@ def _axes(subject: Subject) -> tuple[str, ...]:
         return ()
     known = {
         HORIZON: all(horizon_field(each.task) is not None for each in configs),
-        WIDTH: all(hasattr(each.model, "width") for each in configs),
+        WIDTH: all(hasattr(each.model, "width") and not each.training.weights for each in configs),
     }
     return tuple(axis for axis, is_named in known.items() if is_named)
