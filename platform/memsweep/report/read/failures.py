@@ -156,7 +156,7 @@ def _group(
     file, line, code = _place(traceback)
     return FailureGroup(
         kind=kind,
-        text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text),
+        text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text).replace(" of of ", " of "),
         alike=len({_IDENTITY.sub("#", _kind_and_text(each)[1]) for each in failures}) == 1,
         outcome=str(failure["outcome"]),
         file=file,
