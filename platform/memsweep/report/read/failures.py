@@ -10,6 +10,7 @@ from typing import Any
 
 from memsweep.outcome import Outcome
 from memsweep.report.read.fields import varied_fields
+from memsweep.sweep.store.journal import State
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in .*)?$(?:\n {4,}(?P<code>\S.*))?', re.M)
 _KIND = re.compile(r"([A-Za-z_][\w.]*): ")
@@ -70,7 +71,7 @@ class FailureGroup:
     @property
     def advice(self) -> str:
         """What to do; empty for an outcome that this version does not know."""
-        return Outcome(self.outcome).explanation if self.outcome in {*Outcome} else ""
+        return State(self.outcome).explanation if self.outcome in {*Outcome} else ""
 
     @property
     def cause(self) -> str:
