@@ -328,6 +328,11 @@ def _attempt(what: str, load: Callable[[], object], file: Path | None = None) ->
 
 def _of_neighbours(file: Path | None, error: BaseException) -> str:
     """Advice to a task file that imports a file beside it, which it does not find; empty of any other error."""
+    if file is not None and isinstance(error, ImportError) and "relative import" in str(error):
+        return (
+            ". A task file is in no package: import the file beside it by its name alone, without a dot, and set "
+            f"PYTHONPATH={shlex.quote(str(file.parent))}, on all nodes"
+        )
     top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     places = file.parents[:2] if file is not None and top else ()
     near = [folder for folder in places if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))]
