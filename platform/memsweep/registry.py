@@ -183,7 +183,9 @@ def _problem(kind: str, part: Any) -> str | None:
     known = {*vars(config).get("__annotations__", {}), *(each.name for each in fields(cast(Any, config)))}
     if taken := sorted(known & {"name", "kind"}):
         return f"has a field {taken[0]} in its Config, a name that the engine needs there: call it otherwise."
-    further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
+    # another name of measures: one that models have, too, would count in the identities of their trials
+    asked = "table_problem" if kind == MEASURE else "registration_problem"
+    further: Callable[[], str | None] | None = getattr(part, asked, None)
     return further() if further else None
 
 

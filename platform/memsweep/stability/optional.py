@@ -140,7 +140,7 @@ class Measure(ABC):
     section: ClassVar[str]
 
     @classmethod
-    def registration_problem(cls) -> str | None:
+    def table_problem(cls) -> str | None:
         """Why the registry refuses a measure whose table cannot be stored: the end of a sentence. None: nothing."""
         if absent := [name for name in ("table", "columns", "section") if not hasattr(cls, name)]:
             return f"lacks {', '.join(absent)}: define each in the class as the docstring of {__name__}.Measure says."
