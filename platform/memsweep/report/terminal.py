@@ -267,16 +267,14 @@ def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> It
     view, left_out = _narrowed(view, level, width)
     widths = _shrunk(_widths(view, level, broken=broken), view, width)
     yield _grid(view, widths, [])
-    left, alike = _MOST_ROWS, 0
-    hides = bool(left_out) or any(TERMINAL not in column.views for column in table.columns)
+    left, alike, hides = _MOST_ROWS, 0, left_out or any(TERMINAL not in column.views for column in table.columns)
     for heading, lines in view.groups.items():
         if heading and left:
             yield Text(clean(heading), style="bold")
         # rows that differ only in columns that do not stand here are one line
         merged = [*{tuple(cell.form(level) for cell in line): line for line in lines}.values()] if hides else lines
         alike += len(lines) - len(merged)
-        distinct = merged[:left]
-        if distinct:
+        if distinct := merged[:left]:
             indent = _INDENT if heading else ""
             yield _grid(view, widths, [_texts(view, line, level, indent, widths) for line in distinct])
         left -= len(distinct)
