@@ -183,7 +183,9 @@ def _problem(kind: str, part: Any) -> str | None:
     known = {*vars(config).get("__annotations__", {}), *(each.name for each in fields(cast(Any, config)))}
     if taken := sorted(known & {"name", "kind"}):
         return f"has a field {taken[0]} in its Config, a name that the engine needs there: call it otherwise."
-    further: Callable[[], str | None] | None = getattr(part, "registration_problem", None)
+    # another name of measures: one that models have, too, would count in the identities of their trials
+    asked = "table_problem" if kind == MEASURE else "registration_problem"
+    further: Callable[[], str | None] | None = getattr(part, asked, None)
     return further() if further else None
 
 
@@ -328,6 +330,11 @@ def _attempt(what: str, load: Callable[[], object], file: Path | None = None) ->
 
 def _of_neighbours(file: Path | None, error: BaseException) -> str:
     """Advice to a task file that imports a file beside it, which it does not find; empty of any other error."""
+    if file is not None and isinstance(error, ImportError) and "relative import" in str(error):
+        return (
+            ". A task file is in no package: import the file beside it by its name alone, without a dot, and set "
+            f"PYTHONPATH={shlex.quote(str(file.parent))}, on all nodes"
+        )
     top = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     places = file.parents[:2] if file is not None and top else ()
     near = [folder for folder in places if (folder / f"{top}.py").is_file() or any((folder / top).glob("*.py"))]

@@ -20,7 +20,7 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.data.api import Batch, LinearFunctionalTask, Task
-from memsweep.data.contract import Contract, contract, meant
+from memsweep.data.contract import Contract, contract, meant, of_oracle
 from memsweep.streams import TEST, TRAIN, Stream
 from paths import ROOT
 
@@ -219,7 +219,7 @@ def test_the_tasks_of_memsweep_mean_what_they_say() -> None:
         part = registry.get(registry.TASK, name)
         if registry.is_own(part):
             with contextlib.suppress(ValueError):  # its data are not here
-                assert meant(part, part.Config()) == (), name
+                assert meant(part, part.Config()) + of_oracle(part, part.Config()) == (), name
                 looked_at += 1
     assert looked_at > 15
 
@@ -279,3 +279,51 @@ def test_each_task_of_a_study_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> 
     tasks = {row.task for row in sweep.rows}
     assert len(drawn) == 2 * len(tasks) == 16
     assert math.prod(each.size for each in drawn) == 3**16
+
+
+LEVELS: dict[str, tuple[dict[str, Any], str]] = {
+    "swapped": ({"near": (0.08, 1.0)}, "gave 'near' 0.08 for the right answers and 1 at chance; more is better"),
+    "equal": ({"near": (1.0, 1.0)}, "the first must be above the second"),
+    "no number": ({"near": (math.nan, 0.0)}, "gave (nan, 0.0) for 'near'; it must give two finite numbers"),
+    "one number": ({"near": 1.0}, "gave 1.0 for 'near'; it must give two finite numbers"),
+    "another name": ({"far": (1.0, 0.0)}, "gave ['far']; its names must be in reports, ['near']"),
+    "not those of the oracle": (
+        {"near": (100.0, 8.0)},
+        "gave 'near' 100 for the right answers, and those of its oracle",
+    ),
+    "right": ({"near": (1.0, 0.1)}, ""),
+}
+
+
+def near(self: Task, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+    return {"near": (squares(outputs, batch) < 0.01).double().mean((-1, -2, -3))}
+
+
+@pytest.mark.parametrize("what", LEVELS)
+def test_levels_that_no_answer_has_are_refused(what: str) -> None:
+    levels, words = LEVELS[what]
+    told = found(reports=("near",), metrics=near, metric_levels=lambda self: levels)
+    assert len(told) == bool(words), told
+    assert words in "".join(told)
+
+
+@pytest.mark.parametrize(
+    ("best", "words"),
+    [
+        (0.0, ""),
+        (5.0, "gave 5.0, and chance 4; it must give the expected loss of the right answers, from 0 to below chance"),
+        (math.nan, "gave nan, and chance 4"),
+        (3.0, "gave 3, and the answers of its oracle have the loss 0 on 16 sequences"),
+    ],
+)
+def test_a_best_loss_that_no_answer_has_is_refused(best: float, words: str) -> None:
+    told = found(best_loss=lambda self: best)
+    assert len(told) == bool(words), told
+    assert words in "".join(told)
+
+
+def test_a_task_without_an_oracle_keeps_its_levels() -> None:
+    def oracle(self: Task, inputs: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    assert not found(reports=("near",), metrics=near, metric_levels=lambda self: {"near": (1.0, 0.1)}, oracle=oracle)

@@ -161,15 +161,18 @@ def test_a_task_file_that_misses_its_neighbour_is_told_how_to_find_it(tmp_path: 
     folder.mkdir()
     (tmp_path / "beside_tasks.py").write_text("x = 1\n")
     (folder / "_in_tasks.py").write_text("x = 1\n")
-    for number, name in enumerate(("beside_tasks", "_in_tasks", "nowhere_at_all")):
-        (folder / f"own{number}.py").write_text(f"import {name}\n")
+    imports = ("import beside_tasks", "import _in_tasks", "import nowhere_at_all", "from ._in_tasks import x")
+    for number, line in enumerate(imports):
+        (folder / f"own{number}.py").write_text(f"{line}\n")
     try:
-        beside, within, nowhere = registry.discover(tmp_path)
+        beside, within, nowhere, relative = registry.discover(tmp_path)
     finally:
         registry.discover(ROOT)
     assert f"set PYTHONPATH={tmp_path}, on all nodes" in beside
     assert f"set PYTHONPATH={folder}, on all nodes" in within
     assert "PYTHONPATH" not in nowhere
+    assert "import the file beside it by its name alone, without a dot" in relative
+    assert f"set PYTHONPATH={folder}, on all nodes" in relative
 
 
 def test_a_file_that_is_skipped_is_named_with_its_own_line(tmp_path: Path) -> None:

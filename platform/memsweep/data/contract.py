@@ -82,7 +82,9 @@ def _apart(part: Any, config: Any) -> Contract:
         found = looked_at(part, config)
         send((found.problems, None if found.inputs is None else found.inputs.numpy()))
         if found.inputs is not None:
-            send((meant(part, config), None))
+            problems = meant(part, config)
+            send((problems, None))
+            send((problems or of_oracle(part, config), None))  # last: brute force may be slow
 
     # what came before an end without a word holds
     told = [*in_copy(look)] or [((), None)]
@@ -143,6 +145,7 @@ def looked_at(part: Any, config: Any) -> Contract:
         problems += [text for size in ("inputs", "outputs", "horizon") for text in _of_size(task, name, size)]
         problems += _of_kernel(task, name)
         problems += _of_chance(name, _called(f"chance of the task {name!r}", task.chance))
+        problems += [] if problems else [*_of_best_loss(task, name), *_of_levels(task, name)]
         for stream in () if problems else (VALIDATION, TEST):
             draw = functools.partial(task.draw, Stream(0, stream), 0, SEQUENCES)
             batch = _called(f"draw of the task {name!r}", draw)
@@ -197,6 +200,38 @@ def _of_chance(name: str, value: Any) -> Iterator[str]:
             f"chance of the task {name!r} gave {shown}; it must give a finite number above 0: the loss of the best "
             "answer without an input, to which errors are relative"
         )
+
+
+def _of_best_loss(task: Any, name: str) -> Iterator[str]:
+    """The fault of right answers that are no better than an answer without an input."""
+    best, chance = _called(f"best_loss of the task {name!r}", task.best_loss), task.chance()
+    if not isinstance(best, float | int) or not 0 <= best < chance:  # nan is not, either
+        yield (
+            f"best_loss of the task {name!r} gave {best!r}, and chance {chance:.4g}; it must give the expected loss of "
+            "the right answers, from 0 to below chance"
+        )
+
+
+def _of_levels(task: Any, name: str) -> Iterator[str]:
+    """The faults in the levels of a task's metrics, of which more is better."""
+    levels = _called(f"metric_levels of the task {name!r}", task.metric_levels)
+    if not isinstance(levels, dict) or not levels.keys() <= {*task.reports}:
+        named = list(levels) if isinstance(levels, dict) else _kind(levels)
+        yield f"metric_levels of the task {name!r} gave {named}; its names must be in reports, {list(task.reports)}"
+        return
+    for key, level in levels.items():
+        pair = isinstance(level, tuple | list) and len(level) == 2
+        if not pair or not all(isinstance(each, float | int) and math.isfinite(each) for each in level):
+            yield (
+                f"metric_levels of the task {name!r} gave {level!r} for {key!r}; it must give two finite numbers, the "
+                "metric of the right answers and that at chance"
+            )
+        elif level[0] <= level[1]:
+            yield (
+                f"metric_levels of the task {name!r} gave {key!r} {level[0]:g} for the right answers and {level[1]:g} "
+                "at chance; more is better, so the first must be above the second. Swap them, or give a metric that "
+                "grows"
+            )
 
 
 def _of_batch(task: Any, name: str, stream: str, batch: Any) -> Iterator[str]:
@@ -304,8 +339,49 @@ def _of_zeros(task: Any, name: str, batch: Any) -> Iterator[str]:
         )
 
 
+def of_oracle(part: Any, config: Any) -> tuple[str, ...]:
+    """The faults of levels that the task's own right answers do not reach; nothing where it has none."""
+    name, problems = config.name, list[str]()
+    with contextlib.suppress(Exception):  # a task may have no oracle: its conformance suite tells
+        task = part(config)
+        levels, best, chance = task.metric_levels(), task.best_loss(), task.chance()
+        if not levels and not best:
+            return ()
+        batch = task.draw(Stream(0, TEST), 0, LEAST)
+        if {field.name for field in fields(batch)} != {"inputs", "targets"}:
+            return ()
+        answers = task.oracle(batch.inputs)
+        rows = [(answers[None, [row]], _rows_of(batch, [row])) for row in range(len(batch.inputs))]
+        for key, (right, at_chance) in levels.items():
+            each = torch.tensor([float(task.metrics(outputs, own)[key]) for outputs, own in rows])
+            if not _agree(each, right, right - at_chance):
+                problems.append(
+                    f"metric_levels of the task {name!r} gave {key!r} {right:g} for the right answers, and those of "
+                    f"its oracle have {float(each.mean()):.4g} on {len(rows)} sequences. Correct the level, the metric "
+                    "or the oracle"
+                )
+        if best:
+            each = torch.tensor([float(task.loss(outputs, own)) for outputs, own in rows])
+            if not _agree(each, best, chance):
+                problems.append(
+                    f"best_loss of the task {name!r} gave {best:.4g}, and the answers of its oracle have the loss "
+                    f"{float(each.mean()):.4g} on {len(rows)} sequences. Correct best_loss, the loss or the oracle"
+                )
+    return tuple(problems)
+
+
+def _agree(each: Tensor, expected: float, scale: float) -> bool:
+    """Whether the mean over sequences may have an expected value; nan has none."""
+    error = float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else math.inf
+    return abs(float(each.mean()) - expected) <= ROOM * scale + 5.0 * error
+
+
+def _rows_of(batch: Any, rows: list[int]) -> Any:
+    return replace(batch, inputs=batch.inputs[rows], targets=batch.targets[rows])
+
+
 def _loss_of_zeros(task: Any, name: str, batch: Any, rows: list[int]) -> float:
-    taken = replace(batch, inputs=batch.inputs[rows], targets=batch.targets[rows])
+    taken = _rows_of(batch, rows)
     zeros = torch.zeros(1, *taken.inputs.shape[:2], task.outputs, dtype=torch.float64)
     return float(_called(f"loss of the task {name!r}", lambda: task.loss(zeros, taken)))
 

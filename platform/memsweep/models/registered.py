@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError, listed, one_of
 from memsweep.models.contracts import breaches
 from memsweep.models.roles import Signature, fits, signature_of
-from memsweep.models.training_mode import in_training
+from memsweep.models.training_mode import in_training, same_values, seeded
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import TrialConfig
@@ -65,13 +66,31 @@ def fitting_rules(model: Any, config: Any) -> list[str]:
     return [name for name in names if registry.get(registry.RULE, name).refusal(model, config) is None]
 
 
-def contract_problems(model: Any, trial: TrialConfig) -> Iterator[str]:
-    """Why a registered model from outside of memsweep would be measured in vain, a sentence without a full stop each.
+def _is_own(part: type) -> bool:
+    """Whether a class is memsweep's own."""
+    return part.__module__.startswith("memsweep.")
 
-    The conformance suite (``memsweep.testing``) holds memsweep's own to more than this.
+
+def _has_own_parts(config: Any) -> bool:
+    """Whether a Config with all that it holds is of memsweep's own parts."""
+    if isinstance(config, tuple):
+        return all(map(_has_own_parts, config))
+    if not is_dataclass(config):
+        return True
+    return _is_own(type(config)) and all(_has_own_parts(getattr(config, field.name)) for field in fields(config))
+
+
+def contract_problems(model: Any, trial: TrialConfig) -> Iterator[str]:
+    """Why a registered model with code from outside of memsweep would be measured in vain, a sentence each.
+
+    Sentences end without a full stop. The conformance suite (``memsweep.testing``) holds memsweep's own to more.
     """
-    signature = None if model.__module__.startswith("memsweep.") else signature_of(trial)
-    if signature is not None:
+    signature = None if _has_own_parts(trial.model) and _is_own(model) else signature_of(trial)
+    if signature is None:
+        return
+    found = () if trial.training.weights else _unseeded_problems(model, trial.model, signature)
+    yield from found
+    if not found and not _is_own(model):
         yield from _contract_problems(model, trial.model, signature)
 
 
@@ -95,6 +114,31 @@ def _contract_problems(model: Any, config: Any, signature: Signature) -> tuple[s
         return tuple(f"{name} {words}" for words in found)
     except Exception as error:  # any fault of foreign code
         return (f"{name} failed on inputs of shape {list(shape)}: {in_one_line(error)}",)
+
+
+@functools.lru_cache(maxsize=256)
+def _unseeded_problems(model: Any, config: Any, signature: Signature) -> tuple[str, ...]:
+    """Why a trial of a registered model could not be repeated: its ``initial`` draws elsewhere, too.
+
+    The global generators have another state in each of two calls, and are as before afterwards.
+    """
+    drawn = []
+    try:
+        for seed in (0, 1):
+            with seeded(seed):
+                initial = model.initial(config, signature, np.random.default_rng(0))
+            drawn.append({name: torch.as_tensor(value) for name, value in initial.items()})
+    except ModuleError:  # another check says it
+        return ()
+    except Exception as error:  # any fault of foreign code
+        return (f"the model {config.name} cannot draw its initial weights: {in_one_line(error)}",)
+    if same_values(*drawn):
+        return ()
+    return (
+        f"the model {config.name} begins with other weights each time its initial gets the same generator: it draws "
+        "elsewhere, too, such as by np.random.uniform or by np.random.default_rng() without a seed. Draw from the "
+        "generator that is given (rng)",
+    )
 
 
 def _in_its_mode(model: Any) -> Callable[[Tensor], Tensor]:

@@ -20,6 +20,12 @@ SAME_WEIGHTS = (
 )
 """The words for a module to which seeds make no difference, to follow its name, without a full stop."""
 
+UNSEEDED = (
+    "begins with other weights each time it is built from the same seed: it draws from a generator of its own, such as "
+    "np.random.default_rng() without a seed. Draw from torch's global generator, which is seeded for each seed"
+)
+"""The words for a module whose weights do not follow from its seed, to follow its name, without a full stop."""
+
 
 @dataclass(frozen=True)
 class InTraining:
@@ -94,12 +100,18 @@ def seeded(seed: int) -> Iterator[None]:
 
 def same_weights(one: nn.Module, other: nn.Module) -> bool:
     """Whether two modules of different seeds have parameters, and these and all buffers are equal."""
-    own, others = tensors_of(one), tensors_of(other)
-    return (
-        any(True for _ in one.parameters())
-        and own.keys() == others.keys()
-        and all(torch.equal(value.detach(), others[name].detach().to(value.dtype)) for name, value in own.items())
-    )
+    own, others = ({name: each.detach() for name, each in tensors_of(module).items()} for module in (one, other))
+    return any(True for _ in one.parameters()) and same_values(own, others)
+
+
+def same_values(own: Mapping[str, Tensor], others: Mapping[str, Tensor]) -> bool:
+    """Whether tensors have the same names, shapes and values, in the precision of the first; nan equals nan."""
+    return own.keys() == others.keys() and all(_equal(value, others[name]) for name, value in own.items())
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    other = other.to(one.dtype)
+    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

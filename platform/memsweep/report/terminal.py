@@ -267,17 +267,20 @@ def table_parts(table: Table[Any], width: int, *, throughout: bool = True) -> It
     view, left_out = _narrowed(view, level, width)
     widths = _shrunk(_widths(view, level, broken=broken), view, width)
     yield _grid(view, widths, [])
-    left = _MOST_ROWS
+    left, alike, hides = _MOST_ROWS, 0, left_out or any(TERMINAL not in column.views for column in table.columns)
     for heading, lines in view.groups.items():
         if heading and left:
             yield Text(clean(heading), style="bold")
-        # rows that differ only in columns of the page are one line here
-        distinct = [*{tuple(cell.form(level) for cell in line): line for line in lines}.values()][:left]
-        if distinct:
+        # rows that differ only in columns that do not stand here are one line
+        merged = [*{tuple(cell.form(level) for cell in line): line for line in lines}.values()] if hides else lines
+        alike += len(lines) - len(merged)
+        if distinct := merged[:left]:
             indent = _INDENT if heading else ""
             yield _grid(view, widths, [_texts(view, line, level, indent, widths) for line in distinct])
         left -= len(distinct)
-    if (more := sum(map(len, view.groups.values())) - _MOST_ROWS) > 0:
+    if alike:
+        yield f"{alike} more look{'s' if alike == 1 else ''} alike here: {table.name}.csv of the report has all."
+    if (more := sum(map(len, view.groups.values())) - alike - _MOST_ROWS) > 0:
         yield f"{more} more are in {table.name}.csv of the report."
     if left_out:
         yield from ("", f"No room here for {', '.join(left_out)}: {table.name}.csv of the report has it all.")

@@ -9,6 +9,7 @@ a measure.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from memsweep import registry
 from memsweep.config.core.fields import AFTER, DURING
 from memsweep.config.schema.trial import asked_of
+from memsweep.errors import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +39,28 @@ if TYPE_CHECKING:
 
 CURVES = "curves"
 """The table of errors against radii, to which a measure may add curves of its own."""
+
+_ENGINES = frozenset(
+    {
+        *(
+            CURVES,
+            "replicas",
+            "metrics",
+            "memory",
+            "history",
+            "records",
+            "weights",
+            "failures",
+            "checkpoints",
+            "states",
+        ),
+        *("journal", "lease", "search", "decide", "report", "judged", "crash_reports"),
+    }
+)
+"""The tables of the engine, and the folders beside them in the folder of a study."""
+_TYPES = ("string", "int64", "float64", "bool")
+_SIZES = ("horizon", "width")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -115,6 +139,30 @@ class Measure(ABC):
     is_tracked: ClassVar[bool] = False
     section: ClassVar[str]
 
+    @classmethod
+    def table_problem(cls) -> str | None:
+        """Why the registry refuses a measure whose table cannot be stored: the end of a sentence. None: nothing."""
+        if absent := [name for name in ("table", "columns", "section") if not hasattr(cls, name)]:
+            return f"lacks {', '.join(absent)}: define each in the class as the docstring of {__name__}.Measure says."
+        if cls.table == CURVES and cls.curves:
+            return None
+        if cls.table in _ENGINES:
+            return f"has the table {cls.table!r}, which is the engine's: call it otherwise."
+        if not _NAME.fullmatch(cls.table):
+            return f"has the table {cls.table!r}: its name must be of a-z, 0-9 and _, and begin with a letter."
+        others = (registry.get(registry.MEASURE, name) for name in registry.names(registry.MEASURE))
+        if not registry.is_own(cls) and (same := [each for each in others if _shares_table(cls, each)]):
+            return (
+                f"has the table {cls.table!r}, which is that of the measure {same[0].Config.name!r}: call it otherwise."
+            )
+        if taken := [name for name in ("identity", "seed", *(_SIZES if cls.has_sizes else ())) if name in cls.columns]:
+            return f"has the column {taken[0]!r}, which each table has already: leave it out, or call it otherwise."
+        if wrong := [f"{name} {kind}" for name, kind in cls.columns.items() if kind not in _TYPES]:
+            return f"has columns of types that no table has ({', '.join(wrong)}): there are {one_of(_TYPES)}."
+        if strange := [name for name in cls.grows if name not in cls.columns]:
+            return f"grows names {strange[0]!r}, which is none of its columns: {one_of(cls.columns)}."
+        return None
+
     def __init__(self, asked: Any, subject: Subject) -> None:
         self.asked, self.subject = asked, subject
 
@@ -175,6 +223,11 @@ class Measure(ABC):
         from memsweep.stability.measure import with_table
 
         return with_table(measured, self.subject.pack, self.table, self.rows)
+
+
+def _shares_table(measure: type[Measure], other: type[Measure]) -> bool:
+    """Whether two measures that are not one class, imported twice, have one table."""
+    return measure.table == other.table and measure.__qualname__ != other.__qualname__
 
 
 class TrainingMeasure(Measure):

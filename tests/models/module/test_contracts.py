@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -319,3 +321,29 @@ def test_every_training_of_a_study_is_checked(tmp_path: Path, steps: str) -> Non
     )
     with pytest.raises(ConfigError, match=r"training\.steps is 100, but every parameter of still:Still is frozen"):
         load_study(str(tmp_path / "still.yaml"), (), tmp_path)
+
+
+DRAWN = {
+    "torch.randn(2, 4)": False,
+    "torch.tensor(np.random.randn(2, 4))": False,
+    "torch.full((2, 4), random.gauss(0, 1))": False,
+    "torch.full((2, 4), torch.nan)": False,
+    "torch.tensor(np.random.default_rng().standard_normal((2, 4)))": True,
+    "torch.full((2, 4), random.Random().random())": True,
+}
+
+
+@pytest.mark.parametrize("drawn", DRAWN)
+def test_weights_that_do_not_follow_from_the_seed_are_refused(tmp_path: Path, drawn: str) -> None:
+    idle = "        self.idle = nn.Linear(2, 2)\n"
+    text = BASE.format(first="pass", last="y", two_ways=False, states=1)
+    text = text.replace(idle, f"{idle}        self.idle.bias = nn.Parameter({drawn}.float())\n")
+    (tmp_path / "elsewhere.py").write_text(f"import random\nimport numpy as np\n{text}")
+    before = np.random.get_state()[1].copy(), random.getstate(), torch.get_rng_state()
+    config = ModuleConfig(factory=f"{tmp_path}/elsewhere.py:Net", width=4)
+    told = "; ".join(findings(config, SIZES).refusals)
+    assert ("begins with other weights each time it is built from the same seed" in told) == DRAWN[drawn], told
+    assert not findings(config, SIZES, drawn=False).refusals  # a file has the weights
+    assert (np.random.get_state()[1] == before[0]).all()
+    assert random.getstate() == before[1]
+    assert torch.equal(torch.get_rng_state(), before[2])

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from memsweep.report.terminal import table_parts
-from memsweep.report.values.table import TERMINAL, Column, Table
+from memsweep.report.values.table import PAGE, TERMINAL, Column, Table
 
 UNITS = ("delta_net · largest_beta 1", "delta_net · largest_beta 2", "attention")
 SHOWN = frozenset({TERMINAL})
@@ -73,3 +73,14 @@ def test_many_names_over_few_lines_become_lines(grouped: bool) -> None:
     assert [line.split()[-2:] for line in lines] == [[f"d{index}", f"e{index}"] for index in range(len(MEMORIES))]
     wide = lines_of(table, 700)
     assert wide[0].split("  ")[-1].strip() == MEMORIES[-1]  # where there is room, lines stay lines
+
+
+@pytest.mark.parametrize(("hidden", "shown"), [(False, 3), (True, 2)])
+def test_no_line_is_left_out_without_a_word(hidden: bool, shown: int) -> None:
+    """Two seeds with one value stay two lines, but where the page alone has what tells them apart."""
+    seeds = ["0.5 first", "0.5 second", "0.7 third"]
+    columns: list[Column[str]] = [Column("leak", lambda row: row[:3], views=SHOWN)]
+    columns += [Column("seed", lambda row: row[4:], views=frozenset({PAGE}))] if hidden else []
+    lines = lines_of(Table("leaks", "Leaks", seeds, columns), 80)
+    assert sum(line.strip() in {"0.5", "0.7"} for line in lines) == shown
+    assert ("1 more looks alike here: leaks.csv of the report has all." in lines) == hidden

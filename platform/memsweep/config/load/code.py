@@ -21,7 +21,8 @@ def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
     """
     different: dict[Any, TrialConfig] = {}
     for trial in trials:
-        different.setdefault((trial.task, trial.model, trial.training.steps > 0, trial.perturbation), trial)
+        training = trial.training
+        different.setdefault((trial.task, trial.model, training.steps > 0, training.weights, trial.perturbation), trial)
     texts, known = list[str](), set[str]()
     for trial in different.values():
         parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,7 +42,15 @@ from memsweep.models.module.roles import (
 )
 from memsweep.models.module.wrapped import build_wrapped, wrapped_roles
 from memsweep.models.roles import Group
-from memsweep.models.training_mode import SAME_WEIGHTS, in_training, same_weights, seeded
+from memsweep.models.training_mode import (
+    SAME_WEIGHTS,
+    UNSEEDED,
+    in_training,
+    same_values,
+    same_weights,
+    seeded,
+    tensors_of,
+)
 
 if TYPE_CHECKING:
     from memsweep.config.schema.trial import PerturbationConfig
@@ -189,13 +197,27 @@ class Findings:
     notes: tuple[str, ...]
 
 
-def findings(config: ModuleConfig, signature: Signature) -> Findings:
+def findings(config: ModuleConfig, signature: Signature, *, drawn: bool = True) -> Findings:
     """The findings of the checks before a study; remembered until the module's file changes.
+
+    Args:
+        config, signature: of the module.
+        drawn: training begins with the module's own initial weights, and not with those of a file.
 
     Raises:
         ModuleError: the module cannot run at the horizon.
     """
-    return _findings(config, signature, resolve(config.factory))
+    factory = resolve(config.factory)
+    found = _findings(config, signature, factory)
+    if drawn and not _follows_from_seed(config, signature, factory):
+        return replace(found, refusals=(f"{config.factory} {UNSEEDED}", *found.refusals))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _follows_from_seed(config: ModuleConfig, signature: Signature, factory: Factory) -> bool:
+    """Whether a module that is built twice from one seed has the same weights and buffers."""
+    return same_values(*(tensors_of(build_module(config, signature, 0)) for _ in range(2)))
 
 
 @functools.lru_cache(maxsize=256)

@@ -142,7 +142,7 @@ class Module(Model):
             return
         try:
             described = anatomy(config, signature).tensors
-            refusals = findings(config, signature).refusals
+            refusals = findings(config, signature, drawn=not trial.training.weights).refusals
             vmap = vmap_refusal(config, signature) if config.replicas == "vmap" else None
             steps = step_of(build_module(config, signature, 0))
         except ModuleError as error:

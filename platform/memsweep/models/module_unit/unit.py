@@ -81,7 +81,7 @@ class ModuleUnit(LayerUnit):
         unit = cls(config, model.width, model.features)
         sizes = unit.signature(task.horizon)
         try:
-            refusals = findings(unit.module, sizes).refusals
+            refusals = findings(unit.module, sizes, drawn=not trial.training.weights).refusals
             vmap = vmap_refusal(unit.module, sizes) if config.replicas == "vmap" else None
             steps = step_of(Module(unit.module, sizes).module)
         except ModuleError as error:

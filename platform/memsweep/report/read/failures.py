@@ -10,6 +10,7 @@ from typing import Any
 
 from memsweep.outcome import Outcome
 from memsweep.report.read.fields import varied_fields
+from memsweep.sweep.store.journal import State
 
 _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in .*)?$(?:\n {4,}(?P<code>\S.*))?', re.M)
 _KIND = re.compile(r"([A-Za-z_][\w.]*): ")
@@ -70,7 +71,7 @@ class FailureGroup:
     @property
     def advice(self) -> str:
         """What to do; empty for an outcome that this version does not know."""
-        return Outcome(self.outcome).explanation if self.outcome in {*Outcome} else ""
+        return State(self.outcome).explanation if self.outcome in {*Outcome} else ""
 
     @property
     def cause(self) -> str:
@@ -156,7 +157,7 @@ def _group(
     file, line, code = _place(traceback)
     return FailureGroup(
         kind=kind,
-        text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text),
+        text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text).replace(" of of ", " of "),
         alike=len({_IDENTITY.sub("#", _kind_and_text(each)[1]) for each in failures}) == 1,
         outcome=str(failure["outcome"]),
         file=file,

@@ -17,7 +17,6 @@ import pandas as pd
 
 from memsweep.config.schema.claims import Claims
 from memsweep.errors import StoreError
-from memsweep.outcome import Outcome
 from memsweep.report.read.command_line import (
     grown_words,
     has_other_conditions,
@@ -33,6 +32,7 @@ from memsweep.report.read.known import Known
 from memsweep.report.read.rounds import StoredRound, shown_trials, stored_rounds, unfinished
 from memsweep.sweep.planning.plan_file import StoredPlan, no_plan, read_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import State
 from memsweep.sweep.store.layout import default_results, folder_name
 from memsweep.sweep.store.record import Record
 from memsweep.sweep.store.results import Store
@@ -402,5 +402,5 @@ def _missing(identity: str, config: Mapping[str, Any], fault: str, failure: Mapp
         return MissingRow(identity, config, DAMAGED, reason, fault)
     if failure is None:
         return MissingRow(identity, config, "not run", "No attempt has ended yet. Run the same command again.", "")
-    outcome = Outcome(failure["outcome"])
+    outcome = State(failure["outcome"])
     return MissingRow(identity, config, outcome, outcome.explanation, failure["traceback"], failure["error"])

@@ -47,7 +47,7 @@ class State(enum.StrEnum):
     @property
     def explanation(self) -> str:
         """The meaning of the state, and what to do."""
-        return _WAITING.get(self) or Outcome(self.value).explanation
+        return _EXPLANATIONS.get(self) or Outcome(self.value).explanation
 
     @property
     def has_result(self) -> bool:
@@ -55,10 +55,14 @@ class State(enum.StrEnum):
         return self in (State.DONE, State.DIVERGED, State.STOPPED_EARLY)
 
 
-_WAITING = {
+_EXPLANATIONS = {
     State.QUEUED: "Waits for its turn.",
     State.RUNNING: "A worker computes it.",
     State.CANCELLED: "A later sweep, or a round of decide, took it out of the plan; its result, if it has one, stays.",
+    State.FAILED: (
+        "The task's or the model's code raised; the traceback is in the report. Mend it, and run memsweep sweep with "
+        "the same words again: resume and retry refuse code that has changed."
+    ),
 }
 
 

@@ -274,40 +274,62 @@ def _check(name: str, table: pa.Table, identity: str, where: str) -> None:
         raise StoreError(f"{where} has rows of another trial than {identity}. {MEND}")
 
 
+def misfit(name: str, frame: pd.DataFrame) -> str | None:
+    """Why rows cannot be stored as a table, a sentence without a full stop; None: they can."""
+    try:
+        _arrays(name, frame)
+    except StoreError as error:
+        return str(error)
+    return None
+
+
 def _to_arrow(name: str, frame: pd.DataFrame, identity: str) -> pa.Table:
     import pyarrow as pa
 
-    expected_schema = _schema(name, written=True)
-    missing = [column for column in expected_schema.names if column not in frame.columns]
-    extra = [str(column) for column in frame.columns if column not in expected_schema.names]
-    if missing or extra:
-        raise StoreError(
-            f"the {name} table of {identity} has the wrong columns (missing: {', '.join(missing) or 'none'}; "
-            f"unknown: {', '.join(extra) or 'none'}). Allowed are exactly: {', '.join(expected_schema.names)}."
-        )
+    try:
+        arrays = _arrays(name, frame)
+    except StoreError as error:
+        raise StoreError(f"the {name} table of {identity}: {error}.") from error
     foreign = set(frame["identity"]) - {identity}
     if foreign:
         raise StoreError(
             f"the {name} table of {identity} has rows of another identity: {', '.join(sorted(map(str, foreign)))}."
         )
+    return pa.Table.from_arrays(arrays, schema=_schema(name, written=True))
+
+
+def _arrays(name: str, frame: pd.DataFrame) -> list[pa.Array]:
+    """The columns of a table that is to be written.
+
+    Raises:
+        StoreError: they are not those of the table, without its name and a full stop.
+    """
+    import pyarrow as pa
+
+    expected = _schema(name, written=True)
+    missing = [column for column in expected.names if column not in frame.columns]
+    extra = [str(column) for column in frame.columns if column not in expected.names]
+    if missing or extra:
+        raise StoreError(
+            f"wrong columns (missing: {', '.join(missing) or 'none'}; unknown: {', '.join(extra) or 'none'}). Allowed "
+            f"are exactly: {', '.join(expected.names)}"
+        )
     arrays = []
-    for field in expected_schema:
+    for field in expected:
         # from_pandas turns NaN into null: right for a width that a model lacks, wrong for a measurement.
         try:
             array = (
                 pa.Array.from_pandas(frame[field.name], type=field.type) if field.nullable else _measured(frame, field)
             )
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise StoreError(
-                f"column {field.name!r} of the {name} table of {identity} must be {field.type}: {error}"
-            ) from error
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise StoreError(f"column {field.name!r} must be {field.type}: {error}") from error
         if array.null_count and not field.nullable:
             raise StoreError(
-                f"column {field.name!r} of the {name} table of {identity} has {array.null_count} empty values; "
-                "only width, horizon and metric may have any (a missing measurement is nan)."
+                f"column {field.name!r} has {array.null_count} empty values; only width, horizon and metric may have "
+                "any (a missing measurement is nan)"
             )
         arrays.append(array)
-    return pa.Table.from_arrays(arrays, schema=expected_schema)
+    return arrays
 
 
 def _measured(frame: pd.DataFrame, field: pa.Field) -> pa.Array:

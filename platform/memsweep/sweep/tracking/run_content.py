@@ -15,6 +15,7 @@ from memsweep.config.schema.trial import TrialConfig
 from memsweep.outcome import Outcome
 from memsweep.sweep.planning.identity import without_later
 from memsweep.sweep.store import record as records_json
+from memsweep.sweep.store.journal import State
 from memsweep.sweep.store.tables import CURVES, HISTORY, MEMORY, SIZE, tracked
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def failed_run(
         tags={
             IDENTITY: identity,
             OUTCOME: stamp.outcome,
-            NOTE: f"{Outcome(stamp.outcome).explanation}\n\n{failure.get('error', '')}",
+            NOTE: f"{State(stamp.outcome).explanation}\n\n{failure.get('error', '')}",
         },
         artifacts={"traceback.txt": str(failure.get("traceback") or failure.get("error", "")).encode()},
     )

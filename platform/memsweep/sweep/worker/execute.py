@@ -38,6 +38,7 @@ from memsweep.sweep.worker.gpu_memory import hold_to
 from memsweep.sweep.worker.isolation import isolated, original_only
 from memsweep.sweep.worker.job import PackJob, PackReport, leave_report
 from memsweep.sweep.worker.limits import OnHang, Report, TimeLimitError, forget_peak, memory_limit, time_limit
+from memsweep.sweep.worker.misfits import without_misfits
 from memsweep.sweep.worker.timing import STARTING, STORING, Phases, telling
 
 if TYPE_CHECKING:
@@ -308,6 +309,7 @@ class _Worker:
                 self.finished[name] = self.unstored.pop(name).outcome
 
     def _encoded(self, name: str, result: TrialResult, origin: dict[str, Any]) -> UnstoredResult:
+        result = without_misfits(name, result)
         origin = {**self.origins[name], **origin}
         weights = result.weights if self.job.keep == WEIGHTS else None
         if name in self.job.trained:  # they are kept where they were trained
