@@ -169,6 +169,34 @@ def test_two_values_of_one_tensor_are_refused(
 
 
 @pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])
+def test_of_two_models_in_a_file_one_is_chosen(
+    tied: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    torch.save({"model": _tied(), "ema": {name: value / 2 for name, value in _tied().items()}}, "w.pt")
+    assert main([*command]) == 2
+    assert "w.pt#ema." in " ".join(capsys.readouterr().err.split())
+    words = [word.replace("w.pt", "w.pt#ema") for word in command]
+    if command is TASK:
+        words += ["task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page"]
+    assert main(words) in ((0, 1, 3) if command is AUDIT else (0,))
+    told = " ".join("".join(capsys.readouterr()).split())
+    assert "w.pt below ema; as many fit, and were not taken: model" in told
+
+
+def test_npz_is_measured_on_a_task_as_a_torch_file_is(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(_tied(), "w.pt")
+    np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
+    words = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
+    told = []
+    for file in ("w.pt", "w.npz"):
+        assert main([word.replace("w.pt", file) for word in words]) == 0
+        told += [line for line in capsys.readouterr().out.splitlines() if line.startswith("error ")]
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert len([*tied.glob("results/*/given/*.safetensors")]) == 1, "a torch file is read where it lies"
+
+
+@pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])
 def test_a_file_that_lacks_a_tensor_is_not_of_another_size(
     tied: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:

@@ -117,8 +117,9 @@ class Sequences(NamedTuple):
 def sequences_in(file: str) -> Sequences:
     """The sequences of a file of ``write_own_outputs``."""
     data = _read(file)
-    count, steps, *inputs = data["inputs"].shape
-    kind = f"{counted(steps, 'step')}, {counted(*inputs, 'input')}" if inputs else counted(steps, "id")
+    count, steps, *numbers = data["inputs"].shape
+    inputs = [counted(number, "input") for number in numbers]
+    kind = ", ".join([counted(steps, "step" if inputs else "id"), *inputs])
     return Sequences(count, int(data["given"]), kind)
 
 
