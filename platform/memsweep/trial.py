@@ -28,6 +28,7 @@ from memsweep.learning.loss.carried import task_loss_for
 from memsweep.learning.loss.convolved import ConvolvedLoss
 from memsweep.learning.parallel import ProcessGroup, restrict, shard_replicas
 from memsweep.learning.state.checkpoint import Checkpoint, ProcessGroupSlot, Slot
+from memsweep.learning.state.foreign_file import is_plain
 from memsweep.learning.state.found_weights import two_values
 from memsweep.learning.state.trained import Trained, TrainedEnsemble, restored, trained_ensemble
 from memsweep.learning.state.warm_start import WarmStart
@@ -345,12 +346,13 @@ def check_weights(config: TrialConfig) -> None:
         WeightsFileError: it cannot be read, or holds other weights, or numbers that are not finite; the message says
             which.
     """
-    # all seeds begin with them
-    one = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1, weights=""))
     try:
-        _, (ensemble,) = _tasks_and_ensembles([one], padded=packs(config))
-        if config.training.weights_file is not None:
-            own, given = ensemble.weights_of(ensemble.initial, 0), read_weights(config.training.weights_file)
+        ensemble, file = _as_drawn(config), config.training.weights_file
+        if file is not None:
+            if not is_plain(file):
+                wrong = f"{file}: training.weights takes safetensors, or what torch.save wrote"
+                raise WeightsFileError(f"{wrong}. memsweep measure reads other forms.")
+            own, given = ensemble.weights_of(ensemble.initial, 0), read_weights(file)
             problems = other_kinds(own, given)  # before shapes: complex numbers are pairs of numbers there
             if not problems:
                 tied = ensemble.model.state_dict(keep_vars=True)
@@ -360,6 +362,19 @@ def check_weights(config: TrialConfig) -> None:
     except ValueError as error:
         advice = " Give the sizes of the stored model." if " the shape " in str(error) else ""
         raise WeightsFileError(f"{config.training.weights}: {error}.{advice}") from error
+
+
+def state_of(config: TrialConfig) -> Mapping[str, torch.Tensor]:
+    """The state dict of a trial's model as it is drawn, whatever its file of initial weights, with its parameters."""
+    state: Mapping[str, torch.Tensor] = _as_drawn(config).model.state_dict(keep_vars=True)
+    return state
+
+
+def _as_drawn(config: TrialConfig) -> Ensemble:
+    """One model of a trial; all seeds of a file begin with the same weights."""
+    one = dataclasses.replace(config, training=dataclasses.replace(config.training, seeds=1, weights=""))
+    _, (ensemble,) = _tasks_and_ensembles([one], padded=packs(config))
+    return ensemble
 
 
 def _not_finite(ensemble: Ensemble) -> Iterator[str]:

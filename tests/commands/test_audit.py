@@ -214,7 +214,7 @@ def test_weights_of_half_precision_are_audited_in_double(nets: Path) -> None:
         (["my_nets:MinGRU"], "needs the argument width: give it as --width N, such as --width 16"),
         (["my_nets:MinGRU", "width_argument=inputs"], "needs the argument inputs: give it as --width N"),
         (["lru", "widht=4"], "widht"),
-        (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "cannot be read"),
+        (["my_nets:MinGRU", "--width", "4", "--weights", "away.pt"], "there is no such file"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence(

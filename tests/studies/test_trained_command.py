@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import memsweep as ms
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
 from memsweep.learning.state.found_weights import find_weights
@@ -52,6 +53,28 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     layers = {"embedding": nn.Embedding(10, 4), "rnn": nn.GRU(4, 4)}
     torch.save(nn.ModuleDict(layers).state_dict(), "tokens.pt")
     return tmp_path
+
+
+def test_a_search_that_found_too_little_says_so() -> None:
+    torch.manual_seed(0)
+    net, given = nn.GRU(2, 4, batch_first=True), np.random.default_rng(0).standard_normal((8, 8, 2))
+    words = ("perturbation.stronger_every=1", "perturbation.roundings=[]", QUICK[2])
+    told = repr(ms.measure(net, *words, QUICK[1], sequences=given))
+    assert "a search of 1 random start and 1 step found; it found at least" in told
+    assert "% of what a stronger one did, so that the true radii are smaller" in told
+    told = repr(ms.measure(net, *words[1:], sequences=given))
+    assert "a search of 1 random start and 16 steps found; no stronger one checked it" in told
+
+
+def test_how_sequences_were_read_is_said() -> None:
+    rng = np.random.default_rng(0)
+    one_recording = rng.standard_normal((8, 3))
+    assert "read: 8 sequences of 3 steps, 1 input" in repr(
+        ms.measure(nn.GRU(1, 2, batch_first=True), *QUICK, sequences=one_recording)
+    )
+    net = nn.Sequential(nn.Embedding(6, 3), nn.Linear(3, 2))
+    told = repr(ms.measure(net, *QUICK, "perturbation.balls=[all]", sequences=rng.integers(0, 6, (4, 8))))
+    assert "read: 4 sequences of 8 ids" in told
 
 
 VALUES = {"--node": "cpus=1,price=1", "--nodes": "2", "--ray": "", "--address": "auto", "--results": "elsewhere"}
@@ -143,6 +166,34 @@ def test_two_values_of_one_tensor_are_refused(
     assert "into.weight and back.weight differ, and are one tensor" in " ".join(capsys.readouterr().err.split())
     torch.save(tensors | {"back.weight": tensors["into.weight"].double()}, "w.pt")
     find_weights(tied / "w.pt", resolve("tied_nets:Tied", [tied]).make().state_dict(keep_vars=True))
+
+
+@pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])
+def test_of_two_models_in_a_file_one_is_chosen(
+    tied: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    torch.save({"model": _tied(), "ema": {name: value / 2 for name, value in _tied().items()}}, "w.pt")
+    assert main([*command]) == 2
+    assert "w.pt#ema." in " ".join(capsys.readouterr().err.split())
+    words = [word.replace("w.pt", "w.pt#ema") for word in command]
+    if command is TASK:
+        words += ["task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page"]
+    assert main(words) in ((0, 1, 3) if command is AUDIT else (0,))
+    told = " ".join("".join(capsys.readouterr()).split())
+    assert "w.pt below ema; as many fit, and were not taken: model" in told
+
+
+def test_npz_is_measured_on_a_task_as_a_torch_file_is(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save(_tied(), "w.pt")
+    np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
+    words = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
+    told = []
+    for file in ("w.pt", "w.npz"):
+        assert main([word.replace("w.pt", file) for word in words]) == 0
+        told += [line for line in capsys.readouterr().out.splitlines() if line.startswith("error ")]
+    assert len(told) == 2
+    assert told[0] == told[1]
+    assert len([*tied.glob("results/*/given/*.safetensors")]) == 1, "a torch file is read where it lies"
 
 
 @pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])

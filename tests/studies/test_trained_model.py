@@ -155,7 +155,7 @@ def test_a_model_is_measured_against_its_own_outputs() -> None:
     assert {"fixed_weights", "fixed_states"} <= set(found.curves["ball"]), "torch's layers go step by step"
     assert set(found.radii["reading"]) == {"self"}
     assert "radii by the model itself" in repr(found)
-    assert "radii are upper bounds: a search of 1 random start and 1 step found the worst pushes" in repr(found)
+    assert "worst pushes that a search of 1 random start and 1 step found; no stronger one checked it" in repr(found)
     assert "memory of the last output" in repr(found)
     table = repr(found).partition("all weights, fixed point")
     assert "width" not in table[0].splitlines()[-2], "nobody said the width of a module in memory"
@@ -170,7 +170,8 @@ def test_errors_are_shares_of_the_variance_of_the_sequences_that_are_tested(word
     quick = [word for word in QUICK if "test_size" not in word]
     found = ms.measure(gru(), *quick, "perturbation.roundings=[]", *words, sequences=growing)
     assert found.radii["zero_loss"].tolist() == pytest.approx([found.replicas["zero_loss"][0]] * 3, rel=1e-6)
-    assert f"variance of its outputs over {count} sequences" in repr(found)
+    assert "read: 90 sequences of 5 steps, 2 inputs" in repr(found)
+    assert f"variance of its outputs over {count} of 90 sequences" in repr(found)
     with torch.no_grad():
         whole = float(gru().double()(torch.from_numpy(growing))[0].var(0, correction=0).mean())
     assert found.replicas["zero_loss"][0] == pytest.approx(whole, rel=0.5), "the first of a sorted file are not typical"

@@ -314,7 +314,13 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         _OVERRIDES,
         ("--factory", {"metavar": "FILE:NAME", "help": "of a module of your own: my_nets:MinGRU"}),
         ("--model", {"metavar": "NAME", "help": "a registered model, in the place of --factory"}),
-        ("--weights", {"metavar": "FILE", "help": "its weights: safetensors, or what torch.save wrote"}),
+        (
+            "--weights",
+            {
+                "metavar": "FILE",
+                "help": "its weights: safetensors, their index, npz, or of torch.save; FILE#NAME of several",
+            },
+        ),
         ("--task", {"metavar": "NAME", "help": "the task on which it is measured"}),
         (
             "--sequences",
@@ -381,7 +387,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
         ("--outputs", {"metavar": "N", "type": _count, "default": 1, "help": "size of an output (1)"}),
         ("--tokens", _FLAG | {"help": "the module reads ids [B, T] of 0 ... inputs-1, not numbers [B, T, inputs]"}),
-        ("--weights", {"metavar": "FILE", "help": "trained weights: a safetensors file, or what torch.save wrote"}),
+        ("--weights", {"metavar": "FILE", "help": "trained weights: as of measure"}),
         ("--seed", {"metavar": "N", "type": int, "default": 0, "help": "of the initial weights (0)"}),
         ("--device", {"metavar": "NAME", "default": "cpu", "help": "cpu, or cuda for modules that need it (cpu)"}),
         ("--effort", {"metavar": "N", "type": _count, "default": 1, "help": "look at N times as many places (1)"}),

@@ -155,17 +155,16 @@ def _registered(args: argparse.Namespace, given: dict[str, Any], signature: Any)
 
 def _load(module: nn.Module, file: Path) -> str:
     """Loads the weights under the module's names, or those deeper in a checkpoint; in words where those lay."""
-    from memsweep.learning.state.found_weights import find_weights
+    from memsweep.learning.state.found_weights import found_in
     from memsweep.learning.state.weights_file import WeightsFileError
 
+    found = found_in(file, module.state_dict(keep_vars=True))
     try:
         _load_named(module, file)
         return ""
-    except WeightsFileError as error:
-        try:
-            found = find_weights(file, module.state_dict(keep_vars=True))
-        except WeightsFileError:
-            raise error from None
+    except WeightsFileError:
+        if found is None:
+            raise
         module.load_state_dict(found.tensors, strict=False)  # all that are needed are there
         return f"weights: {found.said}"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memsweep.commands import console
 from memsweep.commands.answers.run import run_document
+from memsweep.commands.outputs import write_file
 from memsweep.commands.trained import measure_trained
 from memsweep.commands.verbs import execute, run
 from memsweep.config.load.study import study_of
@@ -32,7 +33,9 @@ from memsweep.sweep.store.results import Store
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
+    from memsweep.config.schema.trial import TrialConfig
     from memsweep.report.analysis.contents import Contents
 
 _RADII = 8  # points of a printed curve
@@ -94,18 +97,22 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
         "task": {"name": args.task},
         "model": model,
         # nothing may change the weights: no step, and no merging of modes
-        "training": {"weights": str(given.absolute()), "steps": 0, "seeds": 1, "merge_redundant": False},
+        "training": (training := {"steps": 0, "seeds": 1, "merge_redundant": False}),
     }
-    sweep = study_of(written, words, Path(args.workspace), f"{described[0].upper()}{described[1:]}, as they are.")
+    about = f"{described[0].upper()}{described[1:]}, as they are."
+    sweep = study_of(written, words, Path(args.workspace), about)
     if trained := [row.training.steps for row in sweep.rows if row.training.steps]:
         raise MemsweepError(
             f"training.steps is {trained[0]}, and memsweep measure trains nothing. To train from these weights, write "
             "a study with training.weights, and run memsweep sweep."
         )
-    for row in sweep.rows:
-        check_weights(row)
     results = Location.at(args.results)
     store = store_of(results, sweep.name)
+    file = _plain_file(given.absolute(), sweep.rows[0], store)
+    written["training"] = {**training, "weights": str(file)}
+    sweep = study_of(written, words, Path(args.workspace), about)
+    for row in sweep.rows:
+        check_weights(row)
     before = read_plan(store.location)
     ending = execute(Request(sweep, identified(sweep)), args, results)
     measured, contents = _measured(store), ending.report.contents if ending.report is not None else None
@@ -116,6 +123,43 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     if before is not None and (left := _left_out(before.rows, stored_plan(store).rows)):
         console.say_sentence(left)
     return Answer({**run_document(ending), "measured": measured}, ending.code)
+
+
+def _plain_file(given: Path, trial: TrialConfig, store: Store) -> Path:
+    """A file that a trial reads: the given one, or what was found in it, written beside the results.
+
+    Raises:
+        WeightsFileError: as of ``found_in``.
+        MemsweepError: the results lie in a bucket, and the given file is not read as it is.
+    """
+    from memsweep.learning.state.found_weights import found_in
+    from memsweep.learning.state.weights_file import to_bytes
+    from memsweep.trial import state_of
+
+    found = found_in(given, state_of(trial))
+    if found is None or _is_read_as(given, found.tensors):
+        return given
+    if (folder := store.location.local) is None:
+        raise MemsweepError(
+            f"a trial cannot read {given} as it is: {found.said}. Beside results in a bucket, give a file of these "
+            "weights alone, or measure to a folder (--results)."
+        )
+    console.say_sentence(f"weights: {found.said}")
+    folder = folder / "given"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_file(copy := folder / f"{given.name}.safetensors", to_bytes(found.tensors))
+    return copy
+
+
+def _is_read_as(file: Path, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether a trial reads these very weights from a file."""
+    from memsweep.learning.state.found_weights import same_weights
+    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+
+    try:
+        return same_weights(read_weights(file), tensors)
+    except WeightsFileError:
+        return False
 
 
 _PLAIN = re.compile(r"[\w.+-]+")

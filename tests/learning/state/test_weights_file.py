@@ -104,9 +104,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "booleans": (lambda: one(WEIGHT > 0), "gate.weight is bool"),
     "complex": (lambda: one(WEIGHT.to(torch.complex64)), "gate.weight"),
     "another shape": (lambda: one(WEIGHT[:2]), r"gate.weight has the shape \[2, 2\]"),
-    "nested dicts": (lambda: {"a": {"b": STATE}}, "with the keys a, not a state dict"),
-    "deeper": (lambda: {"model": {"state_dict": STATE}}, "with the keys state_dict, not a state dict"),
-    "mixed": (lambda: {**STATE, "epoch": 3}, "not a state dict of tensors by name"),
     "numbers as names": (lambda: {0: WEIGHT}, "not a state dict"),
     "nothing": (lambda: {}, "not a state dict"),
     "a list": (lambda: [WEIGHT], "holds a list"),
@@ -145,6 +142,20 @@ def test_quantized_tensors_are_read_as_what_they_stand_for(tmp_path: Path) -> No
     quantized = torch.quantize_per_tensor(WEIGHT, 0.01, 0, torch.qint8)
     torch.save(one(quantized), tmp_path / "w.pt")
     assert same(read_weights(tmp_path / "w.pt"), one(quantized.dequantize()))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"a": {"b": STATE}}, "with the keys a, not a state dict"),
+        ({"model": {"state_dict": STATE}}, "with the keys state_dict, not a state dict"),
+        ({**STATE, "epoch": 3}, "not a state dict of tensors by name"),
+    ],
+)
+def test_a_study_looks_for_no_weights_deeper_in_a_file(tmp_path: Path, content: object, told: str) -> None:
+    torch.save(content, tmp_path / "w.pt")
+    with pytest.raises(WeightsFileError, match=told):
+        read_weights(tmp_path / "w.pt")
 
 
 @pytest.mark.filterwarnings("ignore")  # torch: nested tensors are a prototype

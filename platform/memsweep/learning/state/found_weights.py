@@ -1,37 +1,38 @@
 """Finds the weights of a module in a file of others: whatever lies around them, and however they are called.
 
 A file is read without running code of it (``torch.load`` with ``weights_only``, NumPy without pickles). Of all mappings
-in it, and of all beginnings of names, those are taken whose names and shapes are the module's.
+in it, and of all beginnings of names, those are taken whose names and shapes are the module's. Where several fit and
+differ, an address chooses: ``ckpt.pt#encoder`` are the tensors of ckpt.pt whose names begin with ``encoder.``, or that
+lie below the key ``encoder``.
 """
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from memsweep.errors import listed
-from memsweep.learning.state.weights_file import (
-    WeightsFileError,
-    from_bytes,
-    holds_special_tensors,
-    other_kinds,
-    plain_tensors,
-)
+from memsweep.learning.state.foreign_file import content_of, is_plain
+from memsweep.learning.state.weights_file import WeightsFileError, holds_special_tensors, other_kinds, plain_tensors
 
 _DEPTH = 4
 """Levels of mappings in a file that are looked through."""
-_USUAL = ("state_dict", "model_state_dict", "model_state", "model", "module", "net", "weights", "params")
-"""Keys under which trainers keep a module, the likeliest first; others are looked at after them."""
 _COUNTS = "num_batches_tracked"
 _SHOWN = 6
 _MISSING = " is missing"
+
+
+_AT = "#"
+_ENDS = "._/"
+
+
+class SeveralFitError(WeightsFileError):
+    """A file with several sets of weights of a module, which differ, so that somebody must choose."""
 
 
 @dataclass(frozen=True)
@@ -55,35 +56,89 @@ class _Candidate:
     tensors: Mapping[str, Tensor]
     others: tuple[str, ...]
 
+    def address(self, start: str) -> str:
+        """The address of the tensors whose names begin so."""
+        return ".".join(filter(None, (*self.path, start.rstrip(_ENDS))))
+
 
 def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     """The weights in a file that are a module's.
 
     Args:
-        path: safetensors, what ``torch.save`` wrote, or ``npz``.
+        path: as of ``content_of``; behind a ``#`` which of its weights.
         own: the module's state dict, with its parameters themselves (``keep_vars``). Where several names have one
             tensor, the file needs one of them.
 
     Raises:
+        SeveralFitError: several that differ have all names and shapes, and no address chooses.
         WeightsFileError: the file cannot be read, nothing in it has all names and shapes (with the nearest), or it has
             two values of one tensor.
     """
+    path, address = _parted(path)
     needed = {name: tensor for name, tensor in own.items() if not name.endswith(_COUNTS)}
-    candidates = sorted(_candidates(_content(path)), key=_likelihood)
+    candidates = [*_candidates(content_of(path))]
     fitting = [
         (each, start) for each in candidates for start in _starts(each, needed) if not _lacks(each, start, needed)
     ]
+    chosen = [fits for fits in fitting if address in (None, fits[0].address(fits[1]))]
     if not fitting:
         raise WeightsFileError(_nothing_fits(path, candidates, needed))
-    chosen, start = fitting[0]
-    tensors = {name: chosen.tensors[start + name] for name in own if start + name in chosen.tensors}
-    if holds_special_tensors(tensors):
-        tensors = plain_tensors(path, tensors)
+    if not chosen:
+        raise WeightsFileError(
+            f"{path} has no weights of the module called {address!r}. Give {_addresses(path, fitting)}."
+        )
+    tensors = _taken(path, own, *chosen[0])
+    if any(_differ(tensors, _taken(path, own, *other)) for other in chosen[1:]):
+        raise SeveralFitError(
+            f"{path} holds {len(chosen)} sets of weights that fit the module, and their numbers differ. Give one of "
+            f"them: {_addresses(path, chosen)}."
+        )
     if problems := other_kinds(own, tensors):
-        raise WeightsFileError(f"{path}: {'; '.join(problems[:3])}. Save the weights in the precision of the module.")
+        raise WeightsFileError(f"{path}: {'; '.join(problems[:3])}.")
     if problems := two_values(own, tensors):
         raise WeightsFileError(f"{path}: {'; '.join(problems[:3])}. Give the module that the file is of.")
-    return FoundWeights(tensors, _said(path, chosen, start, tensors, fitting[1:]))
+    others = [fits for fits in fitting if fits is not chosen[0]]
+    return FoundWeights(tensors, _said(path, *chosen[0], tensors, others))
+
+
+def _parted(path: Path) -> tuple[Path, str | None]:
+    """A file, and which of its weights; None where that is not said, as by a name that has a ``#`` itself."""
+    file, at, address = str(path).rpartition(_AT)
+    return (Path(file), address) if at and not path.exists() else (path, None)
+
+
+def _taken(path: Path, own: Mapping[str, Tensor], chosen: _Candidate, start: str) -> dict[str, Tensor]:
+    tensors = {name: chosen.tensors[start + name] for name in own if start + name in chosen.tensors}
+    return plain_tensors(path, tensors) if holds_special_tensors(tensors) else tensors
+
+
+def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return any(not _equal(tensor, other[name]) for name, tensor in one.items() if name in other)
+
+
+def _addresses(path: Path, fitting: Sequence[tuple[_Candidate, str]]) -> str:
+    return listed([f"{path}{_AT}{each.address(start)}" for each, start in fitting], _SHOWN)
+
+
+def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    """Whether two states have the same names and numbers."""
+    return one.keys() == other.keys() and not _differ(one, other)
+
+
+def found_in(path: Path, own: Mapping[str, Tensor]) -> FoundWeights | None:
+    """The same; None of a file of the plain forms in which nothing is found. ``read_weights`` reads some of these.
+
+    Raises:
+        WeightsFileError: as of ``find_weights``, where somebody must choose, or nothing else reads the file.
+    """
+    try:
+        return find_weights(path, own)
+    except SeveralFitError:
+        raise
+    except WeightsFileError:
+        if not is_plain(path):
+            raise
+        return None
 
 
 def two_values(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
@@ -118,30 +173,6 @@ def _equal(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and torch.allclose(one.to(kind), other.to(kind), rtol=0, atol=0, equal_nan=True)
 
 
-def _content(path: Path) -> Any:
-    """The content of a file, without running its code."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise WeightsFileError(f"the file of weights {path} cannot be read: {error.strerror or error}.") from error
-    try:
-        if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                return {
-                    name: torch.from_numpy(arrays[name]) for name in arrays.files if arrays[name].dtype.kind in "fiuc"
-                }
-        if zipfile.is_zipfile(path) or data[:1] == b"\x80":
-            return torch.load(path, map_location="cpu", weights_only=True)
-        return from_bytes(data)
-    except Exception as error:  # a damaged file can fail in many ways
-        refused = "weights only" in str(error).lower().replace("_", " ")
-        why = "it holds objects of other classes" if refused else (str(error).splitlines() or [type(error).__name__])[0]
-        raise WeightsFileError(
-            f"{path} cannot be read without running its code ({why[:200]}). Where you trust it, load it in Python and "
-            'save the tensors alone: torch.save(module.state_dict(), "weights.pt").'
-        ) from error
-
-
 def _candidates(content: Any, path: tuple[str, ...] = ()) -> Iterator[_Candidate]:
     if not isinstance(content, Mapping) or len(path) > _DEPTH:
         return
@@ -152,17 +183,11 @@ def _candidates(content: Any, path: tuple[str, ...] = ()) -> Iterator[_Candidate
         yield from _candidates(value, (*path, str(name)))
 
 
-def _likelihood(candidate: _Candidate) -> tuple[int, int]:
-    """Order in which candidates are tried: by depth, then usual keys before others."""
-    last = candidate.path[-1] if candidate.path else ""
-    return len(candidate.path), _USUAL.index(last) if last in _USUAL else len(_USUAL)
-
-
 def _starts(candidate: _Candidate, needed: Mapping[str, Tensor]) -> list[str]:
     """What may stand before every name of the module, the shortest first: ``module.``, ``_orig_mod.``, ``lstm.``."""
     first = next(iter(_shared(needed).values()), [""])
     starts = {name.removesuffix(own) for own in first for name in candidate.tensors if name.endswith(own)}
-    return sorted((start for start in starts if not start or start[-1] in "._/"), key=lambda start: (len(start), start))
+    return sorted((start for start in starts if not start or start[-1] in _ENDS), key=lambda start: (len(start), start))
 
 
 def _lacks(candidate: _Candidate, start: str, needed: Mapping[str, Tensor]) -> list[str]:
@@ -172,9 +197,13 @@ def _lacks(candidate: _Candidate, start: str, needed: Mapping[str, Tensor]) -> l
         there = [name for name in names if start + name in candidate.tensors]
         wrong += [] if there else [f"{' or '.join(names)}{_MISSING}"]
         for name in there:
-            found, wanted = list(candidate.tensors[start + name].shape), list(needed[name].shape)
+            found, wanted = _shape(candidate.tensors[start + name]), _shape(needed[name])
             wrong += [] if found == wanted else [f"{name} is {found}, and the module's {wanted}"]
     return wrong
+
+
+def _shape(tensor: Tensor) -> str:
+    return "nested" if tensor.is_nested else str(list(tensor.shape))
 
 
 def _said(

@@ -122,14 +122,23 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 def other_kinds(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> list[str]:
     """Which given tensors are whole numbers where a module's own are not, or complex where they are real; in words."""
-    found = []
-    for name in (name for name in given if name in own):
-        has, wanted = given[name], own[name]
-        whole = not (has.is_floating_point() or has.is_complex())
-        counts = not (wanted.is_floating_point() or wanted.is_complex())
-        if (whole and not counts) or (has.is_complex() and not wanted.is_complex()):
-            found.append(f"{name} is {_dtype(has)}, and the model's is {_dtype(wanted)}")
+    both = {name: (given[name], own[name]) for name in given if name in own}
+    whole = [name for name, (has, wanted) in both.items() if _counts(has) and not _counts(wanted)]
+    found = [
+        f"{name} is {_dtype(has)}, and the model's is {_dtype(wanted)}"
+        for name, (has, wanted) in both.items()
+        if name in whole[:1] or (has.is_complex() and not wanted.is_complex())
+    ]
+    if whole:
+        found.append(
+            f"{len(whole)} of its tensors are whole numbers, and the scales by which these stand for weights are not "
+            "with them: save them dequantized"
+        )
     return found
+
+
+def _counts(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _dtype(tensor: Tensor) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -9,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memsweep.errors import counted
+from memsweep.report.analysis.bounds import MARKED, found_share
 from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import radius_lines
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
-from memsweep.studies.python.own_outputs import count_of
+from memsweep.studies.python.own_outputs import Sequences, sequences_in
 from memsweep.studies.python.results import Results
 
 if TYPE_CHECKING:
@@ -72,16 +74,19 @@ class Measurement(Results):
         yield from [", ".join(f"{name}={row[name]}" for name in varied)] if varied else []
         replica = self.replicas.query("identity == @identity").iloc[0]
         error, zero = float(replica["error"]), float(replica["zero_loss"])
-        if row["task"] == OWN_OUTPUTS:
-            yield f"variance of its outputs over {self._given(identity)} sequences: {figure(zero)} (L₀)"
+        if (read := self._sequences(identity)) is not None:
+            yield f"read: {counted(read.given, 'sequence')} of {read.kind}"
+            of_all = f" of {read.given}" if read.tested < read.given else ""
+            yield f"variance of its outputs over {read.tested}{of_all} sequences: {figure(zero)} (L₀)"
         else:
             yield f"error {figure(error)}: {percent(error / zero)} of the zero predictor's, {figure(zero)}"
-        radii = self.radii.query("identity == @identity")
-        yield from radius_lines(radii, self.curves.query("identity == @identity"))
+        radii, curves = self.radii.query("identity == @identity"), self.curves.query("identity == @identity")
+        yield from radius_lines(radii, curves)
         moved = self._config(identity)["perturbation"]
         if len(radii) and moved["method"] == "worst_case":
             effort = f"{counted(moved['starts'], 'random start')} and {counted(moved['ascent_steps'], 'step')}"
-            yield f"radii are upper bounds: a search of {effort} found the worst pushes"
+            check = _check(found_share(curves))
+            yield f"radii are upper bounds, by the worst pushes that a search of {effort} found; {check}"
         yield from self._memory_lines(identity)
 
     def _memory_lines(self, identity: str) -> Iterator[str]:
@@ -93,20 +98,29 @@ class Measurement(Results):
             within = 1 + int((weight.cumsum() / weight.sum() >= _MOST_OF_IT).argmax())  # with the present step
             last = int(own["lag"].iloc[np.flatnonzero(weight >= _SEEN * weight.max())[-1]])
             farthest = "" if last < own["lag"].max() else ", the farthest looked at"
+            read = self._sequences(identity)
             asked = self._config(identity)["perturbation"]["memory_over_inputs"]["sequences"]
             yield (
-                f"memory of the last output, the median of {min(asked, self._given(identity) or asked)} sequences: "
+                f"memory of the last output, the median of {min(asked, read.tested) if read else asked} sequences: "
                 f"{percent(_MOST_OF_IT)} of its weight within {within} of {len(weight)} steps; at {percent(_SEEN)} of "
                 f"its largest or more up to {last} steps back{farthest}"
             )
 
-    def _given(self, identity: str) -> int | None:
-        """How many sequences were given to the model; None: its task draws as many as are asked for."""
+    def _sequences(self, identity: str) -> Sequences | None:
+        """The sequences that were given to the model; None: its task draws as many as are asked for."""
         task = self._config(identity)["task"]
-        return count_of(task["file"]) if task["name"] == OWN_OUTPUTS else None
+        return sequences_in(task["file"]) if task["name"] == OWN_OUTPUTS else None
 
     def _config(self, identity: str) -> Mapping[str, Any]:
         return self._contents.study.records[identity]["config"]
+
+
+def _check(share: float) -> str:
+    """The sentence of a stronger search about the usual one, which found at least this share of the change."""
+    if math.isnan(share):
+        return "no stronger one checked it"
+    smaller = ", so that the true radii are smaller" if share < MARKED else ""
+    return f"it found at least {math.floor(1000 * share + 1e-6) / 10:g} % of what a stronger one did{smaller}"
 
 
 def has_width(model: Mapping[str, Any]) -> bool:

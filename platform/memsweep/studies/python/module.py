@@ -52,7 +52,7 @@ _MOST = 64
 _USUAL = (
     "perturbation.balls=[recurrent]",
     "perturbation.starts=1",  # the identity, where theory begins, moves no antisymmetric matrix
-    "perturbation.ascent_steps=4",
+    "perturbation.ascent_steps=16",
     "perturbation.stronger_every=0",
     "perturbation.radii={from: 0.001, to: 1, count: 7}",
 )
@@ -165,7 +165,7 @@ def measured_on(module: nn.Module, sequences: Any, words: Sequence[str], workspa
         """The study of ``count`` sequences. Errors are shares of their variance, so all of them are tested."""
         file = folder / f"{count}_sequences.safetensors"
         with default_dtype(torch.float64):
-            write_own_outputs(own, drawn(given, count), file)
+            write_own_outputs(own, drawn(given, count), file, len(given))
         usual = [f"perturbation.reference={SELF}", f"perturbation.test_size={count}", *_USUAL, *asked]
         task = {"name": NAME, "file": str(file)}
         return _study(name_of(module), model, weights, task, [*form, *usual, *words], workspace)

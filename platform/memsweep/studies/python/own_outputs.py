@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from memsweep.config.core.fields import setting
 from memsweep.config.load.foreign import foreign_code
 from memsweep.config.schema.trial import SELF, TrialConfig
 from memsweep.data.task import Batch, Task, epoch_rows
-from memsweep.errors import ConfigError, ModuleError
+from memsweep.errors import ConfigError, ModuleError, counted
 from memsweep.learning.state.weights_file import from_bytes, to_bytes
 from memsweep.models.module.factory import outputs_of
 from memsweep.streams import Stream
@@ -100,9 +100,27 @@ def _read(file: str) -> dict[str, Tensor]:
     return from_bytes(Path(file).read_bytes())
 
 
-def count_of(file: str) -> int:
-    """How many sequences a file of ``write_own_outputs`` holds."""
-    return len(_read(file)["inputs"])
+class Sequences(NamedTuple):
+    """Sequences of a measurement as they were read.
+
+    Attributes:
+        tested: the number of them that is measured.
+        given: all of them.
+        kind: their steps and inputs, in words.
+    """
+
+    tested: int
+    given: int
+    kind: str
+
+
+def sequences_in(file: str) -> Sequences:
+    """The sequences of a file of ``write_own_outputs``."""
+    data = _read(file)
+    count, steps, *numbers = data["inputs"].shape
+    inputs = [counted(number, "input") for number in numbers]
+    kind = ", ".join([counted(steps, "step" if inputs else "id"), *inputs])
+    return Sequences(count, int(data["given"]), kind)
 
 
 def drawn(sequences: Tensor, count: int) -> Tensor:
@@ -111,12 +129,14 @@ def drawn(sequences: Tensor, count: int) -> Tensor:
     return sequences[order[:count]]
 
 
-def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path) -> Tensor:
+def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path, given: int) -> Tensor:
     """Writes the file of a task: sequences, and what a module answers to them, in the precision of its weights.
 
     Args:
         module: in eval mode, in float64.
         sequences: ``[S, T, I]`` float64, or ids ``[S, T]``.
+        file: is written.
+        given: the number of sequences of which these were drawn.
 
     Returns:
         The outputs ``[S, T, O]``.
@@ -147,7 +167,7 @@ def write_own_outputs(module: nn.Module, sequences: Tensor, file: Path) -> Tenso
             f"{name} gives the same outputs on all {len(sequences)} sequences: they have no variance that a drift "
             "could be held against. Give sequences on which its outputs differ."
         )
-    file.write_bytes(to_bytes({"inputs": sequences, "outputs": outputs}))
+    file.write_bytes(to_bytes({"inputs": sequences, "outputs": outputs, "given": torch.tensor(given)}))
     return outputs
 
 
