@@ -17,8 +17,8 @@ def cache_folder() -> Path:
 
 
 def _home() -> Path:
-    """The home folder; that of a user without one, as a number in a container has none, cannot be made either."""
+    """The home folder; of a user without one (a number in a container), a place in which nothing can be made."""
     try:
         return Path.home()
     except RuntimeError:
-        return Path("/nonexistent")
+        return Path("/proc/nonexistent")  # not even by root

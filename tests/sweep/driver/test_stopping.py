@@ -10,11 +10,20 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
 from memsweep.sweep.driver.progress import LiveView, PlainView, Snapshot
 from memsweep.sweep.signals import announced, children_outlive_hangup, interrupts_held, terminate_like_ctrl_c
+
+
+@pytest.fixture(autouse=True)
+def _hangups_end_processes() -> Iterator[None]:
+    """As in a terminal; tests under nohup inherit that hangups are ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -100,13 +109,10 @@ def test_of_two_hangups_the_second_one_cuts_no_end_short() -> None:
 
 def test_a_hangup_that_is_ignored_stays_so() -> None:
     """As nohup does."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with terminate_like_ctrl_c():
-            signal.raise_signal(signal.SIGHUP)
-        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with terminate_like_ctrl_c():
+        signal.raise_signal(signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
 def test_processes_outlive_a_hangup() -> None:

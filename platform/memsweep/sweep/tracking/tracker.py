@@ -309,7 +309,7 @@ class Tracker:
         except Exception as error:  # an error of MLflow must not break the sweep; the sentence at the end reports it
             try:
                 from memsweep.sweep.tracking.writer import is_transient, reason
-            except ImportError:  # MLflow itself cannot be imported
+            except Exception:  # MLflow itself cannot be imported: it is not there, or lacks a home folder
                 absent = "" if is_there("mlflow") else f"mlflow is not installed: {line_for('mlflow')}"
                 return absent or f"{type(error).__name__}: {without_secrets(str(error))}", False
             return reason(error, self._full_uri), is_transient(error)
