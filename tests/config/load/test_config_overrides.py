@@ -139,6 +139,14 @@ def test_values_of_a_choice_keep_the_fields_that_belong_to_each(tmp_path: Path) 
         assert {rate for _, rate, _, _ in tasks(grid, "task.kernel=exponential,polynomial", "task.rate=4,5")} == {4, 5}
 
 
+def test_no_entry_is_lost_where_a_field_of_the_base_becomes_an_axis(tmp_path: Path) -> None:
+    """The second entry is of the kernel of the base, so its exponent belongs to no value of the axis for certain."""
+    entries = "[{kernel: polynomial, exponent: 1.2}, {exponent: 1.5}]"
+    study = BASE.replace("kernel: exponential", "kernel: polynomial")
+    found = problems(tmp_path, f"{study}grid: {{task: {entries}}}\n", "task.kernel=polynomial,exponential")
+    assert any("the kernel exponential has no exponent" in told for told in found)
+
+
 def test_a_value_wins_over_a_swept_part(tmp_path: Path) -> None:
     with scaled_parameterization():
         grid = BASE + "grid: {model.parameterization: [scaled, {name: scaled, shift: 1.0}]}"

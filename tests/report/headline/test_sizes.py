@@ -55,11 +55,23 @@ def test_a_verdict_speaks_of_the_widths_that_fit() -> None:
     assert (stable.judgement.verdict, open_.judgement.verdict) == (Verdict.STABLE, Verdict.INCONCLUSIVE)
     assert _sentence([stable]).startswith("For T = 10 to 80 and widths 2 to 16 when")
     assert "undecided under `direct` (over widths 1 to 64: 2 seeds" in _sentence([stable, open_])
-    said = "Widths 1 and 64 are in no verdict: fewer than 5 of their seeds fit at T = 80."
+    said = "No stable or unstable verdict speaks of widths 1 and 64: fewer than 5 of their seeds fit at T = 80."
     assert unfit_sentence([stable]) == unfit_sentence([stable, open_]) == said
     whole = _named(found(widths=(1, *WIDTHS)), "softplus")
-    assert unfit_sentence([stable, whole]) == said.replace("no verdict", "not every verdict")
-    assert unfit_sentence([whole]) == unfit_sentence([open_]) == ""
+    assert unfit_sentence([stable, whole]) == said.replace("No", "Not every")
+    wide = _named(found(widths=(1, *WIDTHS, 64), misses=every[-16:]), "softplus")
+    assert unfit_sentence([stable, wide]) == (
+        "No stable or unstable verdict speaks of width 64: fewer than 5 of its seeds fit at T = 80. "
+        "Not every stable or unstable verdict speaks of width 1: fewer than 5 of its seeds fit at T = 80."
+    )
+    assert unfit_sentence([whole]) == unfit_sentence([open_]) == unfit_sentence([]) == ""
+
+
+def test_a_width_that_the_longest_horizon_lacks_is_not_said_to_miss_the_fit() -> None:
+    finding = _named(found(widths=(*WIDTHS, 64), skips=[(64, HORIZONS[-1])]), "exp")
+    assert finding.judgement.verdict is Verdict.STABLE
+    assert _sentence([finding]).startswith("For T = 10 to 80 and widths 2 to 16 when")
+    assert unfit_sentence([finding]) == ""
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,8 @@ def _joined(axes: dict[str, Any], path: str, values: Sequence[Any], config: type
     for group in [group for group in axes if group in (ROWS, section) and isinstance(axes[group], list)]:
         prefix = "" if group == ROWS else group
         entries = [dict(leaves(as_mapping(entry), prefix)) for entry in axes[group]]
-        if not any(path in entry and {*tied} & {*entry} for entry in entries):
+        with_tied = [path in entry for entry in entries if {*tied} & {*entry}]
+        if not with_tied or not all(with_tied):  # an entry without the field has its value from the tree
             continue
         found = [
             nested([*rest.items(), (path, value), *own.items()])

@@ -126,23 +126,33 @@ def _ends(finding: Finding) -> _Sizes:
 
 def fitting_widths(radii: pd.DataFrame) -> list[float]:
     """The widths of which enough seeds for a verdict fit at the longest horizon, increasing."""
-    top = radii[(radii["horizon"] == radii["horizon"].max()) & (radii["valid"] == 1)]
-    seeds = top.groupby("width")["seed"].nunique()
+    top = _longest(radii)
+    seeds = top[top["valid"] == 1].groupby("width")["seed"].nunique()
     return [float(width) for width in seeds.index[seeds >= SMALLEST_SEEDS]]
 
 
+def _longest(radii: pd.DataFrame) -> pd.DataFrame:
+    return radii[radii["horizon"] == radii["horizon"].max()]
+
+
 def unfit_sentence(findings: Iterable[Finding]) -> str:
-    """``Widths 32 and 64 are in no verdict: fewer than 5 of their seeds fit at T = 64.``; empty where all fit."""
+    """``No stable or unstable verdict speaks of width 64: fewer than 5 of its seeds fit at T = 40.``
+
+    Widths that were trained at the longest horizon; empty where all fit.
+    """
     reached = [finding.radii for finding in findings if finding.judgement.verdict is not Verdict.INCONCLUSIVE]
-    lacking = [{*map(float, radii["width"].unique())} - {*fitting_widths(radii)} for radii in reached]
-    if not any(lacking):
-        return ""
-    widths = [show(width) for width in sorted(set().union(*lacking))]
-    subject, their = ("Width {} is", "its") if len(widths) == 1 else ("Widths {} are", "their")
-    which = "no verdict" if all(each == lacking[0] for each in lacking) else "not every verdict"
-    longest = joined([show(horizon) for horizon in sorted({float(radii["horizon"].max()) for radii in reached})])
-    fewer = f"fewer than {SMALLEST_SEEDS} of {their} seeds fit at T = {longest}"
-    return f"{subject.format(joined(widths))} in {which}: {fewer}."
+    lacking = [{*map(float, _longest(radii)["width"])} - {*fitting_widths(radii)} for radii in reached]
+    everywhere = set.intersection(*lacking) if lacking else set[float]()
+    horizons = {float(radii["horizon"].max()) for radii in reached}
+    longest = f"T = {show(horizons.pop())}" if len(horizons) == 1 else "the longest horizon"
+    subjects = {"No": everywhere, "Not every": set().union(*lacking) - everywhere}
+    return " ".join(
+        f"{which} stable or unstable verdict speaks of width{'s' if len(widths) > 1 else ''} "
+        f"{joined([show(width) for width in sorted(widths)])}: fewer than {SMALLEST_SEEDS} of "
+        f"{'their' if len(widths) > 1 else 'its'} seeds fit at {longest}."
+        for which, widths in subjects.items()
+        if widths
+    )
 
 
 def _sizes(asked: _Sizes) -> str:
