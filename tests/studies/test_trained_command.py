@@ -140,6 +140,7 @@ def tied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 MEASURE = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--sequences", "x.npy", *QUICK)
 TASK = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--task", "linear_functional", "model.width=4")
+SHORT_TASK = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
 AUDIT = ("audit", "tied_nets:Tied", "--weights", "w.pt", "--width", "4", "--horizon", "8", "--seconds", "1")
 
 
@@ -177,7 +178,7 @@ def test_of_two_models_in_a_file_one_is_chosen(
     assert "w.pt#ema." in " ".join(capsys.readouterr().err.split())
     words = [word.replace("w.pt", "w.pt#ema") for word in command]
     if command is TASK:
-        words += ["task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page"]
+        words += SHORT_TASK[len(TASK) :]
     assert main(words) in ((0, 1, 3) if command is AUDIT else (0,))
     told = " ".join("".join(capsys.readouterr()).split())
     assert "w.pt below ema; as many fit, and were not taken: model" in told
@@ -186,14 +187,27 @@ def test_of_two_models_in_a_file_one_is_chosen(
 def test_npz_is_measured_on_a_task_as_a_torch_file_is(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save(_tied(), "w.pt")
     np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
-    words = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
     told = []
     for file in ("w.pt", "w.npz"):
-        assert main([word.replace("w.pt", file) for word in words]) == 0
+        assert main([word.replace("w.pt", file) for word in SHORT_TASK]) == 0
         told += [line for line in capsys.readouterr().out.splitlines() if line.startswith("error ")]
     assert len(told) == 2
     assert told[0] == told[1]
     assert len([*tied.glob("results/*/given/*.safetensors")]) == 1, "a torch file is read where it lies"
+
+
+@pytest.mark.parametrize("file", ["w.pt", "w.pt#ema", "w.npz"])
+def test_a_file_gives_the_weights_of_a_module_that_draws_them_unseeded(
+    tied: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    drawn = "        nn.init.constant_(self.out.weight, np.random.default_rng().uniform())\n\n    def forward"
+    nets = TIED_NETS.replace("\n    def forward", drawn)
+    (tied / "tied_nets.py").write_text(f"import numpy as np\n{nets}")
+    torch.save({"model": _tied(), "ema": _tied()} if "#" in file else _tied(), "w.pt")
+    np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
+    assert main([word.replace("w.pt", file) for word in SHORT_TASK]) == 0
+    assert main([word.replace("w.pt", "absent.pt#ema") for word in SHORT_TASK]) == 2
+    assert "absent.pt: there is no such file" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])

@@ -86,10 +86,11 @@ def _refuse_half(studies: Sequence[str], missing: Sequence[str]) -> None:
 
 def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     """Measures a module with the weights of a file, as a trial without a training step."""
+    from memsweep.learning.state.found_weights import file_of
     from memsweep.trial import check_weights
 
     args.discover(Path(args.workspace))
-    given = Path(args.weights)
+    given = Path(args.weights).absolute()
     model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
     described = f"{args.factory or args.model} with the weights of {given.name}"
     written = {
@@ -97,7 +98,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
         "task": {"name": args.task},
         "model": model,
         # nothing may change the weights: no step, and no merging of modes
-        "training": (training := {"steps": 0, "seeds": 1, "merge_redundant": False}),
+        "training": (training := {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": str(file_of(given))}),
     }
     about = f"{described[0].upper()}{described[1:]}, as they are."
     sweep = study_of(written, words, Path(args.workspace), about)
@@ -108,8 +109,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
         )
     results = Location.at(args.results)
     store = store_of(results, sweep.name)
-    file = _plain_file(given.absolute(), sweep.rows[0], store)
-    written["training"] = {**training, "weights": str(file)}
+    written["training"] = {**training, "weights": str(_plain_file(given, sweep.rows[0], store))}
     sweep = study_of(written, words, Path(args.workspace), about)
     for row in sweep.rows:
         check_weights(row)

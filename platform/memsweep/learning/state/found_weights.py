@@ -101,6 +101,18 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     return FoundWeights(tensors, _said(path, *chosen[0], tensors, others))
 
 
+def file_of(path: Path) -> Path:
+    """The file of a path that may have an address.
+
+    Raises:
+        WeightsFileError: there is no such file; the message says what is needed.
+    """
+    file, _ = _parted(path)
+    if not file.is_file():
+        content_of(file)
+    return file
+
+
 def _parted(path: Path) -> tuple[Path, str | None]:
     """A file, and which of its weights; None where that is not said, as by a name that has a ``#`` itself."""
     file, at, address = str(path).rpartition(_AT)
