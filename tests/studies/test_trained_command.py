@@ -13,6 +13,7 @@ import memsweep as ms
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
 from memsweep.learning.state.found_weights import find_weights
+from memsweep.learning.state.weights_file import from_bytes
 from memsweep.models.module.factory import resolve
 
 QUICK = ("perturbation.test_size=4", "perturbation.ascent_steps=1", "perturbation.radii={from: 0.01, to: 1, count: 2}")
@@ -194,6 +195,24 @@ def test_npz_is_measured_on_a_task_as_a_torch_file_is(tied: Path, capsys: pytest
     assert len(told) == 2
     assert told[0] == told[1]
     assert len([*tied.glob("results/*/given/*.safetensors")]) == 1, "a torch file is read where it lies"
+
+
+def test_each_of_several_weights_has_a_file_of_its_own(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, factor in {"a": 1.0, "b": 2.0}.items():
+        torch.save({f"{key}/enc": {k: v * factor for k, v in _tied().items()} for key in ("p", "q")}, f"{name}.pt")
+    for address in ("a.pt#p/enc", "b.pt#p/enc", "a.pt#q/enc"):
+        assert main([word.replace("w.pt", address) for word in (*SHORT_TASK, "name=one")]) == 0
+    (a, b) = sorted(tied.glob("results/one/given/*"))
+    assert torch.equal(from_bytes(b.read_bytes())["out.weight"], 2 * from_bytes(a.read_bytes())["out.weight"])
+
+
+def test_a_refused_file_leaves_nothing(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"ema": _tied(out__weight=torch.full((1, 4), torch.nan)), "model": _tied()}, "w.pt")
+    assert main([word.replace("w.pt", "w.pt#ema") for word in SHORT_TASK]) == 2
+    assert "w.pt: out.weight has 4 numbers that are not finite" in " ".join(capsys.readouterr().err.split())
+    torch.save({"ema": _tied(), "model": _tied()}, "w.pt")
+    assert main([word.replace("=4", "=4,8") for word in SHORT_TASK]) == 2
+    assert not [*tied.glob("results/*/given")]
 
 
 @pytest.mark.parametrize("file", ["w.pt", "w.pt#ema", "w.npz"])
