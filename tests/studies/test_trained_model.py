@@ -135,7 +135,6 @@ def test_sequences_come_from_every_form(tmp_path: Path) -> None:
         ([(each, 1) for each in inputs()], r"got tuple \(ndarray, int\)"),
         ([(each[:, 0], each[:, 0]) for each in inputs()], r"got a pair of arrays \(inputs and targets\?\): give"),
         ([[each, torch.from_numpy(each)] for each in inputs()], "inputs alone, or np.stack the two steps"),
-        ([(each, each[:, :1]) for each in inputs()], r"got tuple \(ndarray, ndarray\)"),
         ({"inputs": inputs()}, "got dict"),
         (3.0, "got float"),
     ],

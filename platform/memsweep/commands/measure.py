@@ -117,7 +117,7 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     store = store_of(results, sweep.name)
     found = _not_read_as(given, state_of(sweep.rows[0]))
     for row in sweep.rows:
-        check_weights(row, found and found.tensors)
+        check_weights(row, None if found is None else found.tensors)
     if found is not None:
         written["training"] = {**training, "weights": str(_written(found, file, store))}
         sweep = study_of(written, words, Path(args.workspace), about)
