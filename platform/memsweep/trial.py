@@ -339,8 +339,12 @@ def _default_device(device: str) -> AbstractContextManager[Any]:
     return nullcontext() if device == "cpu" else torch.device(device)
 
 
-def check_weights(config: TrialConfig) -> None:
+def check_weights(config: TrialConfig, given: Mapping[str, torch.Tensor] | None = None) -> None:
     """Refuse a trial whose file of initial weights (``training.weights``) does not fit its model.
+
+    Args:
+        config: of the trial.
+        given: weights that were found in the file; None: it is read as a trial reads it.
 
     Raises:
         WeightsFileError: it cannot be read, or holds other weights, or numbers that are not finite; the message says
@@ -349,10 +353,11 @@ def check_weights(config: TrialConfig) -> None:
     try:
         ensemble, file = _as_drawn(config), config.training.weights_file
         if file is not None:
-            if not is_plain(file):
+            if given is None and not is_plain(file):
                 wrong = f"{file}: training.weights takes safetensors, or what torch.save wrote"
                 raise WeightsFileError(f"{wrong}. memsweep measure reads other forms.")
-            own, given = ensemble.weights_of(ensemble.initial, 0), read_weights(file)
+            own = ensemble.weights_of(ensemble.initial, 0)
+            given = read_weights(file) if given is None else given
             problems = other_kinds(own, given)  # before shapes: complex numbers are pairs of numbers there
             if not problems:
                 tied = ensemble.model.state_dict(keep_vars=True)

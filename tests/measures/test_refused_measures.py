@@ -67,5 +67,5 @@ def test_a_measure_that_can_be_stored_is_registered_twice() -> None:
 
 def test_names_of_the_engine_are_those_of_its_tables_and_folders() -> None:
     assert {*tables.DEFINITIONS} <= _ENGINES
-    folders = {layout.WEIGHTS, layout.CHECKPOINTS, layout.STATES, journal._FOLDER, lease._FOLDER}
+    folders = {layout.WEIGHTS, layout.CHECKPOINTS, layout.STATES, layout.GIVEN, journal._FOLDER, lease._FOLDER}
     assert folders <= _ENGINES

@@ -13,6 +13,7 @@ import memsweep as ms
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
 from memsweep.learning.state.found_weights import find_weights
+from memsweep.learning.state.weights_file import from_bytes
 from memsweep.models.module.factory import resolve
 
 QUICK = ("perturbation.test_size=4", "perturbation.ascent_steps=1", "perturbation.radii={from: 0.01, to: 1, count: 2}")
@@ -140,6 +141,7 @@ def tied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 MEASURE = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--sequences", "x.npy", *QUICK)
 TASK = ("measure", "--factory", "tied_nets:Tied", "--weights", "w.pt", "--task", "linear_functional", "model.width=4")
+SHORT_TASK = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
 AUDIT = ("audit", "tied_nets:Tied", "--weights", "w.pt", "--width", "4", "--horizon", "8", "--seconds", "1")
 
 
@@ -177,7 +179,7 @@ def test_of_two_models_in_a_file_one_is_chosen(
     assert "w.pt#ema." in " ".join(capsys.readouterr().err.split())
     words = [word.replace("w.pt", "w.pt#ema") for word in command]
     if command is TASK:
-        words += ["task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page"]
+        words += SHORT_TASK[len(TASK) :]
     assert main(words) in ((0, 1, 3) if command is AUDIT else (0,))
     told = " ".join("".join(capsys.readouterr()).split())
     assert "w.pt below ema; as many fit, and were not taken: model" in told
@@ -186,14 +188,45 @@ def test_of_two_models_in_a_file_one_is_chosen(
 def test_npz_is_measured_on_a_task_as_a_torch_file_is(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save(_tied(), "w.pt")
     np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
-    words = (*TASK, "task.horizon=8", "perturbation.balls=[]", "perturbation.roundings=[]", "--inline", "--no-page")
     told = []
     for file in ("w.pt", "w.npz"):
-        assert main([word.replace("w.pt", file) for word in words]) == 0
+        assert main([word.replace("w.pt", file) for word in SHORT_TASK]) == 0
         told += [line for line in capsys.readouterr().out.splitlines() if line.startswith("error ")]
     assert len(told) == 2
     assert told[0] == told[1]
     assert len([*tied.glob("results/*/given/*.safetensors")]) == 1, "a torch file is read where it lies"
+
+
+def test_each_of_several_weights_has_a_file_of_its_own(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, factor in {"a": 1.0, "b": 2.0}.items():
+        torch.save({f"{key}/enc": {k: v * factor for k, v in _tied().items()} for key in ("p", "q")}, f"{name}.pt")
+    for address in ("a.pt#p/enc", "b.pt#p/enc", "a.pt#q/enc"):
+        assert main([word.replace("w.pt", address) for word in (*SHORT_TASK, "name=one")]) == 0
+    (a, b) = sorted(tied.glob("results/one/given/*"))
+    assert torch.equal(from_bytes(b.read_bytes())["out.weight"], 2 * from_bytes(a.read_bytes())["out.weight"])
+
+
+def test_a_refused_file_leaves_nothing(tied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch.save({"ema": _tied(out__weight=torch.full((1, 4), torch.nan)), "model": _tied()}, "w.pt")
+    assert main([word.replace("w.pt", "w.pt#ema") for word in SHORT_TASK]) == 2
+    assert "w.pt: out.weight has 4 numbers that are not finite" in " ".join(capsys.readouterr().err.split())
+    torch.save({"ema": _tied(), "model": _tied()}, "w.pt")
+    assert main([word.replace("=4", "=4,8") for word in SHORT_TASK]) == 2
+    assert not [*tied.glob("results/*/given")]
+
+
+@pytest.mark.parametrize("file", ["w.pt", "w.pt#ema", "w.npz"])
+def test_a_file_gives_the_weights_of_a_module_that_draws_them_unseeded(
+    tied: Path, capsys: pytest.CaptureFixture[str], file: str
+) -> None:
+    drawn = "        nn.init.constant_(self.out.weight, np.random.default_rng().uniform())\n\n    def forward"
+    nets = TIED_NETS.replace("\n    def forward", drawn)
+    (tied / "tied_nets.py").write_text(f"import numpy as np\n{nets}")
+    torch.save({"model": _tied(), "ema": _tied()} if "#" in file else _tied(), "w.pt")
+    np.savez("w.npz", **{name: value.numpy() for name, value in _tied().items()})
+    assert main([word.replace("w.pt", file) for word in SHORT_TASK]) == 0
+    assert main([word.replace("w.pt", "absent.pt#ema") for word in SHORT_TASK]) == 2
+    assert "absent.pt: there is no such file" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("command", [MEASURE, AUDIT, TASK], ids=["measure", "audit", "task"])

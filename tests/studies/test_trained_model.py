@@ -115,6 +115,7 @@ def test_sequences_come_from_every_form(tmp_path: Path) -> None:
         assert torch.equal(read_sequences(given), torch.from_numpy(x))
     assert read_sequences([[1, 2, 3], [0, 1, 2]]).dtype == torch.int64, "whole numbers [S, T] are ids"
     assert read_sequences(x[:, :, 0]).shape == (4, 8, 1)
+    assert torch.equal(read_sequences([tuple(each) for each in x]), torch.from_numpy(x)), "a tuple of step vectors"
     with pytest.raises(ConfigError, match="lengths from 2 to 3"):
         read_sequences([[1, 2, 3], [0, 1]])
     with pytest.raises(ConfigError, match="at least 2 sequences"):
@@ -132,7 +133,8 @@ def test_sequences_come_from_every_form(tmp_path: Path) -> None:
         (np.array([["a"]]), "got an array of <U1"),
         (["a", "b"], "got str"),
         ([(each, 1) for each in inputs()], r"got tuple \(ndarray, int\)"),
-        ([(each[:, 0], each[:, 0]) for each in inputs()], r"got tuple \(ndarray, ndarray\)"),
+        ([(each[:, 0], each[:, 0]) for each in inputs()], r"got a pair of arrays \(inputs and targets\?\): give"),
+        ([[each, torch.from_numpy(each)] for each in inputs()], "inputs alone, or np.stack the two steps"),
         ({"inputs": inputs()}, "got dict"),
         (3.0, "got float"),
     ],

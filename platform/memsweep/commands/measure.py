@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -29,16 +30,19 @@ from memsweep.studies.trials import Request
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import read_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import GIVEN, SUFFIX
 from memsweep.sweep.store.results import Store
 
 if TYPE_CHECKING:
     import pandas as pd
     from torch import Tensor
 
-    from memsweep.config.schema.trial import TrialConfig
+    from memsweep.learning.state.found_weights import FoundWeights
     from memsweep.report.analysis.contents import Contents
 
 _RADII = 8  # points of a printed curve
+_HASH = 16
+"""Letters of a hash, and of a name before it, in the name of a file."""
 _LAGS = {"learned": "memory function", "gradient": "gradient of the last state"}
 """Columns of the table ``memory``, and what they are."""
 
@@ -86,10 +90,11 @@ def _refuse_half(studies: Sequence[str], missing: Sequence[str]) -> None:
 
 def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     """Measures a module with the weights of a file, as a trial without a training step."""
-    from memsweep.trial import check_weights
+    from memsweep.learning.state.found_weights import file_of
+    from memsweep.trial import check_weights, state_of
 
     args.discover(Path(args.workspace))
-    given = Path(args.weights)
+    given = Path(args.weights).absolute()
     model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
     described = f"{args.factory or args.model} with the weights of {given.name}"
     written = {
@@ -97,7 +102,9 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
         "task": {"name": args.task},
         "model": model,
         # nothing may change the weights: no step, and no merging of modes
-        "training": (training := {"steps": 0, "seeds": 1, "merge_redundant": False}),
+        "training": (
+            training := {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": str(file := file_of(given))}
+        ),
     }
     about = f"{described[0].upper()}{described[1:]}, as they are."
     sweep = study_of(written, words, Path(args.workspace), about)
@@ -108,11 +115,12 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
         )
     results = Location.at(args.results)
     store = store_of(results, sweep.name)
-    file = _plain_file(given.absolute(), sweep.rows[0], store)
-    written["training"] = {**training, "weights": str(file)}
-    sweep = study_of(written, words, Path(args.workspace), about)
+    found = _not_read_as(given, state_of(sweep.rows[0]))
     for row in sweep.rows:
-        check_weights(row)
+        check_weights(row, None if found is None else found.tensors)
+    if found is not None:
+        written["training"] = {**training, "weights": str(_written(found, file, store))}
+        sweep = study_of(written, words, Path(args.workspace), about)
     before = read_plan(store.location)
     ending = execute(Request(sweep, identified(sweep)), args, results)
     measured, contents = _measured(store), ending.report.contents if ending.report is not None else None
@@ -125,41 +133,40 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     return Answer({**run_document(ending), "measured": measured}, ending.code)
 
 
-def _plain_file(given: Path, trial: TrialConfig, store: Store) -> Path:
-    """A file that a trial reads: the given one, or what was found in it, written beside the results.
+def _not_read_as(given: Path, own: Mapping[str, Tensor]) -> FoundWeights | None:
+    """A module's weights in a file that a trial does not read from it; None where it reads the file as it is.
 
     Raises:
         WeightsFileError: as of ``found_in``.
-        MemsweepError: the results lie in a bucket, and the given file is not read as it is.
     """
-    from memsweep.learning.state.found_weights import found_in
-    from memsweep.learning.state.weights_file import to_bytes
-    from memsweep.trial import state_of
+    from memsweep.learning.state.found_weights import found_in, same_weights
+    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
 
-    found = found_in(given, state_of(trial))
-    if found is None or _is_read_as(given, found.tensors):
-        return given
+    found = found_in(given, own)
+    try:
+        return None if found is None or same_weights(read_weights(given), found.tensors) else found
+    except WeightsFileError:
+        return found
+
+
+def _written(found: FoundWeights, file: Path, store: Store) -> Path:
+    """The file of the weights that were found in another, beside the results; other weights have another name.
+
+    Raises:
+        MemsweepError: the results lie in a bucket.
+    """
+    from memsweep.learning.state.weights_file import to_bytes
+
     if (folder := store.location.local) is None:
         raise MemsweepError(
-            f"a trial cannot read {given} as it is: {found.said}. Beside results in a bucket, give a file of these "
+            f"a trial cannot read {file} as it is: {found.said}. Beside results in a bucket, give a file of these "
             "weights alone, or measure to a folder (--results)."
         )
     console.say_sentence(f"weights: {found.said}")
-    folder = folder / "given"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_file(copy := folder / f"{given.name}.safetensors", to_bytes(found.tensors))
+    (folder := folder / GIVEN).mkdir(parents=True, exist_ok=True)
+    digest = hashlib.sha256(data := to_bytes(found.tensors)).hexdigest()[:_HASH]
+    write_file(copy := folder / f"{file.name[:_HASH]}-{digest}.{SUFFIX}", data)
     return copy
-
-
-def _is_read_as(file: Path, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether a trial reads these very weights from a file."""
-    from memsweep.learning.state.found_weights import same_weights
-    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
-
-    try:
-        return same_weights(read_weights(file), tensors)
-    except WeightsFileError:
-        return False
 
 
 _PLAIN = re.compile(r"[\w.+-]+")

@@ -54,7 +54,7 @@ _ENGINES = frozenset(
             "checkpoints",
             "states",
         ),
-        *("journal", "lease", "search", "decide", "report", "judged", "crash_reports"),
+        *("journal", "lease", "search", "decide", "report", "judged", "crash_reports", "given"),
     }
 )
 """The tables of the engine, and the folders beside them in the folder of a study."""

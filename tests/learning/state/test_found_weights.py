@@ -40,6 +40,11 @@ def named(start: str, state: State) -> State:
             ("state_dict.model", "ema_state_dict.model"),
         ),
         ({**linear(1), "ema": linear(2)}, ("", "ema")),
+        ({**named("net.", linear(1)), **named("net_", linear(2))}, ("net.", "net_")),
+        ({**named("net.", linear(1)), "net": linear(2)}, ("net.", "net:")),
+        ({**named("a.b.", linear(1)), "a": named("b.", linear(2))}, ("a.b.", "a:b.")),
+        ({"a": {"b": linear(1)}, "a.b": linear(2)}, ("a:b:", "a.b:")),
+        ({**named("net/", linear(1)), **named("net_", linear(2))}, ("net/", "net_")),
     ],
 )
 def test_of_several_weights_that_differ_somebody_chooses(

@@ -3,11 +3,12 @@
 A file is read without running code of it (``torch.load`` with ``weights_only``, NumPy without pickles). Of all mappings
 in it, and of all beginnings of names, those are taken whose names and shapes are the module's. Where several fit and
 differ, an address chooses: ``ckpt.pt#encoder`` are the tensors of ckpt.pt whose names begin with ``encoder.``, or that
-lie below the key ``encoder``.
+lie below the key ``encoder``. Where that is not one, ``#encoder.``, ``#encoder_`` and ``#encoder:`` (the key) are.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ _MISSING = " is missing"
 
 _AT = "#"
 _ENDS = "._/"
+_KEY = ":"
 
 
 class SeveralFitError(WeightsFileError):
@@ -60,6 +62,14 @@ class _Candidate:
         """The address of the tensors whose names begin so."""
         return ".".join(filter(None, (*self.path, start.rstrip(_ENDS))))
 
+    def whole_address(self, start: str) -> str:
+        """The same for one beginning alone: each key with a colon, and the beginning as it is."""
+        return _KEY.join((*self.path, start))
+
+
+_Fit = tuple[_Candidate, str]
+"""What fits a module, and what stands before its names there."""
+
 
 def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     """The weights in a file that are a module's.
@@ -80,7 +90,7 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     fitting = [
         (each, start) for each in candidates for start in _starts(each, needed) if not _lacks(each, start, needed)
     ]
-    chosen = [fits for fits in fitting if address in (None, fits[0].address(fits[1]))]
+    chosen = fitting if address is None else _chosen(fitting, address)
     if not fitting:
         raise WeightsFileError(_nothing_fits(path, candidates, needed))
     if not chosen:
@@ -101,6 +111,18 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     return FoundWeights(tensors, _said(path, *chosen[0], tensors, others))
 
 
+def file_of(path: Path) -> Path:
+    """The file of a path that may have an address.
+
+    Raises:
+        WeightsFileError: there is no such file; the message says what is needed.
+    """
+    file, _ = _parted(path)
+    if not file.is_file():
+        content_of(file)
+    return file
+
+
 def _parted(path: Path) -> tuple[Path, str | None]:
     """A file, and which of its weights; None where that is not said, as by a name that has a ``#`` itself."""
     file, at, address = str(path).rpartition(_AT)
@@ -116,8 +138,20 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return any(not _equal(tensor, other[name]) for name, tensor in one.items() if name in other)
 
 
-def _addresses(path: Path, fitting: Sequence[tuple[_Candidate, str]]) -> str:
-    return listed([f"{path}{_AT}{each.address(start)}" for each, start in fitting], _SHOWN)
+def _chosen(fitting: Sequence[_Fit], address: str) -> list[_Fit]:
+    """Those that an address is of, by a whole one alone where there is one; a path has lost a slash at its end."""
+    whole = [(each, start) for each, start in fitting if each.whole_address(start).removesuffix("/") == address]
+    return whole or [(each, start) for each, start in fitting if each.address(start) == address]
+
+
+def _addresses(path: Path, fitting: Sequence[_Fit]) -> str:
+    """Addresses that choose one each: the whole one where another would be the same."""
+    counts = Counter(each.address(start) for each, start in fitting)
+    found = [
+        each.address(start) if counts[each.address(start)] == 1 else each.whole_address(start)
+        for each, start in fitting
+    ]
+    return listed([f"{path}{_AT}{address}" for address in found], _SHOWN)
 
 
 def same_weights(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:

@@ -212,21 +212,34 @@ def _numbers(given: Any) -> Tensor:
     """An array or a sequence of numbers as a tensor.
 
     Raises:
-        ConfigError: it is something else, or some of its values are masked.
+        ConfigError: it is something else, a pair of arrays among it, or some of its values are masked.
     """
     if isinstance(given, Tensor):
         return given.detach().cpu()
     if np.ma.is_masked(given):
         raise ConfigError(["some values are masked: leave them out, or fill them (x.filled(0.0))."], _SOURCE)
+    if _is_pair(given):
+        wrong = (
+            "a sequence is one array, got a pair of arrays (inputs and targets?): give the inputs alone, or np.stack "
+            "the two steps."
+        )
+        raise ConfigError([wrong], _SOURCE)
     try:
-        if isinstance(given, tuple) and any(isinstance(each, np.ndarray | Tensor) for each in given):
-            raise TypeError("a pair of inputs and targets, which would be read as two steps")
         return torch.as_tensor(np.array(given))  # a copy: torch reads no array backwards
     except (TypeError, ValueError, RuntimeError) as error:
         wrong = (
             f"sequences are numbers or ids, got {_kind(given)}. Give the inputs alone, an array or a list of arrays."
         )
         raise ConfigError([wrong], _SOURCE) from error
+
+
+def _is_pair(given: Any) -> bool:
+    """Whether it is two arrays of one shape, which may be inputs and targets, and would be read as two steps."""
+    if not (isinstance(given, list | tuple) and len(given) == 2):
+        return False
+    one, other = given
+    arrays = isinstance(one, np.ndarray | Tensor) and isinstance(other, np.ndarray | Tensor)
+    return arrays and tuple(one.shape) == tuple(other.shape) != ()
 
 
 def _kind(given: Any) -> str:

@@ -19,6 +19,8 @@ WEIGHTS = "weights"
 """The folder of the files of trained weights in a study's, and their name in a record's ``files``."""
 SUFFIX = "safetensors"
 CHECKPOINTS, STATES, SET_ASIDE = "checkpoints", "states", ".set-aside"
+GIVEN = "given"
+"""The folder of the weights that ``memsweep measure`` found in files of others."""
 IDENTITY = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
 
