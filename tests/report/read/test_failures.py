@@ -145,7 +145,7 @@ def test_a_trial_is_told_by_its_settings_and_never_by_its_hash() -> None:
 )
 def test_a_text_keeps_its_words_where_a_trial_is_told(error: str, said: str) -> None:
     plan = rows((8, 16), (2,))
-    failed = {"outcome": "failed", "error": error.format(first=[*plan][0], other="f" * 32), "traceback": ""}
+    failed = {"outcome": "failed", "error": error.format(first=next(iter(plan)), other="f" * 32), "traceback": ""}
     assert failure_groups(plan, {[*plan][1]: failed})[0].said == said
 
 
