@@ -130,6 +130,6 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"{begun_anew(plan, results)} ({why})."
+            f"{begun_anew(plan, results, dropping=True)} ({why})."
         )
     return study
