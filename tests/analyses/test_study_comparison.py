@@ -91,6 +91,22 @@ def test_losses_of_the_same_trained_weights_are_not_compared(tmp_path: Path) -> 
     assert comparison_text(report.compare(folders), width=100).count("same weights") == 2
 
 
+def test_studies_share_weights_only_in_the_same_conditions(tmp_path: Path) -> None:
+    """B has the weights of A in the first condition, and C in the second one."""
+    size = {"widths": [2], "horizons": [50], "balls": ["recurrent"], "memory": False}
+    one, two = THEORY[:2]
+    firsts = {"a": 0, "b": (1 << 64) - 1, "c": (2 << 64) + 1}
+    for name, first in firsts.items():
+        (tmp_path / name).mkdir()
+        conditions = [one, two] if name == "a" else [two, one]
+        write_study(tmp_path / name, conditions, first_identity=first, **size)  # type: ignore[arg-type]
+    said = report.compare({name: tmp_path / name for name in firsts}).answers
+    assert [each for each in said if "same trained weights" in each] == [
+        f"A and {name} have the same trained weights in 1 of 2 conditions: losses are not compared there."
+        for name in ("B", "C")
+    ]
+
+
 def test_a_field_that_each_study_has_throughout_is_a_setting_and_another_task_another_condition(tmp_path: Path) -> None:
     studies = {"a": THEORY[1], "b": replace(THEORY[1], model="lru"), "c": replace(THEORY[0])}
     for place, (name, condition) in enumerate(studies.items()):

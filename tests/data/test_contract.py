@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -291,7 +292,11 @@ LEVELS: dict[str, tuple[dict[str, Any], str]] = {
         {"near": (100.0, 8.0)},
         "gave 'near' 100 for the right answers, and those of its oracle",
     ),
+    "a truth": ({"near": (True, 0.1)}, "gave (True, 0.1) for 'near'; it must give two finite numbers"),
+    "two numbers in one": ({"near": (torch.ones(2), 0.1)}, "it must give two finite numbers"),
     "right": ({"near": (1.0, 0.1)}, ""),
+    "numpy's": ({"near": (np.float32(1), np.float32(0.1))}, ""),
+    "torch's": ({"near": (torch.tensor(1.0), torch.tensor(0.1))}, ""),
 }
 
 
@@ -311,15 +316,35 @@ def test_levels_that_no_answer_has_are_refused(what: str) -> None:
     ("best", "words"),
     [
         (0.0, ""),
+        (np.float32(0), ""),
+        (torch.tensor(0.0), ""),
+        (False, "gave False, and chance 4"),
         (5.0, "gave 5.0, and chance 4; it must give the expected loss of the right answers, from 0 to below chance"),
         (math.nan, "gave nan, and chance 4"),
         (3.0, "gave 3, and the answers of its oracle have the loss 0 on 16 sequences"),
     ],
 )
-def test_a_best_loss_that_no_answer_has_is_refused(best: float, words: str) -> None:
+def test_a_best_loss_that_no_answer_has_is_refused(best: Any, words: str) -> None:
     told = found(best_loss=lambda self: best)
     assert len(told) == bool(words), told
     assert words in "".join(told)
+
+
+def explained(self: Task, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+    """The variance that is explained over the sequences, at the last step: of one sequence it is nan."""
+    last = batch.targets[:, -1]
+    return {"explained": 1 - squares(outputs, batch)[..., -1, :].sum((-1, -2)) / (last - last.mean(0)).square().sum()}
+
+
+def correlation(self: Task, outputs: Tensor, batch: Batch) -> dict[str, Tensor]:
+    one, other = (each[..., -1, 0] - each[..., -1, 0].mean(-1, keepdim=True) for each in (outputs, batch.targets))
+    return {"explained": (one * other).sum(-1) / (one.norm(dim=-1) * other.norm(dim=-1))}
+
+
+@pytest.mark.parametrize("metrics", [explained, correlation])
+def test_a_metric_may_be_of_the_batch(metrics: Any) -> None:
+    levels = {"metric_levels": lambda self: {"explained": (1.0, 0.0)}, "reports": ("explained",)}
+    assert found(metrics=metrics, **levels) == ()
 
 
 def test_a_task_without_an_oracle_keeps_its_levels() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from memsweep.studies.decide.round_log import Round, RoundLog
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import FILES, read_plan, write_plan
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.record import sealed
 from memsweep.sweep.store.results import Store
 from memsweep.sweep.store.tables import names as table_names
 from paths import ROOT
@@ -60,6 +62,29 @@ def test_a_sweep_drops_what_extend_added_only_when_it_is_told_to(
         (study.parent / "results" / "small" / name).write_bytes(b"")
     assert run("sweep", study) == 0
     assert "2/2 done" in capsys.readouterr().out
+
+
+def test_an_extended_study_whose_code_has_changed_is_offered_what_works(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("sweep", study) == 0
+    assert run("extend", study, "model.width=4") == 0
+    for name in FILES:
+        path = study.parent / "results" / "small" / name
+        plan = json.loads(path.read_text())
+        plan["trials"][0]["identity"] = "f" * 32
+        path.write_text(json.dumps(sealed(plan)))
+    capsys.readouterr()
+    assert run("sweep", study) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "memsweep resume" not in told
+    assert "the same command with --drop-extended, then the extend or decide" in told
+    assert "came later, by memsweep extend or decide" in str(ms.plan(study, results=study.parent / "results"))
+    assert run("extend", study, "model.width=4") == 2
+    assert f"memsweep sweep {study} --drop-extended" in capsys.readouterr().err
+    assert run("sweep", study, "--drop-extended") == 0
+    assert run("extend", study, "model.width=4") == 0
+    assert "3/3 done, 3 of them reused" in capsys.readouterr().out
 
 
 def test_more_seeds_reach_the_sizes_that_an_earlier_extension_added(

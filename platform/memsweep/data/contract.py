@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -197,15 +198,21 @@ def _of_chance(name: str, value: Any) -> Iterator[str]:
     if not isinstance(value, float | int) or not math.isfinite(value) or value <= 0:
         shown = _kind(value) if isinstance(value, Tensor) else repr(value)
         yield (
-            f"chance of the task {name!r} gave {shown}; it must give a finite number above 0: the loss of the best "
+            f"chance of the task {name!r} gave {shown}; it must give a finite float above 0: the loss of the best "
             "answer without an input, to which errors are relative"
         )
+
+
+def _number(value: Any) -> float:
+    """A number of Python, numpy or torch; nan for what is none."""
+    item = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and not value.ndim else value
+    return float(item) if isinstance(item, float | int) and not isinstance(item, bool) else math.nan
 
 
 def _of_best_loss(task: Any, name: str) -> Iterator[str]:
     """The fault of right answers that are no better than an answer without an input."""
     best, chance = _called(f"best_loss of the task {name!r}", task.best_loss), task.chance()
-    if not isinstance(best, float | int) or not 0 <= best < chance:  # nan is not, either
+    if not 0 <= _number(best) < chance:  # nan is not, either
         yield (
             f"best_loss of the task {name!r} gave {best!r}, and chance {chance:.4g}; it must give the expected loss of "
             "the right answers, from 0 to below chance"
@@ -221,7 +228,7 @@ def _of_levels(task: Any, name: str) -> Iterator[str]:
         return
     for key, level in levels.items():
         pair = isinstance(level, tuple | list) and len(level) == 2
-        if not pair or not all(isinstance(each, float | int) and math.isfinite(each) for each in level):
+        if not pair or not all(math.isfinite(_number(each)) for each in level):
             yield (
                 f"metric_levels of the task {name!r} gave {level!r} for {key!r}; it must give two finite numbers, the "
                 "metric of the right answers and that at chance"
@@ -351,29 +358,30 @@ def of_oracle(part: Any, config: Any) -> tuple[str, ...]:
         if {field.name for field in fields(batch)} != {"inputs", "targets"}:
             return ()
         answers = task.oracle(batch.inputs)
-        rows = [(answers[None, [row]], _rows_of(batch, [row])) for row in range(len(batch.inputs))]
+        batches = [(answers[None], batch)]  # a metric may be of the batch, as a correlation is
+        batches += [(answers[None, [row]], _rows_of(batch, [row])) for row in range(len(batch.inputs))]
         for key, (right, at_chance) in levels.items():
-            each = torch.tensor([float(task.metrics(outputs, own)[key]) for outputs, own in rows])
-            if not _agree(each, right, right - at_chance):
+            whole, *each = (float(task.metrics(outputs, own)[key]) for outputs, own in batches)
+            if not _agree(whole, each, right, right - at_chance):
                 problems.append(
                     f"metric_levels of the task {name!r} gave {key!r} {right:g} for the right answers, and those of "
-                    f"its oracle have {float(each.mean()):.4g} on {len(rows)} sequences. Correct the level, the metric "
-                    "or the oracle"
+                    f"its oracle have {whole:.4g} on {len(each)} sequences. Correct the level, the metric or the oracle"
                 )
         if best:
-            each = torch.tensor([float(task.loss(outputs, own)) for outputs, own in rows])
-            if not _agree(each, best, chance):
+            whole, *each = (float(task.loss(outputs, own)) for outputs, own in batches)
+            if not _agree(whole, each, best, chance):
                 problems.append(
                     f"best_loss of the task {name!r} gave {best:.4g}, and the answers of its oracle have the loss "
-                    f"{float(each.mean()):.4g} on {len(rows)} sequences. Correct best_loss, the loss or the oracle"
+                    f"{whole:.4g} on {len(each)} sequences. Correct best_loss, the loss or the oracle"
                 )
     return tuple(problems)
 
 
-def _agree(each: Tensor, expected: float, scale: float) -> bool:
-    """Whether the mean over sequences may have an expected value; nan has none."""
-    error = float(each.std()) / math.sqrt(len(each)) if len(each) > 1 else math.inf
-    return abs(float(each.mean()) - expected) <= ROOM * scale + 5.0 * error
+def _agree(whole: float, each: list[float], expected: float, scale: float) -> bool:
+    """Whether the value on all sequences, or the mean of those on each, may be the expected one."""
+    found = torch.tensor([value for value in each if math.isfinite(value)])
+    error = float(found.std()) / math.sqrt(len(found)) if len(found) > 1 else math.inf
+    return any(abs(value - expected) <= ROOM * scale + 5.0 * error for value in (whole, float(found.mean())))
 
 
 def _rows_of(batch: Any, rows: list[int]) -> Any:

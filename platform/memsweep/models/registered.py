@@ -122,7 +122,7 @@ def _unseeded_problems(model: Any, config: Any, signature: Signature) -> tuple[s
 
     The global generators have another state in each of two calls, and are as before afterwards.
     """
-    drawn = []
+    drawn, who = [], f"{'a part of ' if _is_own(model) else ''}the model {config.name}"
     try:
         for seed in (0, 1):
             with seeded(seed):
@@ -131,13 +131,13 @@ def _unseeded_problems(model: Any, config: Any, signature: Signature) -> tuple[s
     except ModuleError:  # another check says it
         return ()
     except Exception as error:  # any fault of foreign code
-        return (f"the model {config.name} cannot draw its initial weights: {in_one_line(error)}",)
+        return (f"{who} cannot draw its initial weights: {in_one_line(error)}",)
     if same_values(*drawn):
         return ()
     return (
-        f"the model {config.name} begins with other weights each time its initial gets the same generator: it draws "
-        "elsewhere, too, such as by np.random.uniform or by np.random.default_rng() without a seed. Draw from the "
-        "generator that is given (rng)",
+        f"{who} begins with other weights each time its initial gets the same generator: it draws elsewhere, too, such "
+        "as by np.random.uniform or by np.random.default_rng() without a seed. Draw from the generator that is given "
+        "(rng)",
     )
 
 

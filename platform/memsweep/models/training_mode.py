@@ -22,7 +22,8 @@ SAME_WEIGHTS = (
 
 UNSEEDED = (
     "begins with other weights each time it is built from the same seed: it draws from a generator of its own, such as "
-    "np.random.default_rng() without a seed. Draw from torch's global generator, which is seeded for each seed"
+    "np.random.default_rng() without a seed, or leaves weights uninitialized (torch.empty). Draw all from torch's "
+    "global generator, which is seeded for each seed"
 )
 """The words for a module whose weights do not follow from its seed, to follow its name, without a full stop."""
 

@@ -125,10 +125,11 @@ def unchanged(plan: StoredPlan, results: Location) -> SweepConfig:
     trials = identified(study)
     if changed := sum(trial.identity not in plan.rows for trial in trials):
         why = "it needs another name" if is_of_module(plan) else "memsweep plan says which results it can reuse"
+        why += "; then add again what extend or decide added" if plan.extended else ""
         raise MemsweepError(
             f"{changed} of the {len(trials)} trials of {plan.study!r} have another identity under the installed code: "
             "the code that makes the numbers, a data file, this machine's kernels, or the version of torch or numpy "
             "has changed since the plan was made. Install the version that made it, or run the study with this one: "
-            f"{begun_anew(plan, results)} ({why})."
+            f"{begun_anew(plan, results, dropping=True)} ({why})."
         )
     return study

@@ -267,10 +267,11 @@ def _uncovered(row: TrialConfig, covered: set[int]) -> TrialConfig | None:
     return dataclasses.replace(row, training=training)
 
 
-def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = ()) -> str:
+def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = (), *, dropping: bool = False) -> str:
     """The command that runs the file of a stored plan with these overrides, too, or what stands in the place of it.
 
     That is a call in Python for a study of Python, and ``decide`` under another name for a module.
+    ``dropping``: it does not keep what came later.
     """
     made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
     if is_of_module(plan):
@@ -279,6 +280,8 @@ def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = ()) -
             [*(word for word in line if not replaces("name", word)), *words, f"name={_another(plan.study)}"]
         )
     again = partial(typed, "sweep", source) if source else partial(called, "sweep")
+    if dropping and plan.extended:
+        words = [*words, "--drop-extended" if source else f"name={_another(plan.study)}"]
     workspace, address = workspace_of(made, results / folder_name(plan.study)), str(made.get("address") or "")
     return again(results, *map(str, made.get("overrides") or ()), *words, workspace=workspace, address=address)
 

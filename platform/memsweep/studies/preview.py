@@ -23,7 +23,7 @@ from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.studies.reasons import by_reason, examples, reasons
-from memsweep.studies.trials import lacks_of, refuse_misfit
+from memsweep.studies.trials import has_changed, lacks_of, refuse_misfit
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
@@ -77,8 +77,9 @@ def preview(study: SweepConfig, results: Location, *, no_reuse: bool = False) ->
     measured = [trial for pack in plan.packs for trial in pack.trials]
     came_later = ""
     if before is not None and (lost := lacks_of(before, study)):
-        whole = typed("resume", study.name, results)
-        came_later = f"{lost} that came later, by memsweep extend or decide ({whole} runs the whole stored plan)"
+        came_later = f"{lost} that came later, by memsweep extend or decide"
+        if not has_changed(before, trials):
+            came_later += f" ({typed('resume', study.name, results)} runs the whole stored plan)"
     return Preview(study, plan, reuse, why, interpolated(measured), came_later, results=results)
 
 

@@ -224,7 +224,7 @@ class Run:
             return request.plan
         before = plan_to_replace(self._store.location)
         if not request.drop_extended:
-            refuse_to_drop(before, self._sweep, self._resume)
+            refuse_to_drop(before, request, self._resume)
         return before
 
     def _note_origin(self) -> None:

@@ -43,28 +43,40 @@ def kept(before: StoredPlan | None, sweep: SweepConfig) -> tuple[str, ...]:
     return before.extended if before is not None and (before.search is None) == (sweep.search is None) else ()
 
 
-def refuse_to_drop(before: StoredPlan | None, sweep: SweepConfig, resume: str) -> None:
+def refuse_to_drop(before: StoredPlan | None, request: Request, resume: str) -> None:
     """Refuses a plan that lacks what ``extend`` added to the one before it.
 
     Args:
         before: the stored plan.
-        sweep: the study that would replace it.
-        resume: the command that runs the whole stored plan.
+        request: of the study that would replace it.
+        resume: the command that runs the whole stored plan, if its code is the same.
 
     Raises:
         ConfigError: with what would be dropped, and what to do.
     """
-    if before is None or not (lost := lacks_of(before, sweep)):
+    if before is None or not (lost := lacks_of(before, request.sweep)):
         return
+    if has_changed(before, request.trials):
+        ways = (
+            "No command goes on with that plan, because its code has changed. To run all with this code: the same "
+            "command with --drop-extended, then the extend or decide that added them"
+        )
+    else:
+        ways = f"To run the whole plan: {resume}. To drop them: the same command with --drop-extended"
     raise ConfigError(
         [
             f"to this study {lost} came later (by memsweep extend or decide), and this sweep lacks them: it "
-            "would take them out of the plan and of the report (their results stay). To run the whole plan: "
-            f"{resume}. To drop them: the same command with --drop-extended. To keep both: give this sweep another "
-            "name, name=..."
+            f"would take them out of the plan and of the report (their results stay). {ways}. To keep both: give this "
+            "sweep another name, name=..."
         ],
         f"study {before.study!r}",
     )
+
+
+def has_changed(before: StoredPlan, trials: Collection[PlannedTrial]) -> bool:
+    """Whether a trial of a stored plan has another identity now; ``resume`` and ``extend`` refuse that plan."""
+    stored = [*before.rows.values()]
+    return any(trial.identity not in before.rows and to_dict(trial.config) in stored for trial in trials)
 
 
 def lacks_of(before: StoredPlan, sweep: SweepConfig) -> str:

@@ -330,6 +330,7 @@ DRAWN = {
     "torch.full((2, 4), torch.nan)": False,
     "torch.tensor(np.random.default_rng().standard_normal((2, 4)))": True,
     "torch.full((2, 4), random.Random().random())": True,
+    "torch.empty(2, 4)": True,
 }
 
 
@@ -347,3 +348,20 @@ def test_weights_that_do_not_follow_from_the_seed_are_refused(tmp_path: Path, dr
     assert (np.random.get_state()[1] == before[0]).all()
     assert random.getstate() == before[1]
     assert torch.equal(torch.get_rng_state(), before[2])
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [("torch.empty(64, 64, 4)", False), ("torch.randn(2, 4, generator=torch.Generator().manual_seed(next(N)))", True)],
+)
+def test_a_buffer_may_be_uninitialized_and_not_drawn_elsewhere(
+    tmp_path: Path, value: str, refused: bool, persistent: bool
+) -> None:
+    idle = "        self.idle = nn.Linear(2, 2)\n"
+    text = BASE.format(first="pass", last="y", two_ways=False, states=1)
+    text = text.replace(idle, f"{idle}        self.register_buffer('cache', {value}, {persistent})\n")
+    (tmp_path / "cached.py").write_text(f"import itertools\n{text}N = itertools.count()\n")
+    told = findings(ModuleConfig(factory=f"{tmp_path}/cached.py:Net", width=4), SIZES).refusals
+    assert ["begins with other weights" in each for each in told] == [True] * refused, told
+    assert not torch.are_deterministic_algorithms_enabled()

@@ -134,6 +134,21 @@ def test_a_trial_is_told_by_its_settings_and_never_by_its_hash() -> None:
     assert not [name for name in plan if name in said]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("ValueError: the kind of of is unknown", "the kind of of is unknown"),
+        ("ValueError: the weights of {first}", "the weights of task.horizon=8"),
+        ("ValueError: the weights of {other}", "the weights of this study"),
+        ("ValueError: the weights {other}", "the weights of this study"),
+    ],
+)
+def test_a_text_keeps_its_words_where_a_trial_is_told(error: str, said: str) -> None:
+    plan = rows((8, 16), (2,))
+    failed = {"outcome": "failed", "error": error.format(first=next(iter(plan)), other="f" * 32), "traceback": ""}
+    assert failure_groups(plan, {[*plan][1]: failed})[0].said == said
+
+
 def test_nothing_failed() -> None:
     assert failure_groups(rows(), {}) == ()
     assert (failure_sentence(()), failure_lines(())) == ("", [])

@@ -57,7 +57,7 @@ def test_terminal_and_status_say_the_same(results: Path, capsys: pytest.CaptureF
         told = " ".join(capsys.readouterr().out.split())
         assert SAID in told
         assert "/srv/ann/my_nets.py:13: h = h * self.scale" in told
-        assert "Mend it, and run memsweep sweep with the same words again" in told
+        assert "Mend it, and run the same command again: resume, retry and extend refuse code" in told
         assert f"{0:032x}" not in told
         assert "Traceback" not in told
     assert main(["status", "dead", "--results", str(results), "--json"]) == 0

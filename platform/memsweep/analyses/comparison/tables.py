@@ -45,16 +45,18 @@ def sentences(comparison: StudyComparison, letters: Mapping[str, str]) -> list[s
 
 def _of_same_weights(comparison: StudyComparison, letters: Mapping[str, str]) -> Iterator[str]:
     """The studies whose losses are those of one training."""
-    pairs: dict[str, dict[str, list[bool]]] = {}
+    pairs: dict[str, dict[str, dict[tuple[Any, ...], bool]]] = {}  # reference -> study -> condition -> the same weights
     for row in comparison.losses:
         if row.study != (reference := row.studies[0]):
-            pairs.setdefault(reference, {}).setdefault(row.study, []).append(row.same_weights)
+            found = pairs.setdefault(reference, {}).setdefault(row.study, {})
+            found[tuple(row.condition.values())] = row.same_weights
     for reference, others in pairs.items():
-        counts: dict[tuple[int, int], list[str]] = {}
+        groups: dict[frozenset[tuple[Any, bool]], list[str]] = {}
         for study, found in others.items():
-            counts.setdefault((sum(found), len(found)), []).append(letters[study])
-        for (alike, of), named in counts.items():
-            if alike:
+            groups.setdefault(frozenset(found.items()), []).append(letters[study])
+        for conditions, named in groups.items():
+            if alike := sum(same for _, same in conditions):
+                of = len(conditions)
                 some, there = (f" in {alike} of {of} conditions", " there") if alike < of else ("", "")
                 studies = joined([letters[reference], *named])
                 yield f"{studies} have the same trained weights{some}: losses are not compared{there}."

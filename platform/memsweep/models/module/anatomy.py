@@ -216,8 +216,19 @@ def findings(config: ModuleConfig, signature: Signature, *, drawn: bool = True) 
 
 @functools.lru_cache(maxsize=256)
 def _follows_from_seed(config: ModuleConfig, signature: Signature, factory: Factory) -> bool:
-    """Whether a module that is built twice from one seed has the same weights and buffers."""
-    return same_values(*(tensors_of(build_module(config, signature, 0)) for _ in range(2)))
+    """Whether a module has the same parameters and buffers each time it is built from one seed.
+
+    Buffers alone may be uninitialized, as a cache is: two modules have nan for such memory, and the third what it held.
+    """
+    mode = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("warn")  # torch.empty gives nan in it
+    try:
+        one, two = (build_module(config, signature, 0) for _ in range(2))
+    finally:
+        torch.set_deterministic_debug_mode(mode)
+    three = build_module(config, signature, 0)
+    same = same_values(tensors_of(one), tensors_of(two))
+    return same and same_values(*(dict(module.named_parameters()) for module in (one, three)))
 
 
 @functools.lru_cache(maxsize=256)

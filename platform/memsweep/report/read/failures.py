@@ -16,6 +16,7 @@ _FRAME = re.compile(r'^ *File "(?P<file>[^"\n]+)", line (?P<line>\d+)(?:, in .*)
 _KIND = re.compile(r"([A-Za-z_][\w.]*): ")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _IDENTITY = re.compile(r"\b[0-9a-f]{32}\b")
+_IDENTITY_OF = re.compile(rf"(?P<of>\bof )?(?P<name>{_IDENTITY.pattern})")
 _NOT_THEIRS = re.compile(r"^<|/(?:site|dist)-packages/|/lib(?:64)?/python3[.\d]*/|/platform/memsweep/")
 """Python's own files, those of installed packages, and memsweep's: a traceback may come from another machine."""
 _ENGINE = f"{Path(__file__).resolve().parents[2]}/"
@@ -157,7 +158,7 @@ def _group(
     file, line, code = _place(traceback)
     return FailureGroup(
         kind=kind,
-        text=_IDENTITY.sub(lambda found: _described(fields.get(found[0])), text).replace(" of of ", " of "),
+        text=_IDENTITY_OF.sub(lambda found: _described(fields.get(found["name"]), found["of"] or ""), text),
         alike=len({_IDENTITY.sub("#", _kind_and_text(each)[1]) for each in failures}) == 1,
         outcome=str(failure["outcome"]),
         file=file,
@@ -206,9 +207,10 @@ def _shared(
     return shared
 
 
-def _described(fields: Mapping[str, Any] | None) -> str:
-    """A trial in words, in the place of its identity."""
-    return ", ".join(f"{path}={_spelled(value)}" for path, value in (fields or {}).items()) or "of this study"
+def _described(fields: Mapping[str, Any] | None, of: str) -> str:
+    """A trial in words, in the place of its identity, and of the ``of`` in front of it."""
+    words = ", ".join(f"{path}={_spelled(value)}" for path, value in (fields or {}).items())
+    return f"{of}{words}" if words else "of this study"
 
 
 def _spelled(value: Any) -> str:

@@ -60,8 +60,8 @@ _EXPLANATIONS = {
     State.RUNNING: "A worker computes it.",
     State.CANCELLED: "A later sweep, or a round of decide, took it out of the plan; its result, if it has one, stays.",
     State.FAILED: (
-        "The task's or the model's code raised; the traceback is in the report. Mend it, and run memsweep sweep with "
-        "the same words again: resume and retry refuse code that has changed."
+        "The task's or the model's code raised; the traceback is in the report. Mend it, and run the same command "
+        "again: resume, retry and extend refuse code that has changed, and name the command that runs it."
     ),
 }
 
