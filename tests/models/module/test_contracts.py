@@ -339,9 +339,9 @@ def test_weights_that_do_not_follow_from_the_seed_are_refused(tmp_path: Path, dr
     idle = "        self.idle = nn.Linear(2, 2)\n"
     text = BASE.format(first="pass", last="y", two_ways=False, states=1)
     text = text.replace(idle, f"{idle}        self.idle.bias = nn.Parameter({drawn}.float())\n")
-    (tmp_path / "elsewhere.py").write_text(f"import random\nimport numpy as np\n{text}")
+    (tmp_path / "drawn_anywhere.py").write_text(f"import random\nimport numpy as np\n{text}")
     before = np.random.get_state()[1].copy(), random.getstate(), torch.get_rng_state()
-    config = ModuleConfig(factory=f"{tmp_path}/elsewhere.py:Net", width=4)
+    config = ModuleConfig(factory=f"{tmp_path}/drawn_anywhere.py:Net", width=4)
     told = "; ".join(findings(config, SIZES).refusals)
     assert ("begins with other weights each time it is built from the same seed" in told) == DRAWN[drawn], told
     assert not findings(config, SIZES, drawn=False).refusals  # a file has the weights
