@@ -174,7 +174,7 @@ examples:
         "More seeds train only the seeds that are missing; the report pools them with the others.\n"
         "A search is prolonged by search.trials, and by more cells, fresh seeds or winners. Later extensions keep\n"
         "what earlier ones added. A confirmation is one trial: confirm.seeds=20 trains all 20 fresh seeds of each\n"
-        "winner, those that it had among them.\n"
+        "winner, also those that it has.\n"
         "A training that ended early (training.steps=5000 training.until=2500) keeps its state: training.until=0 goes\n"
         "on from there, with the numbers of an uninterrupted training. A larger training.steps trains from the\n"
         "beginning, because the learning rate and the history depend on it.\n"

@@ -97,14 +97,14 @@ def _measure_file(args: argparse.Namespace, words: Sequence[str]) -> Answer:
     given = Path(args.weights).absolute()
     model = {"name": "module", "factory": args.factory} if args.factory else {"name": args.model}
     described = f"{args.factory or args.model} with the weights of {given.name}"
+    file = file_of(given)
+    # nothing may change the weights: no step, and no merging of modes
+    training = {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": str(file)}
     written = {
         NAME: described,
         "task": {"name": args.task},
         "model": model,
-        # nothing may change the weights: no step, and no merging of modes
-        "training": (
-            training := {"steps": 0, "seeds": 1, "merge_redundant": False, "weights": str(file := file_of(given))}
-        ),
+        "training": training,
     }
     about = f"{described[0].upper()}{described[1:]}, as they are."
     sweep = study_of(written, words, Path(args.workspace), about)

@@ -139,7 +139,7 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 
 def _chosen(fitting: Sequence[_Fit], address: str) -> list[_Fit]:
-    """Those that an address is of, by a whole one alone where there is one; a path has lost a slash at its end."""
+    """What an address names. A whole address names one fit alone. ``Path`` drops a slash at its end."""
     whole = [(each, start) for each, start in fitting if each.whole_address(start).removesuffix("/") == address]
     return whole or [(each, start) for each, start in fitting if each.address(start) == address]
 

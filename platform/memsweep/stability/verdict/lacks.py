@@ -128,7 +128,7 @@ def _unfitted(evidence: Evidence) -> Iterator[Lack]:
 
 
 def _larger(evidence: Evidence) -> tuple[str, ...]:
-    """Larger widths in the place of those that do not fit; empty where they may not fit, or more seeds may do."""
+    """Larger widths in the place of those that do not fit; empty where larger ones may miss, or more seeds may help."""
     largest = evidence.top_widths[-1]
     if evidence.width != largest or evidence.fitting_once >= SMALLEST_GRID:
         return ()
