@@ -115,7 +115,7 @@ verdict, and says that chance where it has a forecast. It is written down before
 same command goes on. Other settings of training or search begin the study anew; after a round memsweep refuses them.
 
 STUDY may be a module of yours: its study is then made of the module and --kernel alone, with horizons from two time
-scales of that memory on, widths 4 to 12 and five seeds. Overrides change it.
+scales of that memory on, widths 4 to 32 and five seeds. Overrides change it.
 
 A condition is hopeless where too few seeds learn the memory, after a longer training where they are near, or where more
 would be needed than the limit of core hours: then the command says how much. That is an answer (exit code 0). At most

@@ -82,7 +82,7 @@ def test_a_study_without_sizes_gets_the_cells_that_the_rule_needs(tmp_path: Path
     [
         (("model.width=3,2",), [(6, 3), (12, 3), (24, 3), (48, 2), (48, 3)]),
         (("task.horizon=9,18", "model.width=2,3"), [(9, 2), (9, 3), (18, 2), (18, 3)]),
-        (("task.horizon=9,18",), [(9, 12), (18, 4), (18, 6), (18, 8), (18, 12)]),
+        (("task.horizon=9,18",), [(9, 32), (18, 4), (18, 8), (18, 16), (18, 32)]),
         (("task.horizon=24",), [(24, width) for width in WIDTHS]),
         (("grid.rows=[{task: {horizon: 9}, model: {width: 2}}]",), [(9, 2)]),
         (("task.horizon=9", "model.width=2", "training.seeds=3"), [(9, 2)]),
@@ -108,7 +108,7 @@ def test_the_search_is_checked_at_the_ends_of_both_axes(tmp_path: Path, every: s
     assert not not_covered(before, found.rows)  # what was stored with every search checked is the whole plan
 
 
-@pytest.mark.parametrize("words", ["model.width=6,8,12", "task.horizon=12,24,48", "perturbation.stronger_every=4"])
+@pytest.mark.parametrize("words", ["model.width=8,16,32", "task.horizon=12,24,48", "perturbation.stronger_every=4"])
 def test_a_size_that_becomes_an_end_of_an_axis_is_no_second_trial_of_its_seeds(tmp_path: Path, words: str) -> None:
     stored = study(tmp_path)
     added = not_covered(stored.rows, study(tmp_path, words).rows)
@@ -199,7 +199,7 @@ def test_smaller_plans_are_parts_of_the_whole_one_and_cost_less(tmp_path: Path) 
         assert max(narrower) == max(widths)
     costs = [seconds_of(plan) for plan in plans]
     assert costs == sorted(costs, reverse=True)
-    assert costs[-1] < 0.2 * costs[0]
+    assert costs[-1] < 0.25 * costs[0]
     assert [*first_rounds(study(tmp_path, "task.horizon=9", "model.width=2", "training.seeds=3"))][1:] == []
     assert {len(plan.rows) for plan in first_rounds(study(tmp_path, "model.width=2", "training.seeds=3"))} == {4, 3, 2}
 

@@ -119,13 +119,28 @@ def test_other_settings_begin_anew_before_a_round_and_are_refused_after_one(
     assert f"the planned {len(rows)} trials without a result" in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("place_of", [0, -1])
+def test_what_an_earlier_version_began_with_other_widths_goes_on(
+    place_of: int, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["decide", "leaky_nets:Leaky", "--kernel", "exponential", *SHORT]
+    study = smallest("leaky_nets:Leaky", "exponential", SHORT, place)
+    begun = study.earlier[place_of]
+    before = replace(study, rows=begun.rows, grid=begun.grid)
+    folder = place / "results" / folder_name(study.name)
+    write_plan(folder, make_plan(before, identified(before), frozenset()), {})
+    assert main([*words, "--plan"]) == 0
+    told = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert f"the planned {len(begun.rows)} trials without a result" in told
+
+
 def test_a_module_that_cannot_have_the_widths_is_told_how_to_name_others(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / "wide_nets.py").write_text(LEAKY.replace("super", "assert width % 16 == 0\n        super"))
     assert main(["decide", "wide_nets:Leaky", "--plan"]) == 2
     said = re.sub(r"\s+", " ", capsys.readouterr().err)
-    typed = re.search(r"4, 6, 8, 12 were tried\. The model runs at others: name them \((\S+)\)", said)
+    typed = re.search(r"4, 8, 16, 32 were tried\. The model runs at others: name them \((\S+)\)", said)
     assert typed is not None, said
     assert main(["decide", "wide_nets:Leaky", "--plan", typed[1]]) == 0
 

@@ -18,13 +18,16 @@ from memsweep.config.schema.trial import TrialConfig
 
 HORIZON, WIDTH, SEEDS = "task.horizon", "model.width", "training.seeds"
 _STRONGER = "perturbation.stronger_every"
-WIDTHS = (4, 6, 8, 12)
-SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 8, 12), 3), (2, (4, 8, 12), 3))
+WIDTHS = (4, 8, 16, 32)
+SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 8, 32), 3), (2, (4, 8, 32), 3))
 """Horizons, widths and seeds: the least that the rule can judge, and what a short limit pays for.
 
+Widths span a factor of 8, as horizons do: over a factor of 3 the same seeds leave twice the interval of the slope.
 Of a smaller plan, rounds use every trial on the way to the next one but the smaller widths at its longest horizon. The
 width that it lacks lies in the middle of its widest gap, where a round adds widths first.
 """
+EARLIER = ((4, (4, 6, 8, 12), 5), (4, (4, 6, 8, 12), 3), (3, (4, 8, 12), 3), (2, (4, 8, 12), 3))
+"""Those of versions before 30 November 2026: what was begun with them goes on."""
 _SETTINGS = {
     "perturbation.radii.from": 0.01,
     "perturbation.radii.to": 3,
@@ -41,7 +44,11 @@ _ANY = {"name": "diagonal_rnn"}
 
 
 def first_plans(
-    base: Mapping[str, Any], axes: Mapping[str, Any], said: Collection[str], problems: list[str]
+    base: Mapping[str, Any],
+    axes: Mapping[str, Any],
+    said: Collection[str],
+    problems: list[str],
+    sizes: Sequence[tuple[int, Sequence[int], int]] = SIZES,
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The trial and the axes of a study with what it leaves out, then those of smaller plans, the largest first.
 
@@ -53,6 +60,7 @@ def first_plans(
         base, axes: of the study, as it says them.
         said: paths of the fields that the study or the command line sets.
         problems: gets what is missing.
+        sizes: of the plans where they are left out, as ``SIZES``.
     """
     left = [
         path
@@ -61,7 +69,7 @@ def first_plans(
     ]
     horizons = _horizons(merge(TrialConfig, base), axes, problems) if HORIZON in left else []
     plans: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    for count, widths, seeds in SIZES:
+    for count, widths, seeds in sizes:
         plan = merge(TrialConfig, base)
         for path, value in {**_SETTINGS, SEEDS: seeds}.items():
             if path in left:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from memsweep.config.core.merge import leaves
 from memsweep.config.core.problems import lies_in, not_one_of, sentence, show
 from memsweep.config.core.reflect import keys
 from memsweep.config.grid.expand import expand
-from memsweep.config.grid.first_plan import WIDTH, first_plans, is_said
+from memsweep.config.grid.first_plan import EARLIER, WIDTH, first_plans, is_said
 from memsweep.config.load import study_files
 from memsweep.config.load.code import code_problems
 from memsweep.config.load.hydra import read, resolve
@@ -25,7 +25,7 @@ from memsweep.config.load.tree import study_tree
 from memsweep.config.schema.axes import valid_axes
 from memsweep.config.schema.protocols import MATCHED, PROTOCOL, for_models, for_trials, protocol_name
 from memsweep.config.schema.search import ConfirmConfig, SearchConfig
-from memsweep.config.schema.study import KEEP, DecideConfig, ResourcesConfig, SmallerPlan, SweepConfig
+from memsweep.config.schema.study import KEEP, DecideConfig, FirstPlan, ResourcesConfig, SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
@@ -141,10 +141,11 @@ def _checked(
     if (kept := tree.get(_KEEP, KEEP[0])) not in KEEP:
         problems.append(str(not_one_of(_KEEP, kept, KEEP)))
     base = {key: tree[key] for key in keys(TrialConfig) if key in tree}
-    plans, named = [(base, axes)], True
+    plans, earlier, named = [(base, axes)], [(base, axes)], True
     if _DECIDE in tree:
         said = _said(written, changes, protocol)
-        plans, named = first_plans(base, axes, said, problems), is_said(WIDTH, said, axes)
+        plans, earlier = first_plans(base, axes, said, problems), first_plans(base, axes, said, [], EARLIER)
+        named = is_said(WIDTH, said, axes)
     (base, axes), *smaller = plans
     trials = expand(base, axes, problems, for_models=for_models(protocol))
     problems += (of_code := code_problems(trials))
@@ -175,12 +176,14 @@ def _checked(
         confirm=confirm,
         keep=kept,
         decide=decide,
-        smaller=tuple(
-            SmallerPlan(rows, over)
-            for plan, over in smaller
-            if (rows := expand(plan, over, [], for_models=for_models(protocol)))
-        ),
+        smaller=_first_plans(smaller, protocol),
+        earlier=_first_plans([plan for plan in earlier if plan not in plans], protocol),
     )
+
+
+def _first_plans(plans: Iterable[tuple[Mapping[str, Any], dict[str, Any]]], protocol: str) -> tuple[FirstPlan, ...]:
+    expanded = ((expand(base, axes, [], for_models=for_models(protocol)), axes) for base, axes in plans)
+    return tuple(FirstPlan(rows, axes) for rows, axes in expanded if rows)
 
 
 def _resolved_tree(written: Mapping[str, Any], changes: Overrides, path: Path, source: str) -> dict[str, Any]:

@@ -188,8 +188,8 @@ class DecideConfig:
 
 
 @dataclass(frozen=True)
-class SmallerPlan:
-    """Trials and axes that decide may begin with where the limit is short: fewer horizons, widths or seeds."""
+class FirstPlan:
+    """Trials and axes that decide may have begun with: of other horizons, widths or seeds than the study's own."""
 
     rows: tuple[TrialConfig, ...]
     grid: Mapping[str, tuple[Any, ...]]
@@ -213,6 +213,7 @@ class SweepConfig:
         decide: limits of ``memsweep decide``. They belong to its runs: no plan holds them, and no identity.
         smaller: where horizons, widths or seeds were found, with what less ``decide`` may begin, the largest first. A
             stored plan holds what was begun with, and none of these.
+        earlier: the same of earlier versions, which found other sizes: ``decide`` goes on with them, and begins none.
     """
 
     name: str
@@ -226,7 +227,8 @@ class SweepConfig:
     confirm: ConfirmConfig | None = None
     keep: str = KEEP[0]
     decide: DecideConfig = field(default_factory=DecideConfig)
-    smaller: tuple[SmallerPlan, ...] = ()
+    smaller: tuple[FirstPlan, ...] = ()
+    earlier: tuple[FirstPlan, ...] = ()
 
     @property
     def kinds(self) -> dict[ResourcesConfig, int]:

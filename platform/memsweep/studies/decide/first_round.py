@@ -18,8 +18,13 @@ SHARE = 0.5
 def first_rounds(study: SweepConfig) -> Iterator[SweepConfig]:
     """The study with its own plan, then with each smaller one."""
     yield study
-    for plan in study.smaller:
-        yield replace(study, rows=plan.rows, grid=plan.grid)
+    yield from (replace(study, rows=plan.rows, grid=plan.grid) for plan in study.smaller)
+
+
+def begun_rounds(study: SweepConfig) -> Iterator[SweepConfig]:
+    """What an earlier command may have begun with: the same, and the first plans of earlier versions."""
+    yield from first_rounds(study)
+    yield from (replace(study, rows=plan.rows, grid=plan.grid) for plan in study.earlier)
 
 
 def first_round(study: SweepConfig, limits: Limits) -> tuple[SweepConfig, str]:

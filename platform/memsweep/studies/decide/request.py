@@ -11,7 +11,7 @@ from memsweep.errors import ConfigError, counted
 from memsweep.studies.continuation import unchanged
 from memsweep.studies.decide.choice import ROUNDS
 from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
-from memsweep.studies.decide.first_round import first_round, first_rounds, seconds_of
+from memsweep.studies.decide.first_round import begun_rounds, first_round, seconds_of
 from memsweep.studies.decide.growing import GrowingTrials
 from memsweep.studies.decide.options import SEEDS
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
@@ -117,7 +117,7 @@ def deciding(
     if study is not None:
         begun, note = first_round(study, limits)
         gone = {name for one in rounds for name in one.removed}
-        asked = [not_covered(rows, _without(gone, each)) for each in (begun, *first_rounds(study))]
+        asked = [not_covered(rows, _without(gone, each)) for each in (begun, *begun_rounds(study))]
         if all(asked):  # no plan that an earlier command may have begun with is stored whole
             if other := of_other_settings(study, asked[0], _after(rounds, before, rows)):
                 if rounds or plan.extended:
