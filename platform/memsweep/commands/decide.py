@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
     from memsweep.documents.keys.runs import DecideDocument, DecisionItem
     from memsweep.studies.decide.round_log import Step
+    from memsweep.studies.ending import Ending
     from memsweep.sweep.store.results import Store
 
 
@@ -57,6 +58,8 @@ def decide(args: argparse.Namespace) -> Answer:
         console.say_sentence(f"{counted(questions.left, 'planned trial')} left, the same command goes on with them")
     elif any(one.state == LIMIT for one in decisions):
         console.say_sentence("the same command goes on: a limit is that of one run")
+    if claims := _claims(ending):
+        console.say(f"claims are none of these questions, decide adds no seeds for them: {claims}")
     document = {**_document(ending.study, decisions, questions), "run": run_document(ending)}
     at_limit = any(one.state == LIMIT for one in decisions)
     return Answer(document, ending.code or (Exit.LIMIT if at_limit else Exit.DONE))
@@ -110,6 +113,13 @@ def _print(decisions: Sequence[Decision], steps: Sequence[Step] = (), *, left: i
     for step in steps:
         cost = f", about {duration(step.cost)}" if len(steps) > 1 else ""
         console.say_sentence(f"  {step.name}: {step.does}{cost}")
+
+
+def _claims(ending: Ending) -> str:
+    """The command that would decide the claims that lack seeds; empty where none does, and without a report."""
+    from memsweep.report.headline.answer import answer_of
+
+    return answer_of(ending.report.contents).claims if ending.report is not None else ""
 
 
 def _document(

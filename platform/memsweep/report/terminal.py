@@ -147,11 +147,8 @@ def _answer(answer: StudyAnswer, *, advice: bool) -> Iterator[_Part]:
     headline, *more = answer.sentences
     yield Text(clean(headline), style="bold")
     yield from more
-    if answer.decide and advice:
-        yield Text(f"{answer.prompt}: {clean(answer.decide)}", no_wrap=True)
-    if answer.until and advice:
-        how = "Or round by round" if answer.decide else "Round by round"
-        yield Text(f"{how}, by itself: {clean(answer.until)}", no_wrap=True)
+    for words, command in answer.commands if advice else ():
+        yield Text(f"{words}: {clean(command)}", no_wrap=True)
     yield ""
 
 

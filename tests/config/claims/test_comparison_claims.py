@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from config_study import BASE, load, problems, scaled_parameterization
-from memsweep.analyses.claims.cells import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame
+from memsweep.analyses.claims.cells import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame, seeds_to_decide
 from memsweep.config.claims.comparisons import EXAMPLE, Cells
 from memsweep.config.claims.sections import study_claims
 from memsweep.config.schema.claims import Claims, Comparison, claims_from_dict
 from memsweep.config.schema.search import Domain, Search, SearchConfig
+from memsweep.report.naming.conditions import cells_of, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.stability.comparison.paired import Support, support_text
 from memsweep.sweep.planning.plan import identified, make_plan
@@ -231,6 +234,14 @@ def claim_verdicts(found: Sequence[CellPair]) -> dict[str, str]:
     return {row["claim"]: support_text(Support(row["verdict"]), row["more_seeds"]) for row in rows}
 
 
+def pairs_of(claims: Sequence[Comparison], study: Study) -> tuple[CellPair, ...]:
+    """The claims, tested on all trials."""
+    replicas = study.tables["replicas"][study.tables["replicas"]["identity"].isin(study.records)]
+    known = {name: record for name, record in study.records.items() if name in {*replicas["identity"]}}
+    cells = cells_of(find_grouping(known, replicas).conditions, replicas)
+    return compare_cells(claims, study.records, study.tables, cells)
+
+
 def comparison(text: str, metric: str, direction: str = "greater", **at: int) -> Comparison:
     left, right = ({"model.parameterization": name} for name in ("exp", "direct"))
     places = {f"model.{key}" if key == "width" else f"task.{key}": value for key, value in at.items()}
@@ -238,7 +249,7 @@ def comparison(text: str, metric: str, direction: str = "greater", **at: int) ->
 
 
 def test_what_was_measured_decides_the_claims(study: Study) -> None:
-    found = compare_cells(
+    found = pairs_of(
         [
             comparison("wider", "radius"),
             comparison("at one place", "radius", width=8, horizon=100),
@@ -247,14 +258,13 @@ def test_what_was_measured_decides_the_claims(study: Study) -> None:
             comparison("nowhere", "radius", width=16),
             comparison("not measured", "radius_weights", width=8),
         ],
-        study.records,
-        study.tables,
+        study,
     )
     verdicts = claim_verdicts(found)
     assert verdicts == {
         "wider": "supported",
         "at one place": "supported",
-        "the other way": "not supported",
+        "the other way": "contradicted",
         "alike": "not supported",
         "nowhere": "not measured",
         "not measured": "not measured",
@@ -268,6 +278,7 @@ def test_what_was_measured_decides_the_claims(study: Study) -> None:
     assert (wide["low"] < wide["effect"]).all()
     assert (wide["p"] == 2.0**-8).all()
     assert (wide["p_holm"] == 8 * 2.0**-8).all()  # eight pairs of cells were measured
+    assert frame.loc[frame["claim"] == "the other way", "p_against"].tolist() == [8 * 2.0**-8]
     assert frame[frame["claim"] == "alike"]["ties"].tolist() == [8, 8]
     assert frame.loc[frame["claim"] == "nowhere", "left_identity"].tolist() == [""]
 
@@ -278,37 +289,75 @@ def test_a_metric_beside_the_first_one_decides_a_claim(study: Study) -> None:
     values = [0.9 if of[name] == "exp" else 0.6 for name in rows["identity"]]
     tables = {**study.tables, "metrics": rows.assign(metric="accuracy_4T", value=values)}
     claims = [comparison(name, f"test_{name}", width=8, horizon=50) for name in ("accuracy_4T", "accuracy_8T")]
-    found = compare_cells(claims, study.records, tables)
+    found = pairs_of(claims, replace(study, tables=tables))
     assert claim_verdicts(found) == {"accuracy_4T": "supported", "accuracy_8T": "not measured"}
 
 
 def test_too_few_seeds_for_so_many_claims_are_asked_for(study: Study) -> None:
-    few = {name: table[table["seed"] < 5] for name, table in study.tables.items() if len(table)}
-    everywhere = compare_cells([comparison("everywhere", "radius")], study.records, few)
+    few = replace(study, tables={name: table[table["seed"] < 5] for name, table in study.tables.items() if len(table)})
+    everywhere = pairs_of([comparison("everywhere", "radius")], few)
     assert claim_verdicts(everywhere) == {"everywhere": "underpowered: needs 2 more seeds"}  # 2^-7 <= 0.05 / 4
-    once = compare_cells([comparison("once", "radius", width=8, horizon=50)], study.records, few)
+    once = pairs_of([comparison("once", "radius", width=8, horizon=50)], few)
     assert claim_verdicts(once) == {"once": "supported"}  # 2^-5
+    assert [seeds_to_decide(found) for found in (everywhere, once)] == [7, 0]
 
 
-def test_the_first_of_the_chosen_trials_stands_for_its_cell(study: Study) -> None:
-    everything = list(study.records)
+def grown(study: Study, beyond: int, *, again: int = 0) -> Study:
+    """The study as it is stored after an extension: its seeds from ``beyond`` on are those of trials of their own.
+
+    ``again``: so many seeds before are in both trials, and have other values in the second one.
+    """
+    records, tables = dict(study.records), dict(study.tables)
+    for identity, record in study.records.items():
+        training = record["config"]["training"] | {"first_seed": beyond, "seeds": 8 - beyond}
+        checked = record["config"]["perturbation"] | {"stronger_every": 0}
+        records[f"{identity}-b"] = {"config": record["config"] | {"training": training, "perturbation": checked}}
+    for name, table in study.tables.items():
+        if len(table):
+            later = table[table["seed"] >= beyond - again]
+            wrong = {"error": 9.0} if again else {}
+            later = later.assign(identity=later["identity"].astype(str) + "-b", **wrong)
+            tables[name] = pd.concat([table[table["seed"] < beyond], later], ignore_index=True)
+    return replace(study, records=records, tables=tables)
+
+
+@pytest.mark.parametrize("metric", ["radius", "error"])
+def test_the_seeds_of_all_trials_of_a_cell_decide_a_claim(study: Study, metric: str) -> None:
+    claims = [comparison("everywhere", metric), comparison("at one place", metric, width=8, horizon=50)]
+    at_once, later = pairs_of(claims, study), pairs_of(claims, grown(study, 5))
+    one = later[-1]
+    assert (one.left, one.right) == tuple((name, f"{name}-b") for (name,) in (at_once[-1].left, at_once[-1].right))
+    assert one.result.test.n == 8
+    assert [pair.result for pair in later] == [pair.result for pair in at_once]
+
+
+def test_a_seed_that_a_cell_has_twice_counts_once_as_the_first_trial_has_it(study: Study) -> None:
+    claim, twice = comparison("one", "error", width=8, horizon=50), grown(study, 8, again=2)
+    (once,) = pairs_of([claim], study)
+    cells = {identity: identity.removesuffix("-b") for identity in twice.records}
+    (pair,) = compare_cells([claim], twice.records, twice.tables, {name: (cell,) for name, cell in cells.items()})
+    assert len(pair.left) == len(pair.right) == 2
+    assert pair.result == once.result
+
+
+def test_the_first_of_several_cells_that_fit_a_side_stands_for_it(study: Study) -> None:
     one = comparison("one", "radius", width=8, horizon=50)
-    (usual,) = compare_cells([one], study.records, study.tables, everything)
-    records = {**study.records, "later": {"config": study.records[usual.left]["config"]}}
-    (again,) = compare_cells([one], records, study.tables, [*everything, "later"])
+    (usual,) = pairs_of([one], study)
+    other = {"config": study.records[usual.left[0]]["config"]}
+    (again,) = pairs_of([one], replace(study, records={**study.records, "later": other}))
     assert again == usual
-    (without,) = compare_cells([one], records, study.tables, ["later", "unknown", *everything])
-    assert (without.left, without.result.test.n) == ("later", 0)
-    (half,) = compare_cells([one], study.records, study.tables, [usual.left])
-    assert (half.right, half.result.test.n) == ("", 0)
+    (without,) = pairs_of([one], replace(study, records={"later": other, **study.records}))
+    assert (without.left, without.common, without.result.test.n) == (("later",), 0, 0)
+    (half,) = pairs_of([one], replace(study, records={name: study.records[name] for name in usual.left}))
+    assert (half.right, half.result.test.n) == ((), 0)
 
 
 def test_a_cell_without_a_result_leaves_the_claim_open(study: Study) -> None:
     everywhere = comparison("everywhere", "radius")
-    complete = compare_cells([everywhere], study.records, study.tables)
-    without = {identity: record for identity, record in study.records.items() if identity != complete[1].right}
-    found = compare_cells([everywhere], without, study.tables)
+    complete = pairs_of([everywhere], study)
+    without = {identity: record for identity, record in study.records.items() if identity not in complete[1].right}
+    found = pairs_of([everywhere], replace(study, records=without))
     assert {each.left: each.right for each in found} == {
-        each.left: each.right if each is not complete[1] else "" for each in complete
+        each.left: each.right if each is not complete[1] else () for each in complete
     }
     assert claim_verdicts(found) == {"everywhere": "not measured"}

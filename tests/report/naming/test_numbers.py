@@ -1,4 +1,4 @@
-"""Numbers for readers: one minus sign, as many decimals in all parts of an interval, and words for claims against."""
+"""Numbers for readers: one minus sign, as many decimals in all parts of an interval, and words for claims."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import pandas as pd
 import pytest
 
-from memsweep.analyses.claims.conclusions import contradicted
 from memsweep.analyses.claims.tables import counted
 from memsweep.report.naming.numbers import figure, interval, percent, slope_text
 from memsweep.stability.verdict.trend import Slope
@@ -45,16 +44,9 @@ def test_rounded_ends_that_meet_say_how_near_they_are() -> None:
     ]
 
 
-def test_a_claim_is_contradicted_where_the_data_show_its_opposite() -> None:
-    row = {"verdict": "not supported", "scale": "ratio", "ties": 0, "more_seeds": 0}
-    rows = [
-        {"claim": "interval beyond", "seeds": 8, "low": 0.5, "high": 0.9, "p": 0.99},
-        {"claim": "interval around", "seeds": 8, "low": 0.5, "high": 1.1, "p": 0.9},
-        {"claim": "all five against", "seeds": 5, "low": 0.0, "high": math.inf, "p": 1.0},
-        {"claim": "all four against", "seeds": 4, "low": 0.0, "high": math.inf, "p": 1.0},
-        {"claim": "in its favour", "seeds": 8, "low": 1.2, "high": 1.9, "p": 0.06},
-    ]
-    compared = pd.DataFrame([{**row, **one} for one in rows])
-    assert contradicted(compared) == {"interval beyond", "all five against"}
-    assert counted(compared) == "Of 5 claims, 2 are contradicted and 3 are not supported."
-    assert counted(compared[4:].assign(verdict="underpowered")) == "Of 1 claim, 1 is undecided for lack of seeds."
+def test_claims_are_counted_by_their_conclusions() -> None:
+    verdicts = ["supported", "contradicted", "contradicted", "not supported", "underpowered", "not measured"]
+    compared = pd.DataFrame({"claim": [*"abbcde"], "verdict": verdicts})
+    said = "1 is supported, 1 is contradicted, 1 is not supported, 1 is undecided for lack of seeds and"
+    assert counted(compared) == f"Of 5 claims, {said} 1 is not measured."
+    assert counted(compared[4:5]) == "Of 1 claim, 1 is undecided for lack of seeds."

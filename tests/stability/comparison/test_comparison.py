@@ -72,6 +72,25 @@ def test_holm_by_a_worked_example() -> None:
     assert holm([]) == []
 
 
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(-3, 9), min_size=7, max_size=7), min_size=1, max_size=5),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+)
+def test_a_claim_is_supported_exactly_where_its_opposite_is_contradicted(
+    studies: list[list[int]], turned: list[bool]
+) -> None:
+    """Whatever else the study claims, both in its place and beside it."""
+    signs = [("less", "greater")[turn] for turn in turned]
+    tests = [compared(differences, sign) for differences, sign in zip(studies, signs, strict=False)]
+    opposite = compared(studies[0], "less" if signs[0] == "greater" else "greater")
+    (claim, *_), (in_place, *_), beside = correct(tests), correct([opposite, *tests[1:]]), correct([*tests, opposite])
+    assert claim.adjusted == in_place.against
+    for one, other in ((claim, in_place), (beside[0], beside[-1])):
+        assert (one.support is Support.SUPPORTED) == (other.support is Support.CONTRADICTED)
+        assert (one.support is Support.CONTRADICTED) == (other.support is Support.SUPPORTED)
+
+
 @pytest.mark.parametrize(
     ("true_claims", "claims", "studies"),
     [
@@ -82,8 +101,9 @@ def test_holm_by_a_worked_example() -> None:
     ],
 )
 def test_one_study_of_twenty_supports_a_claim_that_does_not_hold(true_claims: int, claims: int, studies: int) -> None:
+    """And as few contradict one whose two sides are alike."""
     random = np.random.default_rng(true_claims)
-    wrong = 0
+    wrong = contradicted = 0
     for _ in range(studies):
         shared = random.normal(size=10)  # all cells are compared with one other: the tests are not independent
         shifts = [2.0 if claim < true_claims else 0.0 for claim in range(claims)]
@@ -95,8 +115,9 @@ def test_one_study_of_twenty_supports_a_claim_that_does_not_hold(true_claims: in
         ]
         found = [each.support for each in correct(tests)]
         wrong += Support.SUPPORTED in found[true_claims:]
-    assert wrong <= scipy.stats.binom.ppf(0.999, studies, LEVEL)
-    assert wrong > 0  # the bound can be broken
+        contradicted += Support.CONTRADICTED in found
+    for errors in (wrong, contradicted):
+        assert 0 < errors <= scipy.stats.binom.ppf(0.999, studies, LEVEL)  # a bound that can be broken
 
 
 @pytest.mark.parametrize(("effect", "tests"), [(0.5, 1), (0.8, 1), (1.2, 4), (1.2, 20), (2.0, 20)])
@@ -133,6 +154,7 @@ def test_what_is_said_of_one_claim() -> None:
     assert support_text(underpowered.support, underpowered.more_seeds) == "underpowered: needs 1 more seed"
     assert nothing.support is Support.NOT_MEASURED
     assert correct([compared([-1, -2, -3, -4, -5], "less")])[0].support is Support.SUPPORTED
+    assert correct([compared([1, 2, 3, 4, 5], "less")])[0].support is Support.CONTRADICTED
     assert correct([compared([1.0])])[0].more_seeds == 4  # a single pair says nothing of the spread
 
 
@@ -140,7 +162,7 @@ def test_a_claim_of_several_cells_holds_if_all_its_tests_do() -> None:
     test = compared([1, 2, 3, 4, 5])
 
     def parts(*supports: tuple[Support, int]) -> list[CorrectedTest]:
-        return [CorrectedTest(test, 0.5, support, more) for support, more in supports]
+        return [CorrectedTest(test, 0.5, 0.5, support, more) for support, more in supports]
 
     yes, no, few, many, none = (
         (Support.SUPPORTED, 0),
@@ -149,10 +171,12 @@ def test_a_claim_of_several_cells_holds_if_all_its_tests_do() -> None:
         (Support.UNDERPOWERED, 9),
         (Support.NOT_MEASURED, 0),
     )
+    against = (Support.CONTRADICTED, 0)
     assert combine(parts(yes, yes)) == yes
     assert combine(parts(yes, few, many)) == many
     assert combine(parts(yes, few, no)) == no
     assert combine(parts(yes, none, few)) == none
+    assert combine(parts(yes, none, no, against)) == against
     assert combine([]) == none
 
 

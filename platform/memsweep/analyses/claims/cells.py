@@ -13,21 +13,23 @@ from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.claims import Comparison, at_path
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents
+from memsweep.report.naming.conditions import Cell, cells_of
 from memsweep.report.read.fields import short_names
 from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
-from memsweep.stability.comparison.paired import CorrectedTest, combine, correct, paired_test, support_text
+from memsweep.stability.comparison.paired import CorrectedTest, Support, combine, correct, paired_test, support_text
 
 _CLAIM = ("claim", "verdict", "more_seeds")
 _PAIR = ("cells", "test", "metric", "left_identity", "right_identity", "seeds", "ties", "left", "right")
-_FIGURES = ("scale", "effect", "low", "high", "p", "p_holm")
+_FIGURES = ("scale", "effect", "low", "high", "p", "p_holm", "p_against")
 COMPARED_COLUMNS = (*_CLAIM, *_PAIR, *_FIGURES)
 """Of ``compared_frame``.
 
 ``verdict`` and ``more_seeds`` belong to the claim, ``test`` is the verdict on the pair of cells alone. ``cells`` names
-the values of the axes in which the claim's pairs differ. ``left`` and ``right`` are medians over the seeds that both
+the values of the axes in which the claim's pairs differ. ``left_identity`` and ``right_identity`` name the trials, with
+a blank between those of a cell to which seeds were added. ``left`` and ``right`` are medians over the seeds that both
 have. ``effect`` (left / right or left - right, by ``scale``) is the Hodges-Lehmann estimate with its 95 % interval;
 where radii are censored, that of the smallest differences possible. ``p_holm`` is ``p``, one-sided, under Holm's
-correction over all rows.
+correction over all rows, and ``p_against`` that of the opposite claim in the place of this one.
 """
 
 
@@ -38,14 +40,16 @@ class CellPair:
     Attributes:
         comparison: the claim.
         cells: dotted path -> value, equal on both sides, of the other axes in which the claim's pairs differ.
-        left, right: identities of the trials; empty where a side has none.
+        left, right: identities of the trials of each cell; empty where a side has none.
+        common: how many seeds both cells have.
         result: of the test, corrected for all tests of the study.
     """
 
     comparison: Comparison
     cells: Mapping[str, Any]
-    left: str
-    right: str
+    left: tuple[str, ...]
+    right: tuple[str, ...]
+    common: int
     result: CorrectedTest
 
     @property
@@ -59,63 +63,83 @@ def compare_cells(
     comparisons: Iterable[Comparison],
     records: Mapping[str, Mapping[str, Any]],
     tables: Mapping[str, pd.DataFrame],
-    chosen: Sequence[str] | None = None,
+    cells: Mapping[str, Cell],
 ) -> tuple[CellPair, ...]:
-    """Test every claim on each of its pairs of cells.
+    """Test every claim on each of its pairs of cells, over all seeds that a cell has.
 
     Args:
         comparisons: the study's.
-        records: identity -> record.
+        records: identity -> record, of the trials that count.
         tables: ``replicas``, ``metrics`` and ``curves`` over all records.
-        chosen: identities of the trials that count, best first: of several trials of one cell, the first one that
-            fits a side stands for it. None: all.
+        cells: identity -> cell, as of ``memsweep.report.naming.conditions.cells_of``. Of several cells that fit one
+            side, the first one stands for it; of a seed that a cell has twice, the first one counts.
 
     Returns:
         In the order of the claims, then of the cells. Where one side of a pair has no result, and of a claim without
         any pair, there is an entry that is not measured.
     """
-    identities = [identity for identity in (records if chosen is None else chosen) if identity in records]
-    rows = {name: _by_identity(tables[name], identities) for name in TABLES if name in tables}
+    rows = {name: _by_identity(tables[name], [*records]) for name in TABLES if name in tables}
     known: dict[tuple[str, str], list[SeedValue]] = {}  # cells of several claims are read from the tables once
 
-    def values(metric: str, identity: str) -> list[SeedValue]:
-        if (metric, identity) not in known:
-            of_trial = {name: rows.get(name, {}).get(identity, pd.DataFrame()) for name in TABLES}
-            known[metric, identity] = _measured(metric, of_trial)
-        return known[metric, identity]
+    def values(metric: str, identities: Iterable[str]) -> list[SeedValue]:
+        pooled: dict[int, SeedValue] = {}
+        for identity in identities:
+            if (metric, identity) not in known:
+                of_trial = {name: rows.get(name, {}).get(identity, pd.DataFrame()) for name in TABLES}
+                known[metric, identity] = _measured(metric, of_trial)
+            for value in known[metric, identity]:
+                pooled.setdefault(value.seed, value)
+        return [*pooled.values()]
 
-    pairs = [(each, *pair) for each in comparisons for pair in _pairs(each, identities, records)]
-    tests = [
-        paired_test(each.metric, each.direction, values(each.metric, left), values(each.metric, right))
-        for each, _, left, right in pairs
-    ]
-    return tuple(CellPair(*pair, result=result) for pair, result in zip(pairs, correct(tests), strict=True))
+    pairs = [(each, *pair) for each in comparisons for pair in _pairs(each, records, cells)]
+    sides = [(values(each.metric, left), values(each.metric, right)) for each, _, left, right in pairs]
+    results = correct(
+        [paired_test(pair[0].metric, pair[0].direction, *side) for pair, side in zip(pairs, sides, strict=True)]
+    )
+    common = [len({value.seed for value in left} & {value.seed for value in right}) for left, right in sides]
+    return tuple(CellPair(*pair, seeds, result) for pair, seeds, result in zip(pairs, common, results, strict=True))
+
+
+def seeds_to_decide(pairs: Iterable[CellPair]) -> int:
+    """The seeds of each cell with which all underpowered claims would be decided, if effects are as large as they look.
+
+    0 where no claim is underpowered.
+    """
+    by_claim = _by_claim(pairs).values()
+    lacking = [own for own in by_claim if combine([pair.result for pair in own])[0] is Support.UNDERPOWERED]
+    return max((pair.common + pair.result.more_seeds for own in lacking for pair in own), default=0)
 
 
 def compared_frame(pairs: Sequence[CellPair]) -> pd.DataFrame:
     """One row per pair of cells, with ``COMPARED_COLUMNS``."""
-    claims: dict[str, list[CorrectedTest]] = {}
-    for pair in pairs:
-        claims.setdefault(pair.comparison.text, []).append(pair.result)
-    verdicts = {text: combine(results) for text, results in claims.items()}
+    verdicts = {text: combine([pair.result for pair in own]) for text, own in _by_claim(pairs).items()}
     rows = []
     for pair in pairs:
         support, more_seeds = verdicts[pair.comparison.text]
         test = pair.result.test
         claim = (pair.comparison.text, str(support), more_seeds)
         own = (pair.where, support_text(pair.result.support, pair.result.more_seeds), pair.comparison.metric)
-        measured = (pair.left, pair.right, test.n, test.ties, test.left, test.right)
+        measured = (" ".join(pair.left), " ".join(pair.right), test.n, test.ties, test.left, test.right)
         figures = ("ratio" if test.ratio else "difference", test.effect, test.low, test.high, test.p)
-        rows.append((*claim, *own, *measured, *figures, pair.result.adjusted))
+        rows.append((*claim, *own, *measured, *figures, pair.result.adjusted, pair.result.against))
     return pd.DataFrame(rows, columns=[*COMPARED_COLUMNS])
 
 
-def compared_of(contents: Contents) -> pd.DataFrame:
+def compared_of(contents: Contents) -> tuple[CellPair, ...]:
     """The claims of a study that compare cells; those of a search are tested on its retrained winners."""
-    measured, searched = contents.measured, contents.searched
+    measured = contents.measured
     claims = measured.claims.compare if measured.claims is not None else ()
-    chosen = searched.measured if searched is not None else None
-    return compared_frame(compare_cells(claims, measured.records, measured.tables, chosen) if claims else ())
+    if not claims:
+        return ()
+    cells = cells_of(contents.grouping.conditions, measured.tables["replicas"])
+    return compare_cells(claims, measured.records, measured.tables, cells)
+
+
+def _by_claim(pairs: Iterable[CellPair]) -> dict[str, list[CellPair]]:
+    claims: dict[str, list[CellPair]] = {}
+    for pair in pairs:
+        claims.setdefault(pair.comparison.text, []).append(pair)
+    return claims
 
 
 def _by_identity(table: pd.DataFrame, identities: Sequence[str]) -> dict[Any, pd.DataFrame]:
@@ -134,24 +158,25 @@ def _measured(metric: str, rows: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
 
 
 def _pairs(
-    comparison: Comparison, identities: Iterable[str], records: Mapping[str, Mapping[str, Any]]
-) -> list[tuple[dict[str, Any], str, str]]:
-    """Each pair's values on the axes in which the claim's pairs differ, and both trials; empty where one is missing."""
-    trials: dict[str, dict[str, str]] = {"left": {}, "right": {}}
+    comparison: Comparison, records: Mapping[str, Mapping[str, Any]], cells: Mapping[str, Cell]
+) -> list[tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]]:
+    """Each pair's values on the axes in which the claim's pairs differ, and the trials of both cells."""
+    trials: dict[str, dict[str, list[str]]] = {"left": {}, "right": {}}
     places: dict[str, dict[str, Any]] = {}
-    for identity in identities:
-        config = records[identity]["config"]
-        place = {path: at_path(config, path) for path in comparison.same}
+    for identity, record in records.items():
+        place = {path: at_path(record["config"], path) for path in comparison.same}
         for side, condition in (("left", comparison.left), ("right", comparison.right)):
-            if comparison.covers(condition, config):
-                trials[side].setdefault(_key(list(place.values())), identity)
+            if comparison.covers(condition, record["config"]):
+                own = trials[side].setdefault(_key(list(place.values())), [])
+                if not own or cells.get(identity, identity) == cells.get(own[0]):
+                    own.append(identity)
                 places.setdefault(_key(list(place.values())), place)
     varied = [path for path in comparison.same if len({_key(place[path]) for place in places.values()}) > 1]
     pairs = [
-        ({path: place[path] for path in varied}, trials["left"].get(at, ""), trials["right"].get(at, ""))
+        ({path: place[path] for path in varied}, tuple(trials["left"].get(at, ())), tuple(trials["right"].get(at, ())))
         for at, place in places.items()
     ]
-    return pairs or [({}, "", "")]
+    return pairs or [({}, (), ())]
 
 
 def _key(value: Any) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pandas as pd
-
-from memsweep.analyses.claims.cells import compared_of
+from memsweep.analyses.claims.cells import CellPair, compared_frame, compared_of, seeds_to_decide
 from memsweep.analyses.claims.charts import claim_charts
-from memsweep.analyses.claims.conclusions import contradicted
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
 from memsweep.analyses.claims.published_tables import published_export, published_tables
 from memsweep.analyses.claims.tables import claim_table, counted
 from memsweep.report.analysis.contents import BALLS, Contents
+from memsweep.report.naming.advice import of_weights
 from memsweep.report.naming.numbers import MOST_NAMED, joined
 from memsweep.report.rows.verdicts import SHORT_KEY, moving, waits
 from memsweep.report.values.section import FILES, Place, Rank, Section
@@ -21,8 +19,9 @@ from memsweep.stability.comparison.paired import Support
 
 TESTED = (
     "Each was tested seed by seed (Wilcoxon's signed ranks, one-sided and exact), with Holm's correction over every "
-    "test of this study at 5 %. Contradicted: the 95 % interval of the effect lies on the other side, or every one of "
-    "five seeds or more does. Underpowered: so many more seeds would decide it, if the effect is as large as it looks."
+    "test of this study at 5 %. Contradicted: in its place, the opposite would be supported (of a claim on several "
+    "pairs of cells, in one of them). Underpowered: so many more seeds would decide it, if the effect is as large as "
+    "it looks."
 )
 SUPPORTED = (
     "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
@@ -37,7 +36,7 @@ _MOST_CITED = 2  # claims that are cited whole
 
 def sections(contents: Contents) -> list[Section]:
     """Published verdicts beside ours, and the claims that compare cells."""
-    return [_published(contents), *_compared(compared_of(contents))]
+    return [_published(contents), *_compared(contents, compared_of(contents))]
 
 
 def _published(contents: Contents) -> Section:
@@ -83,10 +82,12 @@ def _agreements(contents: Contents, rows: Sequence[ClaimedVerdict]) -> Iterator[
         yield f"{moving(ball)}, of {len(own)} published verdicts {joined(parts)}{named}."
 
 
-def _compared(compared: pd.DataFrame) -> Iterator[Section]:
-    if compared.empty:
+def _compared(contents: Contents, pairs: Sequence[CellPair]) -> Iterator[Section]:
+    if not pairs:
         return
-    cited = [f"`{claim}`" for claim in sorted(contradicted(compared))]
+    compared = compared_frame(pairs)
+    against = compared.loc[compared["verdict"] == str(Support.CONTRADICTED), "claim"]
+    cited = [f"`{claim}`" for claim in sorted({*against})]
     quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= _MOST_CITED else ""
     unmeasured = (compared["verdict"] == str(Support.NOT_MEASURED)).all()
     yield Section(
@@ -94,6 +95,7 @@ def _compared(compared: pd.DataFrame) -> Iterator[Section]:
         f"{counted(compared)} {TESTED}",
         claim_table(compared),
         answer=[counted(compared) + quoted],
+        decide=_decide(contents, seeds_to_decide(pairs)),
         rank=Rank.TESTED,
         heading="Claims, tested over seeds with Holm's correction",
         key="",
@@ -107,3 +109,13 @@ def _compared(compared: pd.DataFrame) -> Iterator[Section]:
         chosen=True,
         sectioned=False,
     )
+
+
+def _decide(contents: Contents, seeds: int) -> str:
+    """The command that brings so many seeds to the cells of claims; empty where no command does."""
+    study = contents.study
+    words = [f"{'confirm' if contents.searched else 'training'}.seeds={seeds}"] if seeds else []
+    for config in (record["config"] for record in contents.measured.records.values()):
+        words = [*of_weights(config["training"], words)[0]]
+    command = study.extended_by(words[0]) if words else ""
+    return "" if command == study.until_decided else command  # which adds seeds for verdicts alone

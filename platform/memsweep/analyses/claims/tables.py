@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.analyses.claims.conclusions import CONTRADICTED, Pair, conclusion, contradicted
+from memsweep.analyses.claims.conclusions import Pair, conclusion
 from memsweep.report.naming.numbers import figure, interval, joined
 from memsweep.report.values.table import NOTHING, PAGE, Column, Table
 from memsweep.stability.comparison.paired import Support
@@ -17,9 +17,8 @@ from memsweep.stability.comparison.paired import Support
 def claim_table(compared: pd.DataFrame) -> Table[Pair]:
     """Of ``memsweep.analyses.claims.cells.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
-    against = contradicted(compared)
     columns: list[Column[Pair]] = [
-        Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, against)),
+        Column("conclusion", lambda pair: pair["verdict"], cell=conclusion),
         Column("claim", lambda pair: pair["claim"], style=""),
         Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
         Column("test", lambda pair: pair["test"], style="", **page),
@@ -27,6 +26,7 @@ def claim_table(compared: pd.DataFrame) -> Table[Pair]:
         Column("effect with 95 % interval", _effect, **page),
         Column("p", lambda pair: _tested(pair, figure(pair["p"], 2)), **page),
         Column("p (Holm)", lambda pair: _tested(pair, figure(pair["p_holm"], 2)), **page),
+        Column("of the opposite", lambda pair: _tested(pair, figure(pair["p_against"], 2)), **page),
         Column("seeds", lambda p: f"{p['seeds']:.0f}" + (f" ({p['ties']:.0f} tied)" if p["ties"] else ""), **page),
     ]
     return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
@@ -37,15 +37,11 @@ _COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
 
 def counted(compared: pd.DataFrame) -> str:
     """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
-    against = contradicted(compared)
-    words = [
-        CONTRADICTED if claim in against else str(verdict)
-        for claim, verdict in compared.drop_duplicates("claim")[["claim", "verdict"]].itertuples(index=False)
-    ]
+    words = compared.drop_duplicates("claim")["verdict"]
     counts = Counter(words)
     parts = [
         f"{counts[kind]} {'is' if counts[kind] == 1 else 'are'} {_COUNTED.get(kind, kind)}"
-        for kind in (Support.SUPPORTED, CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.NOT_MEASURED)
+        for kind in Support
         if counts[kind]
     ]
     return f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."

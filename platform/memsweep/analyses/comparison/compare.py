@@ -26,6 +26,7 @@ SEVERAL = "several"
 """The value of a field that a study varies together with width or horizon within a condition, or searches."""
 EACH = "the model of each study"
 _TASK, _MODEL = "task", "model"
+_SEEDS = "training.seeds"
 _NOT_SETTINGS = ("training.first_seed", "training.checkpoint_every")
 
 Condition = dict[str, Any]
@@ -286,15 +287,16 @@ def _log_losses(row: LossRow) -> dict[int, tuple[float, float]]:
 
 
 def _differing(contents: Mapping[str, Contents]) -> list[DifferingSetting]:
-    """The settings whose sets of values differ, sizes first; seeds by their number, whatever the first one is."""
+    """The settings whose sets of values differ, sizes first; seeds by their number in each cell, whichever they are."""
     tables: dict[str, dict[str, tuple[Any, ...]]] = {}
     for study, each in contents.items():
         for axis, path in SIZES.items():
             sizes = each.measured.tables["replicas"][axis].dropna()
             tables.setdefault(path, {})[study] = tuple(sorted({*map(float, sizes)}))
+        tables.setdefault(_SEEDS, {})[study] = tuple(sorted({row.seeds for row in each.trained}))
         for record in each.measured.records.values():
             for path, value in fields_of(record["config"]).items():
-                if path not in (*_NOT_SETTINGS, *SIZES.values()):
+                if path not in (*_NOT_SETTINGS, _SEEDS, *SIZES.values()):
                     values = tables.setdefault(path, {}).setdefault(study, ())
                     tables[path][study] = values if value in values else (*values, value)
     return [

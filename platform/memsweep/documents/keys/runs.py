@@ -50,13 +50,13 @@ class ClaimItem(TypedDict):
     """A pair of cells of a tested claim: a row of ``compared.csv``."""
 
     claim: Annotated[str, "in words"]
-    verdict: Annotated[str, "of the whole claim: supported, not supported, underpowered or not measured"]
+    verdict: Annotated[str, "of the whole claim: supported, contradicted, not supported, underpowered or not measured"]
     more_seeds: Annotated[int, "seeds that an underpowered claim lacks"]
     cells: Annotated[str | None, "where on the other axes this pair lies"]
     test: Annotated[str, "the conclusion of this pair"]
     metric: Annotated[str, "what is compared"]
-    left_identity: Annotated[str, "trial of the left side; empty: there is none"]
-    right_identity: Annotated[str, "trial of the right side"]
+    left_identity: Annotated[str, "trials of the left side, with a blank between them; empty: there is none"]
+    right_identity: Annotated[str, "trials of the right side"]
     seeds: Annotated[float, "pairs of seeds"]
     ties: Annotated[float, "pairs without a difference"]
     left: Annotated[float, "median of the left side"]
@@ -67,6 +67,7 @@ class ClaimItem(TypedDict):
     high: High
     p: Annotated[float, "of the signed-rank test"]
     p_holm: Annotated[float, "the same, corrected for the number of tests"]
+    p_against: Annotated[float, "that of the opposite claim in the place of this one"]
 
 
 class ReportItem(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _COLOR = "#0072b2"
-_LETTERS = 60  # of a row's name above its marks
+_LETTERS = 60  # of a line of a row's name, above its marks
 _MOST_LETTERS, _ROOM = 18, 1.3  # of a name beside cells; room for it, in columns of nine
 _SHADES = LinearSegmentedColormap.from_list("removed", ["#eef3f8", "#0b4f8a"])  # as on the page
 
@@ -35,7 +36,7 @@ def draw_rows(ax: Axes, chart: Chart) -> None:
         ax.axhline(place, color=FAINT, linewidth=0.5, zorder=0.5)
         _draw_values(ax, row, place, (low, high))
         text = clean(": ".join(filter(None, [row.get("words", ""), row["name"], row.get("text", "")])))
-        shown = text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…"
+        shown = "\n".join(textwrap.wrap(text, _LETTERS, max_lines=2, placeholder=" …"))
         ax.annotate(shown, (0.01, place - 0.16), xycoords=ax.get_yaxis_transform(), fontsize=6.0, va="bottom")
     ax.set_ylim(len(chart["rows"]) - 0.5, -0.8)
     ax.set_yticks([])

@@ -43,6 +43,8 @@ class StudyAnswer:
             nothing is known to decide and rounds were made.
         first: ``decide`` computes what is planned and missing, which may decide nothing.
         one_way: ``decide`` may show *unstable*, and not *stable*.
+        claims: the command that would decide the claims that lack seeds; empty where none does, and where no command
+            is known to.
     """
 
     kind: Kind | str
@@ -56,6 +58,7 @@ class StudyAnswer:
     until: str = ""
     first: bool = False
     one_way: bool = False
+    claims: str = ""
 
     @property
     def prompt(self) -> str:
@@ -65,6 +68,13 @@ class StudyAnswer:
         if self.one_way:
             return f"May show unstable, not stable{f', for {self.decides} of what is open' if self.decides else ''}"
         return f"To decide {self.decides} of what is open" if self.decides else "To decide"
+
+    @property
+    def commands(self) -> list[tuple[str, str]]:
+        """What to type next: words, and the command."""
+        by_itself = f"{'Or round' if self.decide else 'Round'} by round, by itself"
+        named = [(self.prompt, self.decide), (by_itself, self.until), ("To decide the claims", self.claims)]
+        return [(words, command) for words, command in named if command]
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -86,7 +96,8 @@ def answer_of(contents: Contents) -> StudyAnswer:
     missing = _missing(contents)
     if missing and contents.searched is None:  # what is planned may decide what would be advised
         return replace(answer, failures=failures, missing=missing, decide=contents.study.resume, first=True)
-    answer = replace(answer, failures=failures, missing=missing)
+    claims = next((section.decide for section in sections_of(contents) if section.decide), "")
+    answer = replace(answer, failures=failures, missing=missing, claims=claims)
     open_ = [each.judgement for each in contents.verdicts if each.judgement.verdict is Verdict.INCONCLUSIVE]
     is_open, most = bool(open_), _most_advised(contents)
     nothing_advised = not answer.decide and (not is_open or contents.study.rounds)

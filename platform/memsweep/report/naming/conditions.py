@@ -71,6 +71,15 @@ class Grouping:
             yield self.conditions[identities[0]], identities
 
 
+Cell = tuple[Any, ...]
+"""What trials share whose seeds are pooled: condition, width and horizon."""
+
+
+def cells_of(conditions: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame) -> dict[str, Cell]:
+    """identity -> cell, of the trials in ``replicas``; ``conditions`` are those of a ``Grouping``."""
+    return _cells(conditions, _sizes(replicas))
+
+
 def find_grouping(
     records: Mapping[str, Mapping[str, Any]], replicas: pd.DataFrame, ignored: Collection[str] = ()
 ) -> Grouping:
@@ -222,11 +231,15 @@ def _tied_to_size(
     return not crossed and any(len(values) > 1 for values in in_condition.values())
 
 
+def _cells(conditions: Mapping[str, Mapping[str, Any]], sizes: Mapping[str, tuple[Any, ...]]) -> dict[str, Cell]:
+    return {identity: (*conditions[identity].values(), *size) for identity, size in sizes.items()}
+
+
 def _share_seeds(replicas: pd.DataFrame, conditions: Mapping[str, Any], sizes: Mapping[str, Any]) -> bool:
     """Whether two trials of one condition, width and horizon have a seed in common."""
     if replicas.empty:
         return False
-    trials = {identity: (tuple(conditions[identity].values()), sizes[identity]) for identity in sizes}
+    trials = _cells(conditions, sizes)
     keys = [(trials[identity], seed) for identity, seed in zip(replicas["identity"], replicas["seed"], strict=True)]
     return len(set(keys)) < len(keys)
 

@@ -214,12 +214,13 @@
     const tone = (row) => TONES[row.tone] ?? "var(--link)", [low, high] = chart.limits.x, fits = (v) => Number.isFinite(v) && (v > 0 || !chart.log);
     const clip = (v, other) => Math.min(Math.max(Number.isNaN(v) ? other : v, low), high);
     const points = rows.flatMap((row) => (row.values ?? []).map((v, seed) => ({ ...row, x: value(v), seed }))).filter((p) => fits(p.x));
-    const middles = rows.filter((row) => fits(row.x)), letters = Math.floor((width - 40) / 7.9), cut = (text) => (text.length <= letters ? text : `${text.slice(0, letters - 1)}…`);
-    const text = (row) => cut([row.words, row.name].filter(Boolean).join(": ")), under = rows.some((row) => row.words);
+    const middles = rows.filter((row) => fits(row.x)), letters = Math.floor((width - 40) / 7.9);
+    const lines = (row) => [row.words, row.name].filter(Boolean).join(": ").split(" ").reduce((found, word) => (found.length && found.at(-1).length + word.length < letters ? [...found.slice(0, -1), `${found.at(-1)} ${word}`] : [...found, word]), []);
+    const text = (row) => lines(row).join("\n"), under = rows.some((row) => row.words), most = under ? d3.max(rows, (row) => lines(row).length) : 1;
     const part = (row) => (chart.log ? Math.log(row.x / low) / Math.log(high / low) : (row.x - low) / (high - low));
     const anchor = (row) => (part(row) < 0.3 ? "start" : part(row) > 0.7 ? "end" : "middle");
     return show(target, {
-      width, height: 70 + (under ? 52 : 46) * rows.length, marginTop: 34, marginRight: under ? 24 : 70, marginBottom: 40,
+      width, height: 70 + (under ? 38 + 14 * most : 46) * rows.length, marginTop: 20 + 14 * most, marginRight: under ? 24 : 70, marginBottom: 40,
       marginLeft: under ? 14 : Math.min(260, 20 + 7.2 * d3.max(rows, (row) => short(row.name, 34).length)),
       x: { ...axisOf(chart, "x", `${chart.x} →`), ...(chart.log ? {} : { grid: true }) },
       y: { domain: rows.map((row) => row.name), label: null, tickSize: 0, ...(under ? { axis: null } : { tickFormat: (name) => short(name, 34) }) },
@@ -232,7 +233,7 @@
         Plot.tickX(middles.filter((row) => row.values), { x: "x", y: "name", stroke: "var(--ink)", strokeWidth: 2.5, inset: 10 }),
         Plot.dot(middles.filter((row) => !row.values), { x: "x", y: "name", r: 5, fill: tone, symbol: (row) => MARKS[row.tone] ?? "circle" }),
         ...["start", "middle", "end"].map((textAnchor) => Plot.text(middles.filter((row) => row.text && anchor(row) === textAnchor), { x: "x", y: "name", text: "text", dy: -18, fontWeight: 600, textAnchor })),
-        ...(under ? [Plot.text(rows, { y: "name", frameAnchor: "left", text, dy: -18, textAnchor: "start", fill: tone, stroke: "var(--paper)", strokeWidth: 4, fontWeight: 600 })] : []),
+        ...(under ? [Plot.text(rows, { y: "name", frameAnchor: "left", text, dy: -10, lineAnchor: "bottom", textAnchor: "start", fill: tone, stroke: "var(--paper)", strokeWidth: 4, fontWeight: 600 })] : []),
         Plot.tip(points.length ? points : middles, Plot.pointer({ x: "x", y: "name", title: (p) => `${p.name}\n${p.seed === undefined ? `${num(p.x)} [${num(p.from)}, ${num(p.to)}]` : `seed ${p.seed}: ${num(p.x, 4)}`}` })),
       ],
     }, chart.words);

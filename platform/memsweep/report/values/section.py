@@ -106,6 +106,7 @@ class Section:
         folded: tables that page and terminal show in its place; the page folds all but the first.
         glance: numbers of each condition.
         answer: sentences of the study's answer.
+        decide: the command that would decide what is undecided of it; empty where nothing is, or none is known to.
         rank: where they stand in it.
         heading: a line above the table on a terminal.
         key: lines below the table on a terminal; None: the words.
@@ -133,6 +134,7 @@ class Section:
     folded: Sequence[Table[Any]] = ()
     glance: Sequence[Glance] = ()
     answer: Sequence[str] = ()
+    decide: str = ""
     rank: Rank = Rank.AFTER
     heading: str = ""
     key: str | None = None

@@ -6,7 +6,11 @@ to be positive as negative), ties included. Metrics that vary by factors are com
 difference is a ratio, and the symmetry that the ranks of differences stand on holds where errors multiply. Holm's
 correction over all tests of a study: the chance that any claim is supported which does not hold is at most ``LEVEL``.
 
-A claim without support is *underpowered* where more seeds would decide it, if the effect is as large as it looks. The
+A claim is *contradicted* where its opposite would be supported if it stood in its place, by the same test with the same
+correction. So one pair of cells supports a claim exactly where it contradicts the opposite. If all cells are alike, the
+chance that any claim is supported or contradicted is at most twice ``LEVEL``.
+
+A claim that is neither is *underpowered* where more seeds would decide it, if the effect is as large as it looks. The
 seeds that it needs: the smallest n of which 2^-n, the smallest p-value that there is, reaches the level at which
 Holm's procedure stopped, and of which the one-sided t test of 3 n / pi pairs (Wilcoxon's asymptotic efficiency for
 normal differences is 3 / pi) has ``POWER`` at the observed effect, by the noncentral t distribution. It is *not
@@ -36,6 +40,7 @@ class Support(enum.StrEnum):
     """What a study says of a claim."""
 
     SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
     NOT_SUPPORTED = "not supported"
     UNDERPOWERED = "underpowered"
     NOT_MEASURED = "not measured"
@@ -55,6 +60,7 @@ class PairTest:
         low, high: its 95 % interval, exact for symmetric differences; open where the pairs are too few for one.
         standardized: mean over standard deviation of the differences in the claim's direction; nan below two pairs.
         p: one-sided; 1 without pairs.
+        against: that of the opposite claim.
     """
 
     n: int
@@ -67,6 +73,7 @@ class PairTest:
     high: float
     standardized: float
     p: float
+    against: float
 
 
 @dataclass(frozen=True)
@@ -76,12 +83,14 @@ class CorrectedTest:
     Attributes:
         test: as measured.
         adjusted: p-value under Holm's correction.
+        against: that of the opposite claim, if it stood in the place of this one.
         support: what follows.
         more_seeds: pairs that are missing where it is underpowered; 0 else.
     """
 
     test: PairTest
     adjusted: float
+    against: float
     support: Support
     more_seeds: int
 
@@ -108,27 +117,36 @@ def paired_test(metric: str, direction: str, left: Iterable[SeedValue], right: I
         high=high,
         standardized=_standardized(claimed),
         p=signed_rank(claimed),
+        against=signed_rank(-claimed),
     )
 
 
 def correct(tests: Sequence[PairTest]) -> list[CorrectedTest]:
     """All tests of a study, in the order given, with Holm's correction; tests without pairs do not count."""
     measured = [index for index, test in enumerate(tests) if test.n]
-    adjusted = dict(zip(measured, holm([tests[index].p for index in measured]), strict=True))
+    own = [tests[index].p for index in measured]
+    adjusted = dict(zip(measured, holm(own), strict=True))
+    against = {
+        index: holm([*own[:place], tests[index].against, *own[place + 1 :]])[place]
+        for place, index in enumerate(measured)
+    }
     left_over = sum(value > LEVEL for value in adjusted.values())
     level = LEVEL / max(left_over, 1)
     return [
-        _decide(test, adjusted[index], level)
+        CorrectedTest(test, adjusted[index], against[index], *_decide(test, adjusted[index], against[index], level))
         if index in adjusted
-        else CorrectedTest(test, 1.0, Support.NOT_MEASURED, 0)
+        else CorrectedTest(test, 1.0, 1.0, Support.NOT_MEASURED, 0)
         for index, test in enumerate(tests)
     ]
 
 
 def combine(parts: Sequence[CorrectedTest]) -> tuple[Support, int]:
-    """A claim that speaks of several pairs of cells holds if all tests do; and the seeds that it still needs."""
+    """A claim that speaks of several pairs of cells holds if all tests do; and the seeds that it still needs.
+
+    One pair that contradicts it is enough against it.
+    """
     supports = {part.support for part in parts}
-    for support in (Support.NOT_SUPPORTED, Support.NOT_MEASURED, Support.UNDERPOWERED):
+    for support in (Support.CONTRADICTED, Support.NOT_SUPPORTED, Support.NOT_MEASURED, Support.UNDERPOWERED):
         if support in supports:
             return support, max(part.more_seeds for part in parts) if support is Support.UNDERPOWERED else 0
     return (Support.SUPPORTED if parts else Support.NOT_MEASURED), 0
@@ -150,15 +168,15 @@ def holm(p: Sequence[float]) -> list[float]:
     return [float(value) for value in adjusted]
 
 
-def _decide(test: PairTest, adjusted: float, level: float) -> CorrectedTest:
+def _decide(test: PairTest, adjusted: float, against: float, level: float) -> tuple[Support, int]:
     if adjusted <= LEVEL:
-        return CorrectedTest(test, adjusted, Support.SUPPORTED, 0)
+        return Support.SUPPORTED, 0
+    if against <= LEVEL:
+        return Support.CONTRADICTED, 0
     if test.standardized <= 0.0:
-        return CorrectedTest(test, adjusted, Support.NOT_SUPPORTED, 0)
+        return Support.NOT_SUPPORTED, 0
     needed = seeds_needed(test.standardized, level, 1.0 - test.ties / test.n)
-    if needed > MOST_SEEDS:
-        return CorrectedTest(test, adjusted, Support.NOT_SUPPORTED, 0)
-    return CorrectedTest(test, adjusted, Support.UNDERPOWERED, max(needed - test.n, 1))
+    return (Support.NOT_SUPPORTED, 0) if needed > MOST_SEEDS else (Support.UNDERPOWERED, max(needed - test.n, 1))
 
 
 def _pairs(metric: str, left: Iterable[SeedValue], right: Iterable[SeedValue]) -> list[tuple[SeedValue, SeedValue]]:

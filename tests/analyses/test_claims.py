@@ -1,0 +1,53 @@
+"""Claims of a grid study, over all seeds of a cell, and the command that brings the seeds that they lack."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memsweep.cli import main
+from sweeping import BASE
+
+SIDES = "left: {training.steps: 30}, right: {training.steps: 1}, at: {model.width: 2}"
+STUDY = f"""{BASE}
+grid: {{model.width: [2, 3], training.steps: [1, 30]}}
+claims:
+  - {{metric: error, direction: less, {SIDES}}}
+  - {{metric: error, direction: greater, {SIDES}}}
+"""
+IDENTITIES = ["left_identity", "right_identity"]
+
+
+def test_the_printed_command_decides_a_claim_as_a_sweep_of_so_many_seeds_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ("--inline", "--no-page")
+
+    def run(*words: str) -> str:
+        assert main([*words, *options]) == 0
+        return capsys.readouterr().out
+
+    def compared(name: str) -> pd.DataFrame:
+        return pd.read_csv(tmp_path / "results" / name / "report" / "compared.csv")
+
+    for name in ("grown", "whole"):
+        (tmp_path / f"{name}.yaml").write_text(f"name: {name}\n{STUDY}")
+    told = run("sweep", "grown.yaml", "training.seeds=5")
+    assert "1 is not supported and 1 is undecided for lack of seeds" in told
+    (command,) = re.findall(r"^To decide the claims: memsweep (.*)$", told, re.MULTILINE)
+    assert command.endswith("training.seeds=6")
+    assert f"decide adds no seeds for them: memsweep {command}" in run("decide", "grown.yaml", "training.seeds=5")
+    told = run(*shlex.split(command))
+    assert "Of 2 claims, 1 is supported and 1 is contradicted." in told
+    assert "To decide the claims" not in told
+    run("sweep", "whole.yaml", "training.seeds=6")
+    grown, whole = compared("grown"), compared("whole")
+    assert grown["left_identity"].str.split().map(len).tolist() == [2, 2]
+    pd.testing.assert_frame_equal(grown.drop(columns=IDENTITIES), whole.drop(columns=IDENTITIES))
+    assert main(["report", "grown", "whole", "--json"]) == 0
+    assert "training.seeds" not in capsys.readouterr().out
