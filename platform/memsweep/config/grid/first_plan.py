@@ -18,11 +18,12 @@ from memsweep.config.schema.trial import TrialConfig
 
 HORIZON, WIDTH, SEEDS = "task.horizon", "model.width", "training.seeds"
 _STRONGER = "perturbation.stronger_every"
-WIDTHS = (4, 8, 16, 32)
-SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 8, 32), 3), (2, (4, 8, 32), 3))
+WIDTHS, TOP = (4, 8, 16, 32), 16
+SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 16, 32), 3), (2, (4, 16, 32), 3))
 """Horizons, widths and seeds: the least that the rule can judge, and what a short limit pays for.
 
 Widths span a factor of 8, as horizons do: over a factor of 3 the same seeds leave twice the interval of the slope.
+Horizons come at width ``TOP``: seeds of the largest width differ more after a short training, and it costs more.
 Of a smaller plan, rounds use every trial on the way to the next one but the smaller widths at its longest horizon. The
 width that it lacks lies in the middle of its widest gap, where a round adds widths first.
 """
@@ -52,9 +53,9 @@ def first_plans(
 ) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The trial and the axes of a study with what it leaves out, then those of smaller plans, the largest first.
 
-    Where it leaves out horizons or widths, every width comes at the longest horizon, and every horizon at the largest
-    width: the cells that decide. The search is checked at the ends of both axes, which move a slope most: a check costs
-    up to seven times what it checks.
+    Where it leaves out horizons or widths, every width comes at the longest horizon, and every horizon at one width,
+    ``TOP`` or the largest that the study says: the cells that decide. The search is checked at the ends of both axes,
+    which move a slope most: a check costs up to seven times what it checks.
 
     Args:
         base, axes: of the study, as it says them.
@@ -95,8 +96,9 @@ def _sized(
     along, across = (_numbers({**axes, **found}.get(path, ())) for path in (HORIZON, WIDTH))
     if not found or not along or not across or ROWS in axes or base.get(CHAIN):  # a chain goes along an axis of its own
         return {**axes, **found}
-    cells = [(horizon, across[-1]) for horizon in along] + [(along[-1], width) for width in across[:-1]]
-    ends = {(along[0], across[-1]), (along[-1], across[-1]), (along[-1], across[0])}
+    top = TOP if TOP in widths else across[-1]
+    cells = [(horizon, top) for horizon in along] + [(along[-1], width) for width in across if width != top]
+    ends = {(along[0], top), *((along[-1], width) for width in (across[0], top, across[-1]))}
     unchecked = {"perturbation": {"stronger_every": 0}}
     rows = [
         {"task": {"horizon": horizon}, "model": {"width": width}}
