@@ -160,6 +160,7 @@ def code_revision(folder: Path) -> str:
             ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=10,
             check=False,
         )
