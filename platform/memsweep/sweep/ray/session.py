@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from memsweep.errors import BlockedError, Exit, MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.backend import ClusterLost
+from memsweep.sweep.job import in_job
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
 from memsweep.sweep.signals import children_outlive_hangup, interrupts_held
-from memsweep.sweep.worker.provenance import in_job
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 
