@@ -359,7 +359,7 @@ def test_where_nothing_here_says_where_results_go_a_note_says_who_does(
     (tmp_path / "env.yaml").write_text("env_vars: {MEMSWEEP_RESULTS: s3://bucket/x}\n")
 
     def told(*words: str) -> str:
-        """What is printed before the job is sent."""
+        """The lines that are printed before the job is sent."""
         assert main(["submit", *words, "--detach", "--workspace", str(workspace)]) == 0
         return capsys.readouterr().out.partition("it is sent")[0]
 
