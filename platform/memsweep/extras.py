@@ -1,11 +1,20 @@
-"""Packages that some commands need and others do not: the extra of each, and the sentence where one is missing."""
+"""Packages that memsweep asks for, its core's and those of extras, and the sentence where one is missing."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 
 from memsweep.errors import MemsweepError
 
+CORE = {
+    **{name: name for name in ("filelock", "jinja2", "numpy", "omegaconf", "pandas", "pyarrow", "rich", "safetensors")},
+    **{"hydra": "hydra-core", "scipy": "scipy", "torch": "torch", "yaml": "pyyaml"},
+}
+"""Packages without which most commands cannot run: the name under which each is imported -> that of its distribution.
+
+A job has the engine's files alone, and cannot read them off an installation.
+"""
 EXTRAS = {
     "sweep": (
         *("aiohttp", "alembic", "boto3", "cmaes", "cryptography", "mlflow", "optuna", "ray", "requests", "sklearn"),
@@ -17,7 +26,7 @@ EXTRAS = {
 
 
 def is_there(package: str) -> bool:
-    """Whether a package of an extra is installed; it is not imported."""
+    """Whether a package is installed; it is not imported."""
     try:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
@@ -47,7 +56,20 @@ def line_for(package: str) -> str:
 
 
 def told(error: ImportError) -> str:
-    """A sentence about an import that failed because an extra is not installed; empty of any other error."""
+    """A sentence about an import that failed because a package of memsweep is missing; empty of any other error."""
     name = (error.name or "").partition(".")[0]
+    if name in CORE and not is_there(name):
+        return core_told()
     line = line_for(name)
     return f"{name} is not installed: {line}" if line and not is_there(name) else ""
+
+
+def core_told() -> str:
+    """A sentence that names all packages of the core that this Python lacks; empty where it has them."""
+    absent = sorted(distribution for package, distribution in CORE.items() if not is_there(package))
+    if not absent:
+        return ""
+    return (
+        f"this Python ({sys.executable}) lacks {', '.join(absent)}: install memsweep there (pip install of its wheel; "
+        "in a checkout make env), or give a job of a cluster --runtime-env deploy/runtime_env.yaml"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import subprocess
+import sys
 import sysconfig
 import tomllib
 import venv
@@ -55,6 +56,35 @@ def test_extras_name_what_the_project_asks_for() -> None:
         asked = {canonicalize_name(Requirement(line).name) for line in project["optional-dependencies"][extra]}
         assert all(homes[package] & asked for package in packages)
         assert len(packages) == len(asked)
+
+
+def test_the_core_is_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(extras.CORE.values()) == [Requirement(line).name for line in project["dependencies"]]
+    homes = importlib.metadata.packages_distributions()
+    for package, name in extras.CORE.items():
+        assert canonicalize_name(name) in {canonicalize_name(home) for home in homes[package]}
+
+
+@pytest.mark.parametrize("words", ["plan quickstart", "list tasks", "init here", "status x"])
+def test_a_python_without_the_core_is_named_with_all_that_it_lacks(words: str, tmp_path: Path) -> None:
+    """As of a job on a cluster where memsweep is not installed, and nothing of it is called a fault of memsweep."""
+    command = [sys.executable, "-S", "-m", "memsweep", *words.split(), "--json"]  # without installed packages
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(ROOT / "platform"), "HOME": str(tmp_path)}, capture_output=True
+    )
+    assert done.returncode == 2, done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert error["kind"] == "MemsweepError"
+    lacking = f"this Python ({sys.executable}) lacks {', '.join(sorted(extras.CORE.values()))}: install "
+    assert lacking in error["message"]
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_module_of_a_user_that_is_missing_is_no_package_of_the_core() -> None:
+    assert extras.core_told() == ""
+    assert extras.told(ModuleNotFoundError("x", name="a_package_of_theirs")) == ""
+    assert extras.told(ModuleNotFoundError("a part that numpy lacks", name="numpy.absent")) == ""
 
 
 def test_a_package_that_is_missing_is_named_with_the_line_to_type(

@@ -6,6 +6,7 @@ import argparse
 import errno
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from memsweep.cli import arguments, main
-from memsweep.cli.guard import guarded_output
+from memsweep.cli.guard import as_meant, guarded_output
 from memsweep.cli.usage import COMMANDS
 from memsweep.documents import Answer
 from memsweep.documents.keys import DOCUMENTS
@@ -145,14 +146,42 @@ def test_an_output_that_takes_nothing(how: str, words: str) -> None:
     assert len(ended.stderr) < 500
 
 
-def test_a_letter_that_an_output_lacks_costs_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape", "surrogatepass"])
+def test_a_letter_that_an_output_lacks_costs_no_result(errors: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``surrogateescape`` is that of LC_ALL=C."""
     written = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", errors=errors))
     with guarded_output():
         sys.stdout.write("10 % of L₀\n")
         sys.stdout.flush()
     assert written.getvalue() == b"10 % of L?\n"
-    assert sys.stdout.errors == "strict"
+    assert sys.stdout.errors == errors
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_bytes_that_are_no_text_are_refused_in_words(locale: str, tmp_path: Path) -> None:
+    """In a word of the command line, and in the name of the folder in which it is typed."""
+    folder = os.fsencode(tmp_path) + b"/b\xe9"
+    os.mkdir(folder)
+    variables = {"LC_ALL": locale, "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "XDG_STATE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "memsweep", "status"]
+    for place, word in ((tmp_path, b"b\xe9"), (folder, b"b")):
+        ended = subprocess.run(
+            [*command, word], cwd=place, env={**os.environ, **variables}, capture_output=True, check=False
+        )
+        told = ended.stderr.decode("ascii")
+        assert ended.returncode == Exit.REFUSED, told
+        assert r"b\udce9" in told
+        assert "holds bytes that are no text in this shell's encoding" in told
+        assert ("set LC_ALL=C.UTF-8" in told) == (locale == "C")
+
+
+@pytest.mark.skipif(sys.getfilesystemencoding() != "utf-8", reason="of a shell in UTF-8")
+def test_only_an_encoding_of_the_shell_is_its_fault(state: Path) -> None:
+    for text, encoding, told in (("ü", "ascii", "itself failed"), ("b\udce9", "utf-8", "take another name")):
+        with pytest.raises(UnicodeEncodeError) as raised:
+            text.encode(encoding)
+        assert told in str(as_meant(raised.value))
 
 
 @pytest.mark.parametrize("where", ["ftp://x", "s3://", "s3:///x", "sqlite:///x"])

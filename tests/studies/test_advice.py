@@ -16,6 +16,7 @@ import memsweep as ms
 from memsweep.cli import main
 from memsweep.cli.options import OPTIONS
 from memsweep.commands.console import shown
+from memsweep.report.read.command_line import in_place
 from memsweep.report.read.study import load_study
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.typed import LAUNCHES, called, typed
@@ -134,6 +135,13 @@ def test_advice_on_a_cluster_names_it_where_the_verb_computes() -> None:
         assert ("address='head:6379'" in call) == (verb in joins)
 
 
+def test_a_word_takes_the_place_of_one_of_its_path_and_of_what_removed_its_section() -> None:
+    made = ["task.horizon=20", "grid.model.width=[2,3]", "~grid.training", "name=small"]
+    added = ["grid.task.horizon=[20, 40]", "model.width=4", "training.seeds=6"]
+    assert in_place(made, added) == ["name=small", *added]
+    assert in_place(made, []) == made
+
+
 @pytest.mark.more
 def test_every_advice_runs_as_it_is_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = place / "results here"
@@ -187,5 +195,7 @@ def test_a_name_of_results_that_no_file_has_is_told_with_its_file(
     for verb in ("extend", "decide"):
         code, told = run(capsys, verb, "an other", "training.seeds=2", *where)
         assert code == 2
-        assert f"It was made of these words: '{file}' training.seeds=1" in told.replace("\n", " ")
+        (command,) = advised(told)
+        assert command.startswith(f"memsweep {verb} '{file}' training.seeds=2 --results ")
+        assert run(capsys, *shlex.split(command)[1:], *(["--plan"] if verb == "decide" else ["--inline"]))[0] == 0
     assert "Built-in studies" in run(capsys, "extend", "neither", *where)[1]

@@ -13,9 +13,9 @@ from memsweep.cli.arguments import parse
 from memsweep.cli.options import OPTIONS
 from memsweep.studies.locations import LostResultsError, Place, join_cluster, names_folder, refuse_lost
 from memsweep.sweep.driver.launch import Launch
+from memsweep.sweep.job import in_job, job_name
 from memsweep.sweep.ray.session import AddressError, cluster_of
 from memsweep.sweep.store.filesystem import Location
-from memsweep.sweep.worker.provenance import in_job, job_name
 from plain_shell import SECRET, clear_settings, small_workspace
 
 JOB = json.dumps({"metadata": {"job_submission_id": "memsweep-small-1"}, "runtime_env": {}})

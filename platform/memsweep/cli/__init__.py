@@ -23,7 +23,8 @@ from memsweep.cli.guard import (
 )
 from memsweep.cli.usage import PLUS, STUDY_SCHEMA
 from memsweep.documents import Answer, error_document, to_json
-from memsweep.errors import ConfigError, Exit, filled, listed, printable
+from memsweep.errors import ConfigError, Exit, MemsweepError, filled, listed, printable
+from memsweep.extras import core_told
 from memsweep.gate import each_text, let_through, streams
 from memsweep.imports import importing
 from memsweep.redaction import without_secrets
@@ -198,6 +199,8 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
 
     with importing(own_process=True):
         missing = registry.discover(workspace)
+    if missing and (lacking := core_told()):  # without numpy hardly a task is left
+        raise MemsweepError(f"this command cannot go on: {lacking}.")
     for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
     _say_replaced(args)

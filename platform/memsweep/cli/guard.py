@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import select
 import sys
 import time
@@ -22,6 +23,11 @@ from memsweep.home import state_folder
 _LONGEST = 120  # characters of a path or of a foreign message
 _ROOT = str(Path(__file__).resolve().parents[1])
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_UNFORGIVING = ("strict", "surrogateescape", "surrogatepass")
+"""Ways of a stream with a letter that its encoding lacks that end in an error; the second is that of LC_ALL=C."""
+_FOREIGN = re.compile("[\ud800-\udfff]")
+"""How Python reads a byte of a name or a word that is no text."""
+_UTF8 = "set LC_ALL=C.UTF-8, or take another name"
 
 
 class Output:
@@ -75,7 +81,7 @@ class Output:
 def guarded_output() -> Iterator[Output]:
     """While it lasts, standard output and standard error are ``Output``; gives the former.
 
-    A letter that the terminal's encoding lacks comes as a question mark: what was computed is not lost for its sake.
+    A letter that the output's encoding lacks comes as a question mark: what was computed is not lost for its sake.
     """
     output, errors = Output(sys.stdout), Output(sys.stderr)
     with (
@@ -88,14 +94,15 @@ def guarded_output() -> Iterator[Output]:
 
 @contextlib.contextmanager
 def _lenient(stream: TextIO) -> Iterator[None]:
-    if not isinstance(stream, io.TextIOWrapper) or stream.errors != "strict":
+    if not isinstance(stream, io.TextIOWrapper) or stream.errors not in _UNFORGIVING:
         yield
         return
+    before = stream.errors
     stream.reconfigure(errors="replace")
     try:
         yield
     finally:
-        stream.reconfigure(errors="strict")
+        stream.reconfigure(errors=before)
 
 
 def occupy_standard_streams() -> bool:
@@ -117,9 +124,11 @@ def check_words(words: list[str], *, closed: bool) -> None:
     """Refuses a command line that no command can carry out.
 
     Raises:
-        ConfigError: a word holds a NUL, which no path or name can have, or there is no standard output.
+        ConfigError: a word holds a NUL, which no path or name can have, or bytes that are no text; or there is no
+            standard output.
     """
     problems = [f"{word[:_LONGEST]!r} holds a NUL character: leave it out." for word in words if "\0" in word]
+    problems += [f"{_no_text(word[:_LONGEST])}." for word in words if _FOREIGN.search(word)]
     if closed:
         problems.append("standard output is closed: give it a file, or /dev/null to throw away what is printed.")
     if problems:
@@ -155,6 +164,8 @@ def as_meant(error: BaseException) -> MemsweepError:
         )
     if isinstance(error, OSError):
         return _of_system(error)
+    if isinstance(error, UnicodeEncodeError) and (sentence := _of_letters(error)):
+        return MemsweepError(f"{sentence}. What is stored stays.")
     if isinstance(error, ImportError) and (sentence := extras.told(error)):
         return MemsweepError(f"this command cannot go on: {sentence}. What is stored stays.")
     return FaultError(
@@ -195,6 +206,22 @@ def _of_system(error: OSError) -> MemsweepError:
     else:
         advice = "Look at this path and its permissions, then run the same command again: what is stored stays."
     return StorageError(cause, advice)
+
+
+def _of_letters(error: UnicodeEncodeError) -> str:
+    """A sentence about a name that this shell's encoding cannot say; empty of any other text."""
+    near = error.object[max(0, error.start - _LONGEST // 2) : error.start + _LONGEST // 2]
+    if _FOREIGN.search(error.object[error.start : error.end]):
+        return _no_text(near)
+    encoding = sys.getfilesystemencoding()
+    lacks = error.encoding == encoding != "utf-8"
+    return f"{near!r} holds letters that this shell's encoding, {encoding}, lacks: {_UTF8}" if lacks else ""
+
+
+def _no_text(word: str) -> str:
+    encoding = sys.getfilesystemencoding()
+    advice = "take another name" if encoding == "utf-8" else _UTF8
+    return f"{word!r} holds bytes that are no text in this shell's encoding, {encoding}: {advice}"
 
 
 def _brief(error: BaseException) -> str:

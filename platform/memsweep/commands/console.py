@@ -44,7 +44,7 @@ def trust_of(args: argparse.Namespace) -> Trust:
 
     Without it, on a terminal, they are asked.
     """
-    from memsweep.sweep.worker.provenance import in_job, job_metadata
+    from memsweep.sweep.job import in_job, job_metadata
 
     at_a_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     ask = _trusts if at_a_terminal and not args.json and not in_job() else None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from memsweep.commands import console
 from memsweep.commands.answers.run import run_document
-from memsweep.commands.verbs import execute, file_of, limits_of, read, stored
+from memsweep.commands.verbs import execute, in_full, limits_of, read, stored
 from memsweep.config.load import study_files
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, Exit, MemsweepError, counted
@@ -88,7 +88,11 @@ def _stored(args: argparse.Namespace) -> Store | None:
         return None  # no study at all: whoever reads it says which there are
     if args.overrides:
         raise ConfigError(
-            [f"{args.overrides[0]} would change nothing of the stored study {args.study}. {file_of(store)}"], _HERE
+            [
+                f"{args.overrides[0]} would change nothing of the stored study {args.study}. "
+                f"{in_full('decide', store, args.overrides)}"
+            ],
+            _HERE,
         )
     return store
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import sys
@@ -17,10 +18,12 @@ from memsweep.commands import console
 from memsweep.documents import Answer
 from memsweep.errors import Exit, MemsweepError, TrustError, listed
 from memsweep.extras import need
+from memsweep.redaction import redacted
 from memsweep.studies.locations import not_in_a_bucket
 from memsweep.sweep.driver.launch import LIMITS, Limits
 from memsweep.sweep.estimate.nodes import offered
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.layout import VARIABLE
 from memsweep.sweep.submit.client import JobServer, server_address
 from memsweep.sweep.submit.job import Job, SubmissionError, runtime_env
 from memsweep.sweep.submit.selection import INCLUDE, Selection, engine_files
@@ -54,6 +57,8 @@ def submit(args: argparse.Namespace) -> Answer:
     else:
         name = job.name
         console.say("\n".join([*upload.lines(), f"job: {name}"]))
+        if note := _results_note(args, job):
+            console.say_sentence(note)
         sys.stdout.flush()
         server.submit(job, upload)
     about = {"job": name, "address": address, "upload": upload.item(), "metadata": dict(job.metadata)}
@@ -63,6 +68,18 @@ def submit(args: argparse.Namespace) -> Answer:
     code, state = _follow(server, name, quiet=args.wait)
     status, message = ("SUBMITTED", None) if state is None else (str(state.status.value), state.message)
     return Answer({**about, "status": status, "message": message}, code)
+
+
+def _results_note(args: argparse.Namespace, job: Job) -> str:
+    """A sentence where nothing here says where the job's results go: the job refuses its own folder, which goes."""
+    stored = args.do not in _WITH_STUDY_FILE and "/" in args.study
+    if args.results or stored or VARIABLE in (job.runtime_env.get("env_vars") or {}):
+        return ""
+    own = f" (that of this shell, {redacted(os.environ[VARIABLE])}, is not sent)" if os.environ.get(VARIABLE) else ""
+    return (
+        f"note: results go where {VARIABLE} of the cluster's nodes says{own}. Where they have none, the job ends with "
+        "exit code 2 before it starts anything: give --results then."
+    )
 
 
 def checked_job(args: argparse.Namespace) -> tuple[Job, Upload]:

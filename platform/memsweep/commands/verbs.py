@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from memsweep.config.load.study import load_study
 from memsweep.documents import Answer
 from memsweep.errors import ConfigError, MemsweepError
 from memsweep.studies.continuation import extended, resumed, retried, trials_of
-from memsweep.studies.locations import Place, find_study, names_folder, shown_page, stored_plan
+from memsweep.studies.locations import Place, find_study, names_folder, shown_page
 from memsweep.studies.run import Run
 from memsweep.studies.sharing.run import SharedRun
 from memsweep.studies.trials import Request
@@ -81,14 +82,18 @@ def _see_file(args: argparse.Namespace) -> None:
         except MemsweepError:
             raise error from None
         told = f"extend reads the file of a study, and {args.study!r} is the name of stored results"
-        raise ConfigError([f"{told}. {file_of(store)}"], "the command line") from None
+        raise ConfigError([f"{told}. {in_full('extend', store, args.overrides)}"], "the command line") from None
 
 
-def file_of(store: Store) -> str:
-    """A sentence that names the file and the words of which a stored study was made, as far as its plan knows them."""
-    made = stored_plan(store).provenance
-    words = shlex.join(map(str, (made["source"], *made.get("overrides", ())))) if made.get("source") else ""
-    return f"It was made of these words: {words}" if words else "Give its study file."
+def in_full(verb: str, store: Store, overrides: Sequence[str]) -> str:
+    """A sentence with the command that does what was asked of a stored study, as far as its plan knows its words."""
+    from memsweep.report.read.study import load_study as load_stored
+
+    made = load_stored(store.location)
+    if not made.source and not made.is_of_words:
+        return "Give its study file."
+    command = made.extended_by(shlex.join(overrides)) if verb == "extend" else made.again(verb, overrides)
+    return f"The whole command: {command}" if command else "Give its study file."
 
 
 def read(args: argparse.Namespace) -> SweepConfig:

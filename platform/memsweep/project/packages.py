@@ -47,7 +47,9 @@ def fetch_package(package: Package, folder: Path) -> Path:
     command = [*_COMMANDS[package.manager], package.name]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+        ended = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, errors="replace", check=False, timeout=_PATIENCE
+        )
     except FileNotFoundError:
         raise FetchError(f"{command[0]} is not on this machine") from None
     except subprocess.TimeoutExpired:

@@ -17,7 +17,7 @@ from memsweep.config.schema.search import PBT, ConfirmConfig, Search
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, MemsweepError, counted
-from memsweep.report.read.command_line import is_of_words, replaces, without_run_options
+from memsweep.report.read.command_line import in_place, is_of_words, without_run_options
 from memsweep.studies.trials import own_values
 from memsweep.sweep.planning.identity import identifying
 from memsweep.sweep.planning.plan_file import StoredPlan
@@ -276,9 +276,7 @@ def begun_anew(plan: StoredPlan, results: Location, words: Sequence[str] = (), *
     made, source = plan.provenance, str(plan.provenance.get("source", plan.study))
     if is_of_module(plan):
         line = without_run_options(str(made["command"]), limits=False)
-        return shlex.join(
-            [*(word for word in line if not replaces("name", word)), *words, f"name={_another(plan.study)}"]
-        )
+        return shlex.join(in_place(line, [*words, f"name={_another(plan.study)}"]))
     again = partial(typed, "sweep", source) if source else partial(called, "sweep")
     if dropping and plan.extended:
         words = [*words, "--drop-extended" if source else f"name={_another(plan.study)}"]

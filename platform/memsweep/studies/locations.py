@@ -75,7 +75,7 @@ def shown_page(results: Location, *, wanted: bool) -> ShownPage:
         results: the folder of all studies.
         wanted: whether there is a page.
     """
-    from memsweep.sweep.worker.provenance import in_job
+    from memsweep.sweep.job import in_job
 
     batch = in_job() or "SLURM_JOB_ID" in os.environ
     return ShownPage(wanted and not batch, wanted and (batch or results.local is None))
@@ -118,8 +118,8 @@ def join_cluster(launch: Launch) -> Launch:
     """
     if launch.inline:
         return launch
+    from memsweep.sweep.job import in_job
     from memsweep.sweep.ray.session import cluster_of
-    from memsweep.sweep.worker.provenance import in_job
 
     if launch.address is None and not in_job() and (address := os.environ.get("RAY_ADDRESS")):
         sys.stderr.write(
@@ -150,7 +150,7 @@ def refuse_lost(place: Place) -> None:
         LostResultsError: they go to a relative folder, in a job or on several nodes.
         MemsweepError: the cluster cannot be joined.
     """
-    from memsweep.sweep.worker.provenance import in_job, job_name
+    from memsweep.sweep.job import in_job, job_name
 
     folder, launch = place.results.local, place.launch
     if folder is None:

@@ -229,9 +229,10 @@ class Run:
 
     def _note_origin(self) -> None:
         """The notes of this run in the plan and in MLflow: when, by which command and code, and its varied settings."""
+        from memsweep.sweep.job import job_name
         from memsweep.sweep.store.record import now
         from memsweep.sweep.tracking.run_content import naming_fields, sweep_params
-        from memsweep.sweep.worker.provenance import code_revision, job_name
+        from memsweep.sweep.worker.provenance import code_revision
 
         revision = code_revision(self._workspace)
         self._provenance = {"started": now(), "code_revision": revision, **self._called()}

@@ -9,7 +9,7 @@ import pytest
 from memsweep.cli import main
 from memsweep.config.load.slips import given_twice, put_together
 from memsweep.config.load.study import load_study
-from memsweep.errors import ConfigError
+from memsweep.errors import ConfigError, did_you_mean
 
 SLIPS = {
     "a space after the comma": ("model.width=2, 4", "Write model.width=2,4."),
@@ -112,6 +112,12 @@ def test_of_two_axes_the_last_counts_and_a_value_behind_one_is_refused(words: li
     else:
         with pytest.raises(ConfigError):
             load_study("quickstart", words)
+
+
+def test_a_name_that_is_far_off_is_not_suggested() -> None:
+    tables = ("verdicts", "slopes", "differences")
+    assert did_you_mean("nope", tables) == ""
+    assert did_you_mean("slope", tables) == " Did you mean 'slopes'?"
 
 
 @pytest.mark.parametrize("text", ["", "# to be written\n"])

@@ -15,12 +15,12 @@ import memsweep as ms
 from drill_study import TASK
 from memsweep import registry
 from memsweep.config.load.study import load_study
+from memsweep.sweep import job
 from memsweep.sweep.driver.placement import SHORT_SECONDS, Placement, placement
 from memsweep.sweep.estimate.estimate import modelled_work, waves
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker import provenance
 from paths import ROOT
 from sweeping import BASE, memsweep, sweep
 
@@ -65,7 +65,7 @@ def test_what_asks_for_ray_gets_it(
     assert ("--inline" in found.text) == (why != "of work")
 
 
-@pytest.mark.parametrize("name", ["RAY_ADDRESS", provenance._JOB])
+@pytest.mark.parametrize("name", ["RAY_ADDRESS", job._JOB])
 def test_a_cluster_that_the_environment_names_keeps_ray(
     placed: Callable[..., Placement], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

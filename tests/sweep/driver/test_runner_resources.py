@@ -68,6 +68,17 @@ def test_what_no_node_can_hold_is_refused(
     assert all(word in str(refused.value) for word in words)
 
 
+@pytest.mark.parametrize("asked", [{"cpus": 64}, {"gpus": 1}, {"workers": 3}])
+def test_a_job_is_advised_no_other_cluster(asked: dict[str, float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its own."""
+    for job, advised in ((False, True), (True, False)):
+        if job:
+            monkeypatch.setenv("RAY_JOB_CONFIG_JSON_ENV_VAR", "{}")
+        with pytest.raises(ConfigError) as refused:
+            slots(ResourcesConfig(**asked), [{"CPU": 2.0}])  # type: ignore[arg-type]
+        assert ("--address" in str(refused.value)) == advised
+
+
 def test_a_gpu_is_spoken_of_where_one_was_asked_for() -> None:
     nodes = [{"CPU": 2.0, "zone=a": 1.0}, {"CPU": 8.0}]
     with pytest.raises(ConfigError) as refused:

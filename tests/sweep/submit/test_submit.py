@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socketserver
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -336,6 +337,43 @@ def test_the_job_is_the_command_that_was_given(workspace: Path) -> None:
     assert len({job.name for job in jobs}) == 20
     assert all(re.fullmatch(r"memsweep-ten-seeds-rm-rf-\d{8}-\d{6}-[0-9a-f]{4}", job.name) for job in jobs)
     assert job_of("ü", "--do", "resume", *place).name.startswith("memsweep-study-")
+
+
+class _Taking:
+    """A job server that takes every job."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def running(self, job: Job) -> str:
+        return ""
+
+    def submit(self, job: Job, upload: Upload) -> None:
+        sys.stdout.write("it is sent\n")
+
+
+def test_where_nothing_here_says_where_results_go_a_note_says_who_does(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("memsweep.commands.submit.JobServer", _Taking)
+    (tmp_path / "env.yaml").write_text("env_vars: {MEMSWEEP_RESULTS: s3://bucket/x}\n")
+
+    def told(*words: str) -> str:
+        """The lines that are printed before the job is sent."""
+        assert main(["submit", *words, "--detach", "--workspace", str(workspace)]) == 0
+        return capsys.readouterr().out.partition("it is sent")[0]
+
+    note = "note: results go where MEMSWEEP_RESULTS of the cluster's nodes says"
+    assert f"{note}. Where they have none" in told("small")
+    assert f"{note}. Where they have none" in told("small", "--do", "resume")
+    for words in (
+        ("--results", "/shared/results"),
+        ("--runtime-env", str(tmp_path / "env.yaml")),
+    ):
+        assert "note: " not in told("small", *words)
+    assert note not in told("/shared/results/small", "--do", "resume")
+    monkeypatch.setenv("MEMSWEEP_RESULTS", "s3://of-mine/x")
+    assert f"{note} (that of this shell, s3://of-mine/x, is not sent)" in told("small")
 
 
 def test_the_exit_code_is_the_jobs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,17 +49,24 @@ def without_run_options(command: str, *, limits: bool = True) -> list[str]:
     return kept
 
 
-def replaces(path: str, word: str) -> bool:
-    """Whether an override of a path takes the place of another: of the same path, or one that removes what holds it."""
-    name = word.partition("=")[0].lstrip("+~").removeprefix("grid.")
-    return name == path or (word.startswith("~") and path.startswith(f"{name}."))
+def in_place(words: Iterable[str], added: Sequence[str]) -> list[str]:
+    """Words of a command line with overrides in the place of those of the same paths, or of what holds these."""
+    paths = [*map(_path, added)]
+
+    def goes(word: str) -> bool:
+        name = _path(word)
+        return name in paths or (word.startswith("~") and any(path.startswith(f"{name}.") for path in paths))
+
+    return [*(word for word in words if not goes(word)), *added]
+
+
+def _path(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~").removeprefix("grid.")
 
 
 def with_words(command: str, added: Sequence[str]) -> str:
-    """A command line with overrides in the place of those of the same paths, and without the limits of its run."""
-    paths = [word.partition("=")[0] for word in added]
-    kept = [word for word in without_run_options(command) if not any(replaces(path, word) for path in paths)]
-    return shlex.join([*kept, *added])
+    """A command line as of ``in_place``, without the limits of its run."""
+    return shlex.join(in_place(without_run_options(command), added))
 
 
 def grown_words(rows: Rows, added: Collection[str], paths: Collection[str]) -> list[str]:

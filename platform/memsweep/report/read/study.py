@@ -20,8 +20,8 @@ from memsweep.errors import StoreError
 from memsweep.report.read.command_line import (
     grown_words,
     has_other_conditions,
+    in_place,
     made_by,
-    replaces,
     with_words,
     without_run_options,
 )
@@ -234,7 +234,7 @@ class Study:
         command with the overrides, and without the limits of its run, which would stop the next one as well. ``decide``
         moves fields that are tied to the width, and keeps the settings to which a round has brought trials.
         """
-        added = words.split()
+        added = shlex.split(words)
         paths = [word.partition("=")[0] for word in added]
         tied = "model.width" in paths and self.search is None and len(fields_of_width(self.rows.values())) > 1
         if tied or self.replaced:
@@ -247,11 +247,16 @@ class Study:
             if paths != ["training.seeds"] and self.source and has_other_conditions(self.rows, self.extended):
                 return self.until_decided
             added = [*grown_words(self.rows, self.extended, paths), *added]
-        fields = [word.partition("=")[0] for word in added]
-        kept = [word for word in self.overrides if not any(replaces(path, word) for path in fields)]
         if self.source == "":
-            return called("extend", self.results, *kept, *added, workspace=self.workspace, address=self.address)
-        return self.typed("extend", self.source or self.name, *kept, *added)
+            call = in_place(self.overrides, added)
+            return called("extend", self.results, *call, workspace=self.workspace, address=self.address)
+        return self.again("extend", added)
+
+    def again(self, verb: str, added: Sequence[str]) -> str:
+        """A command on the study by the words that made it and further overrides; empty where those are of another."""
+        if self.is_of_words:
+            return with_words(self.command, added) if shlex.split(self.command)[1] == verb else ""
+        return self.typed(verb, self.source or self.name, *in_place(self.overrides, added))
 
     def _of_measurement(self, added: list[str]) -> str:
         """The command that made a measurement, again. It trains nothing: trials come to the study that was measured.

@@ -18,9 +18,9 @@ from memsweep.errors import listed
 from memsweep.extras import is_there, line_for
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.estimate.estimate import Wave, modelled_work
+from memsweep.sweep.job import in_job
 from memsweep.sweep.planning.cost import is_known
 from memsweep.sweep.planning.fingerprint import named_code, parts
-from memsweep.sweep.worker.provenance import in_job
 
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from memsweep.config.schema.study import ResourcesConfig
 from memsweep.errors import ConfigError, listed
+from memsweep.sweep.job import in_job
 
 _GIB = 2**30
 _STEP = 1e-4  # Ray counts resources in ten-thousandths; less than that is rounding, not capacity
@@ -128,13 +129,13 @@ def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], 
     if resources.cpus > cpus + _STEP:
         problems.append(
             f"resources.cpus is {resources.cpus:g} for each process, but the largest node has {cpus:g} CPU cores: "
-            f"set resources.cpus to at most {cpus:g}, or join a larger cluster with --address."
+            f"set resources.cpus to at most {cpus:g}{_or_join('a larger cluster')}."
         )
     if resources.device == "cuda" and cards < 1:
         name = "gpus_per_worker" if resources.workers > 1 else "gpus"
         problems.append(
-            f"resources.{name} is {resources.card:g}, but no node has a GPU: set it to 0 to compute on CPUs, or join a "
-            "cluster with GPUs with --address."
+            f"resources.{name} is {resources.card:g}, but no node has a GPU: set it to 0 to compute on CPUs"
+            f"{_or_join('a cluster with GPUs')}."
         )
     kinds = {mark.partition(":")[2] for node in nodes for mark in node if mark.startswith("accelerator_type:")}
     if resources.accelerator and resources.accelerator not in kinds:
@@ -158,9 +159,14 @@ def _problems(resources: ResourcesConfig, nodes: Sequence[Mapping[str, float]], 
     if not problems and processes:
         problems.append(
             f"resources.workers is {resources.workers}, but all nodes together hold {processes} such processes at a "
-            f"time: set it to at most {processes}, or join a larger cluster with --address."
+            f"time: set it to at most {processes}{_or_join('a larger cluster')}."
         )
     return problems or [_apart(resources)]
+
+
+def _or_join(cluster: str) -> str:
+    """The end of an advice; none in a job, which has its cluster."""
+    return "" if in_job() else f", or join {cluster} with --address"
 
 
 def _apart(resources: ResourcesConfig) -> str:

@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from memsweep.errors import BlockedError, Exit, MemsweepError
 from memsweep.redaction import redacted, without_secrets
 from memsweep.sweep.backend import ClusterLost
+from memsweep.sweep.job import in_job
 from memsweep.sweep.planning.resources import local_cpus
 from memsweep.sweep.ray.private import cleanup_skipped_once_dead, head_processes, lean_head, quiet_driver
 from memsweep.sweep.ray.scratch import remove_abandoned
 from memsweep.sweep.signals import children_outlive_hangup, interrupts_held
-from memsweep.sweep.worker.provenance import in_job
 
 _OBJECT_STORE = 200 * 2**20  # bytes; jobs and reports are kilobytes, results go through the store
 
@@ -156,7 +156,9 @@ def count_nodes(address: str) -> int:
         "from memsweep.sweep.ray.capacity import most_nodes\n"
         "with ray_session(sys.argv[1]): print(most_nodes())"
     )
-    asked = subprocess.run([sys.executable, "-c", code, address], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        [sys.executable, "-c", code, address], capture_output=True, text=True, errors="replace", check=False
+    )
     count = (asked.stdout.strip() or "-").splitlines()[-1]
     if asked.returncode != 0 or not count.isdigit():
         last = (asked.stderr.strip() or "no answer").splitlines()[-1]
@@ -202,7 +204,7 @@ def _check_health(address: str) -> None:
     command = [sys.executable, "-m", "ray.scripts.scripts", "health-check", *where]
     timeout = _JOB_TIMEOUT if in_job() else _JOIN_TIMEOUT
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+        asked = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
         raise ConnectionError(
             f"it gave no answer within {timeout:g} s (it is down, or its token is not the one in RAY_AUTH_TOKEN)"

@@ -15,6 +15,8 @@ MEASUREMENTS = ".measured.json"
 ATLAS_ROWS = ".atlas_rows"
 """The folder beside them with the rows of others that ``memsweep atlas --add`` was given."""
 
+VARIABLE = "MEMSWEEP_RESULTS"
+"""The folder of all results, for commands without ``--results``."""
 WEIGHTS = "weights"
 """The folder of the files of trained weights in a study's, and their name in a record's ``files``."""
 SUFFIX = "safetensors"
@@ -27,7 +29,7 @@ _LONGEST_FOLDER_NAME = 255  # bytes: the limit of every common file system
 
 def default_results() -> str:
     """The folder of all results where nobody names one."""
-    return os.environ.get("MEMSWEEP_RESULTS") or "results"
+    return os.environ.get(VARIABLE) or "results"
 
 
 def study_of(folder: str) -> str:

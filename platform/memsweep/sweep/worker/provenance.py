@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import json
-import os
 import platform
 import socket
 import subprocess
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from memsweep import registry
 from memsweep.config.load.foreign import foreign_code
 from memsweep.errors import MemsweepError
+from memsweep.sweep.job import job_metadata
 from memsweep.sweep.planning.identity import ON_CPU, Arithmetic, identity_of, pack_identity
 from memsweep.sweep.store.record import now
 
@@ -73,27 +72,6 @@ def kernel_build(real: str) -> str:
     from memsweep.recurrence.compiled.build import library_path
 
     return library_path(real).stem.rpartition("-")[2]
-
-
-_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
-"""Set by Ray only for the command of a job; RAY_ADDRESS may also be set in a person's shell."""
-
-
-def in_job() -> bool:
-    """Whether this process is the command of a Ray job."""
-    return _JOB in os.environ
-
-
-def job_metadata(key: str) -> str:
-    """A text in the metadata of this process's job, by Ray or by its submitter; empty if there is none."""
-    with suppress(ValueError, AttributeError):
-        return str(json.loads(os.environ.get(_JOB, "{}")).get("metadata", {}).get(key, ""))
-    return ""
-
-
-def job_name() -> str:
-    """The submission id of the Ray job that this process is; empty elsewhere."""
-    return job_metadata("job_submission_id")
 
 
 _PACKAGES = ("memsweep", "torch", "numpy", "scipy", "ray", "pandas", "pyarrow")
@@ -160,6 +138,7 @@ def code_revision(folder: Path) -> str:
             ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=10,
             check=False,
         )
