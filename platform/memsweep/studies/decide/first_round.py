@@ -22,7 +22,7 @@ def first_rounds(study: SweepConfig) -> Iterator[SweepConfig]:
 
 
 def begun_rounds(study: SweepConfig) -> Iterator[SweepConfig]:
-    """What an earlier command may have begun with: the same, and the first plans of earlier versions."""
+    """The same, and the first plans of earlier versions: an earlier command may have begun with each of them."""
     yield from first_rounds(study)
     yield from (replace(study, rows=plan.rows, grid=plan.grid) for plan in study.earlier)
 
