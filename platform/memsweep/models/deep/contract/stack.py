@@ -1,4 +1,4 @@
-"""What only running the code of a stack's units shows, before a study: of units from outside of memsweep.
+"""The faults of units from outside of memsweep that only running a stack of them shows, before a study.
 
 They are registered by others, and held to what their suites hold them to where a trial needs it; or they run a user's
 module (``LayerUnit``), and say themselves why that cannot be.
@@ -96,7 +96,7 @@ def _of_unit(kind: type[Unit], config: Any, forward: bool) -> tuple[str, ...]:
 
 
 def _of_modules(trial: TrialConfig, kinds: Mapping[Any, type[Unit]], around: Mapping[str, Role]) -> Iterator[str]:
-    """What units that run a user's module say of it."""
+    """The faults that units which run a user's module find in it."""
     config: Any = trial.model
     foreign = {each: kind for each, kind in kinds.items() if issubclass(kind, LayerUnit)}
     found = [problem for each, kind in foreign.items() for problem in kind.problems_of_code(each, trial)]

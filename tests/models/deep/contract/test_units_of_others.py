@@ -190,7 +190,7 @@ def test_a_unit_without_a_mistake_is_not_refused(tmp_path: Path, rule: str) -> N
 
 @pytest.mark.parametrize("model", [*MODELS, *({"name": "residual_stack", "unit": unit} for unit in UNITS)], ids=str)
 def test_every_part_of_memsweep_would_be_let_through(monkeypatch: pytest.MonkeyPatch, model: dict[str, Any]) -> None:
-    """What holds of all models and units that come with memsweep can be asked of those of others."""
+    """The checks hold of all models and units that come with memsweep: they can be asked of those of others."""
     for module in (registered, stack):
         monkeypatch.setattr(module, "is_own", lambda part: False)
     task = {"name": "linear_functional", "kernel": "exponential", "horizon": 6}
