@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -21,7 +21,8 @@ from memsweep import registry
 from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.data.api import Batch, LinearFunctionalTask, Task
-from memsweep.data.contract import Contract, contract, meant, of_oracle
+from memsweep.data.contract import Contract, contract
+from memsweep.data.meaning import meant, of_oracle
 from memsweep.streams import TEST, TRAIN, Stream
 from paths import ROOT
 
@@ -213,6 +214,59 @@ def test_what_is_not_certainly_wrong_is_not_refused(members: dict[str, Any]) -> 
     assert found(**({"chance": lambda self: 0.5} | members if "loss" in members else members)) == ()
 
 
+def coupled(self: Sum, outputs: Tensor, batch: Batch) -> Tensor:
+    """A loss by which models and sequences see each other; not at outputs of zero."""
+    return squares(outputs, batch).mean((-1, -2, -3)) + 0.1 * outputs.square().sum()
+
+
+ONES = {"squared_weights": lambda self: torch.ones(7, dtype=torch.float64)}
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        (ONES, "models would be trained on the one and judged by the other"),
+        (
+            {"squared_weights": lambda self: torch.ones(3)},
+            "gave a tensor [3], for targets [16, 7, 1]; it must give [7]",
+        ),
+        ({"squared_weights": lambda self: 1.0}, "gave no tensor"),
+        ({"loss": coupled}, "must be of each model alone"),
+        (
+            {
+                "reports": ("odd",),
+                "metrics": lambda self, outputs, batch: {"odd": outputs.sum((-1, -2, -3)) + outputs.sum()},
+            },
+            "metric 'odd' of the task 'sum' is",
+        ),
+        (
+            {"loss": lambda self, outputs, batch: squares(outputs, batch).mean((-1, -2, -3)) * math.nan},
+            "is not finite for outputs of zero, nor for random ones",
+        ),
+    ],
+)
+def test_a_loss_that_means_something_else_is_refused(members: dict[str, Any], words: str) -> None:
+    assert words in found(**members)[-1]
+
+
+def relative(self: Sum, outputs: Tensor, batch: Batch) -> Tensor:
+    """A loss that outputs of zero do not have."""
+    return squares(outputs, batch).mean((-1, -2, -3)) / outputs.square().mean((-1, -2, -3))
+
+
+def test_squared_weights_that_say_the_loss_and_a_loss_that_zeros_lack_are_let_through() -> None:
+    assert found(squared_weights=lambda self: torch.full((7,), 1 / 7, dtype=torch.float64)) == ()
+    assert found(loss=relative) == ()
+
+
+def test_what_a_draw_raises_is_noted() -> None:
+    raising = type("Raising", (Sum,), {"draw": lambda self, *about: exec("raise RuntimeError('no disk')")})
+    (note,) = raising.notes_of_code(SimpleNamespace(task=Sum.Config()))
+    assert note.startswith("draw of the task 'sum' failed: RuntimeError")
+    assert note.endswith("no disk. Correct its code, or its trials fail")
+    assert not list(Sum.notes_of_code(SimpleNamespace(task=Sum.Config())))
+
+
 def test_the_tasks_of_memsweep_mean_what_they_say() -> None:
     registry.discover(ROOT)
     looked_at = 0
@@ -230,8 +284,8 @@ def test_what_a_draw_does_to_its_process_is_left_to_its_trial(monkeypatch: pytes
     monkeypatch.setattr("memsweep.data.contract.SECONDS", 0.5)
     harmful = type("Harmful", (Sum,), {"draw": lambda self, *about: exec(harm, {"os": os, "time": time})})
     start = time.monotonic()
-    assert contract(harmful, Sum.Config()) == Contract()
-    assert contract(harmful, Sum.Config(horizon=8)) == Contract()
+    for config in (Sum.Config(), Sum.Config(horizon=8)):
+        assert replace(contract(harmful, config), failed=None) == Contract()
     assert time.monotonic() - start < 20
 
 

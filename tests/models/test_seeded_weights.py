@@ -73,5 +73,5 @@ def test_a_unit_that_draws_elsewhere_is_refused(tmp_path, drawn: str) -> None:
             return {**initial, name: initial[name] * ELSEWHERE[drawn](initial[name].shape)}
 
     with registry.lent(registry.UNIT, "restless", Restless):
-        told = "a part of the model residual_stack begins with other weights"
+        told = "the unit restless begins with other weights"
         refused(tmp_path, drawn, told, "{name: residual_stack, unit: restless}")

@@ -36,7 +36,8 @@ import torch
 
 from memsweep.config.core.fields import setting
 from memsweep.data.api import LinearFunctionalTask
-from memsweep.data.contract import MANY, SEQUENCES
+from memsweep.data.contract import SEQUENCES
+from memsweep.data.meaning import MANY
 from memsweep.registry import register_task
 from memsweep.streams import TRAIN
 

@@ -193,8 +193,8 @@ def _data(args: argparse.Namespace) -> Answer:
     return data(args)
 
 
-def _discover(args: argparse.Namespace, workspace: Path) -> None:
-    """Find every task, model and other part; say what cannot be imported, and what is no longer built in."""
+def _discover(args: argparse.Namespace, workspace: Path) -> list[str]:
+    """Finds every task, model and other part; says, and returns, what cannot be imported, and what is replaced."""
     from memsweep import registry
 
     with importing(own_process=True):
@@ -204,6 +204,7 @@ def _discover(args: argparse.Namespace, workspace: Path) -> None:
     for sentence in missing:
         sys.stderr.write(filled(f"warning: {sentence}\n", sys.stderr))
     _say_replaced(args)
+    return missing
 
 
 def _say_replaced(args: argparse.Namespace) -> None:

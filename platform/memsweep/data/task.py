@@ -103,6 +103,12 @@ class Task(ABC):
                 yield str(error)
 
     @classmethod
+    def notes_of_code(cls, trial: TrialConfig) -> Iterator[str]:
+        """Notes for the plan's reader on the task's code: what it raised, which is left to its trials."""
+        if (failed := contract(cls, trial.task).failed) is not None:
+            yield f"{failed}, or its trials fail"
+
+    @classmethod
     def sharing_problem(cls, config: Any) -> str | None:
         """Why several workers cannot share out the sequences of a training step; None where they can."""
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError, listed, one_of
-from memsweep.models.contracts import breaches
-from memsweep.models.roles import Signature, fits, signature_of
+from memsweep.models.contracts import breaches, unreached
+from memsweep.models.roles import Part, Role, Signature, fits, signature_of
 from memsweep.models.training_mode import in_training, same_values, seeded
 
 if TYPE_CHECKING:
@@ -66,79 +66,135 @@ def fitting_rules(model: Any, config: Any) -> list[str]:
     return [name for name in names if registry.get(registry.RULE, name).refusal(model, config) is None]
 
 
-def _is_own(part: type) -> bool:
+def is_own(part: type) -> bool:
     """Whether a class is memsweep's own."""
     return part.__module__.startswith("memsweep.")
 
 
-def _has_own_parts(config: Any) -> bool:
-    """Whether a Config with all that it holds is of memsweep's own parts."""
+def _parts_of_others(config: Any) -> Iterator[str]:
+    """The registered parts from outside of memsweep that a Config holds, in words."""
     if isinstance(config, tuple):
-        return all(map(_has_own_parts, config))
-    if not is_dataclass(config):
-        return True
-    return _is_own(type(config)) and all(_has_own_parts(getattr(config, field.name)) for field in fields(config))
+        for each in config:
+            yield from _parts_of_others(each)
+    elif is_dataclass(config):
+        if not is_own(type(config)):
+            yield f"the {getattr(config, 'kind', 'part')} {getattr(config, 'name', type(config).__name__)}"
+        for field in fields(config):
+            yield from _parts_of_others(getattr(config, field.name))
 
 
-def contract_problems(model: Any, trial: TrialConfig) -> Iterator[str]:
-    """Why a registered model with code from outside of memsweep would be measured in vain, a sentence each.
+def contract_problems(model: Any, trial: TrialConfig, of_parts: Callable[[], Iterable[str]] = tuple) -> Iterator[str]:
+    """Why a model with registered code from outside of memsweep would be measured in vain, a sentence each.
 
-    Sentences end without a full stop. The conformance suite (``memsweep.testing``) holds memsweep's own to more.
+    That code is the model's own, or that of its parts, such as a unit. Sentences end without a full stop. The
+    conformance suites (``memsweep.testing``) hold memsweep's own to more.
+
+    Args:
+        model, trial: what is looked at.
+        of_parts: the faults of parts alone, which are looked for before the model runs.
     """
-    signature = None if _has_own_parts(trial.model) and _is_own(model) else signature_of(trial)
+    others = [*dict.fromkeys(_parts_of_others(trial.model))] if is_own(model) else [f"the model {trial.model.name}"]
+    signature = signature_of(trial) if others else None
     if signature is None:
         return
-    found = () if trial.training.weights else _unseeded_problems(model, trial.model, signature)
-    yield from found
-    if not found and not _is_own(model):
-        yield from _contract_problems(model, trial.model, signature)
+    looked_at = (model, trial.model, signature, " or ".join(others))
+    found = () if trial.training.weights else _initial_problems(*looked_at)
+    yield from found or tuple(of_parts()) or _contract_problems(*looked_at)
 
 
 @functools.lru_cache(maxsize=256)
-def _contract_problems(model: Any, config: Any, signature: Signature) -> tuple[str, ...]:
+def _contract_problems(model: Any, config: Any, signature: Signature, who: str) -> tuple[str, ...]:
     shape = (2, signature.horizon, signature.inputs)
     draws = torch.Generator().manual_seed(0)
     inputs = torch.randn(*shape, generator=draws, dtype=torch.float64)
     wanted = [*shape[:2], signature.outputs]
-    name = f"the model {config.name}"
     try:
-        if model.traits(config).reads_ids:
+        if ids := model.traits(config).reads_ids:
             inputs = torch.randint(signature.inputs, shape[:2], generator=draws)
         built = model(config, signature, np.random.default_rng(0)).eval()
-        with torch.no_grad():
-            outputs = built(inputs)
+        outputs = built(inputs)
         if list(outputs.shape) != wanted:
-            return (f"{name} gave outputs of shape {list(outputs.shape)} for inputs of shape {list(shape)}: {wanted}",)
-        found = [breach.words for breach in breaches(built, inputs)]
+            return (f"{who} gave outputs of shape {list(outputs.shape)} for inputs of shape {list(shape)}: {wanted}",)
+        # a root or a logarithm is for inputs above 0, as pixels are
+        if not (outputs.isfinite().all() or (not ids and built(inputs.abs().clamp(max=1.0)).isfinite().all())):
+            return (
+                f"{who} gives outputs that are not finite, for random inputs of {signature.horizon} steps, before any "
+                "training",
+            )
+        found = [*_idle(built, outputs), *(breach.words for breach in breaches(built, inputs))]
         found += filter(None, [in_training(built, _in_its_mode(built), inputs).breach])
-        return tuple(f"{name} {words}" for words in found)
+        return tuple(f"{who} {words}" for words in found)
     except Exception as error:  # any fault of foreign code
-        return (f"{name} failed on inputs of shape {list(shape)}: {in_one_line(error)}",)
+        return (f"{who} failed on inputs of shape {list(shape)}: {in_one_line(error)}",)
+
+
+def _idle(model: Any, outputs: Tensor) -> Iterator[str]:
+    """The fault of weights that no gradient reaches. A step alone has no use for those of a recurrence.
+
+    A user's module among the units may have such weights: it is noted.
+    """
+    modules = any(getattr(each, "factory", None) for each in getattr(model.config, "units_", None) or ())
+    if modules or model.signature.horizon == 1:
+        return
+    roles = model.roles_at(model.config, model.signature)
+    trained = {name: weight for name, weight in model.named_parameters() if roles[name].part is not Part.STATISTIC}
+    if idle := unreached(trained, outputs):
+        yield (
+            f"gives outputs from which no gradient reaches {listed(idle, 5)}: training would leave them as they are, "
+            "and no search would find how they may move. Leave out detach and no_grad, or give weights that stay as "
+            "they are Part.STATISTIC in roles"
+        )
 
 
 @functools.lru_cache(maxsize=256)
-def _unseeded_problems(model: Any, config: Any, signature: Signature) -> tuple[str, ...]:
-    """Why a trial of a registered model could not be repeated: its ``initial`` draws elsewhere, too.
+def _initial_problems(model: Any, config: Any, signature: Signature, who: str) -> tuple[str, ...]:
+    """Why initial weights are of no use: not those of the roles, not finite, or not repeated with their seed.
 
     The global generators have another state in each of two calls, and are as before afterwards.
     """
-    drawn, who = [], f"{'a part of ' if _is_own(model) else ''}the model {config.name}"
+    drawn = []
     try:
         for seed in (0, 1):
             with seeded(seed):
                 initial = model.initial(config, signature, np.random.default_rng(0))
             drawn.append({name: torch.as_tensor(value) for name, value in initial.items()})
+        roles = model.roles_at(config, signature)
     except ModuleError:  # another check says it
         return ()
     except Exception as error:  # any fault of foreign code
         return (f"{who} cannot draw its initial weights: {in_one_line(error)}",)
-    if same_values(*drawn):
-        return ()
-    return (
-        f"{who} begins with other weights each time its initial gets the same generator: it draws elsewhere, too, such "
-        "as by np.random.uniform or by np.random.default_rng() without a seed. Draw from the generator that is given "
-        "(rng)",
-    )
+    found = [*_of_roles(drawn[0], roles, config.width)]
+    if not found and not same_values(*drawn):
+        found.append(
+            "begins with other weights each time its initial gets the same generator: it draws elsewhere, too, such as "
+            "by np.random.uniform or by np.random.default_rng() without a seed. Draw from the generator that is given "
+            "(rng)"
+        )
+    return tuple(f"{who} {words}" for words in found)
+
+
+def _of_roles(drawn: Mapping[str, Tensor], roles: Mapping[str, Role], width: int) -> Iterator[str]:
+    """The faults of initial weights: other names or axes than those of their roles, or no numbers."""
+    if drawn.keys() != roles.keys():
+        told = (
+            ("without a role", drawn.keys() - roles.keys()),
+            ("with a role that initial does not draw", roles.keys() - drawn.keys()),
+        )
+        named = (f"{listed(sorted(names), 5)} {what}" for what, names in told if names)
+        yield f"has weights {' and '.join(named)}: initial must give one array for each entry of roles"
+        return
+    sizes = {"width": width}
+    for name, value in drawn.items():
+        axes, shape = roles[name].axes, list(value.shape)
+        if len(axes) != len(shape):
+            yield f"draws {name} of shape {shape}, and its role has the axes {list(axes)}: they must be as many"
+        elif odd := [axis for axis, size in zip(axes, shape, strict=True) if sizes.setdefault(axis, size) != size]:
+            yield (
+                f"draws {name} of shape {shape}, whose axes are {list(axes)}, but {odd[0]} is {sizes[odd[0]]}: an axis "
+                "has one size in all weights, and width that of the model"
+            )
+    if odd := [name for name, value in drawn.items() if not torch.isfinite(value).all()]:
+        yield f"draws initial weights that are not finite: {listed(odd, 5)}"
 
 
 def _in_its_mode(model: Any) -> Callable[[Tensor], Tensor]:

@@ -376,13 +376,14 @@ def _budgets(study: SweepConfig) -> Iterator[str]:
 
 
 def notes(study: SweepConfig) -> list[str]:
-    """Notes for the reader on the horizons, the rules of resources and the models' own code, each once."""
+    """Notes for the reader on the horizons, the rules of resources and the code of tasks and models, each once."""
     different = {(trial.task, trial.model): trial for trial in study.rows}
     of_code = dict.fromkeys(
         note
         for trial in different.values()
-        for note in registry.get(registry.MODEL, trial.model.name).notes_of_code(
-            trial, study.resources.of(trial).device
+        for note in (
+            *registry.get(registry.TASK, trial.task.name).notes_of_code(trial),
+            *registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.of(trial).device),
         )
     )
     return [*_horizons(study), *_widths(study), *_idle_rules(study), *of_code]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from memsweep import registry
 from memsweep.data.api import Batch, CarriedTask, Task
+from memsweep.data.meaning import of_squares
 from memsweep.data.sizes import at_horizon, horizon_field
 from memsweep.data.task import are_symbols
 from memsweep.streams import TEST, TRAIN, VALIDATION, Stream
@@ -135,10 +136,8 @@ class TaskSuite:
         if weights is None:
             return
         answer = 0.7 * task.oracle(batch.inputs).roll(1, 0)
-        squares = weights.unsqueeze(-1) * (answer - batch.targets).square()
-        same(
-            "the loss, by squared_weights", task.loss(answer, batch), squares.sum() / len(answer), rtol=1e-12, atol=0.0
-        )
+        squares = of_squares(weights, answer, batch.targets)
+        same("the loss, by squared_weights", task.loss(answer, batch), squares, rtol=1e-12, atol=0.0)
 
     def test_reports_names_the_metrics(self) -> None:
         """A study whose objective no metric has is refused before anything runs: by this list."""

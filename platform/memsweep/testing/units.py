@@ -11,10 +11,21 @@ import torch
 from torch import Tensor
 
 from memsweep import registry
-from memsweep.models.deep.unit import OnlineUnit, State, Unit, before
+from memsweep.models.deep.contract.derivatives import (
+    BATCH,
+    HORIZON,
+    REPLICAS,
+    by_rows,
+    inputs_of,
+    live_parts,
+    run_by_steps,
+    state_jacobian,
+    weights_of,
+)
+from memsweep.models.deep.unit import OnlineUnit, Unit, before
 from memsweep.testing.checks import differing, equal, of_generator, plain_config, same
 
-REPLICAS, BATCH, HORIZON, WIDTH = 2, 3, 6, 4
+WIDTH = 4
 
 
 class UnitSuite:
@@ -37,20 +48,13 @@ class UnitSuite:
 
     def weights(self, unit: Unit) -> dict[str, Tensor]:
         """Of a stack of replicas, no weight zero: zeros hide mistakes."""
-        drawn = [unit.initial(HORIZON, np.random.default_rng(seed)) for seed in range(REPLICAS)]
-        noise = np.random.default_rng(5)
-        result = {}
-        for name in drawn[0]:
-            values = np.stack([weights[name] for weights in drawn])
-            result[name] = torch.from_numpy(values + 0.1 * noise.standard_normal(values.shape))
-        return result
+        return weights_of(unit)
 
     def live_weights(self, unit: Unit) -> dict[str, Tensor]:
         return {name: weight.requires_grad_() for name, weight in self.weights(unit).items()}
 
     def inputs(self, unit: Unit) -> Tensor:
-        rng = np.random.default_rng(7)
-        return torch.from_numpy(rng.standard_normal((REPLICAS, BATCH, HORIZON, unit.features)))
+        return inputs_of(unit)
 
     def test_config_is_documented_and_plain(self) -> None:
         plain_config(self.build().config)
@@ -142,7 +146,7 @@ class OnlineUnitSuite(UnitSuite):
 
     def live_parts(self, unit: OnlineUnit) -> dict[str, Tensor]:
         """Parts that can be differentiated by, apart from the weights."""
-        return {name: part.detach().requires_grad_() for name, part in unit.parts(self.weights(unit)).items()}
+        return live_parts(unit)
 
     def test_parts_have_a_row_for_every_state(self) -> None:
         unit = self.build()
@@ -206,16 +210,12 @@ class OnlineUnitSuite(UnitSuite):
     def test_a_state_feels_its_own_row_of_every_part(self) -> None:
         """``immediate`` is the derivative by that row, and there is no other."""
         unit, x_NBTF, states, parts = self.step()
-        # every sequence a replica of its own, so that a gradient is one of a single step
-        single = {name: part.detach().repeat_interleave(BATCH, 0).requires_grad_() for name, part in parts.items()}
-        x_S1F, state_S1M = x_NBTF.flatten(0, 1), states.flatten(0, 1)
-        answer = unit.advance(single, x_S1F[:, None], state_S1M[:, None])[:, 0, 0]
+        expected = by_rows(unit, parts, x_NBTF, states)
         result = unit.immediate(parts, x_NBTF[:, :, 0], states[:, :, 0])
         equal("names of immediate's derivatives (part_names says what is expected)", set(result), unit.part_names)
-        for name, part in single.items():
-            equal("shape of an immediate derivative", result[name].shape, (REPLICAS, BATCH, *part.shape[1:]))
-            equal("kind of an immediate derivative", result[name].dtype, answer.dtype)
-            own = torch.stack([derivative(answer[:, row], part) for row in range(unit.width)], 1)
+        for name, own in expected.items():
+            equal("shape of an immediate derivative", result[name].shape, (REPLICAS, BATCH, *parts[name].shape[1:]))
+            equal("kind of an immediate derivative", result[name].dtype, states.dtype)
             diagonal = own.diagonal(dim1=1, dim2=2).movedim(-1, 1)
             same(
                 "immediate derivative, expected by autograd",
@@ -293,16 +293,6 @@ class OnlineUnitSuite(UnitSuite):
         return unit, x_NBTF[:, :, 4:5], unit.states(parts, x_NBTF)[:, :, 3:4].detach(), parts
 
 
-def run_by_steps(unit: Unit, weights: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
-    """Answers, one step after the other."""
-    state: State | None = None
-    answers = []
-    for x_NBF in x_NBTF.unbind(2):
-        answer, state = unit.step(weights, x_NBF, state)
-        answers.append(answer)
-    return torch.stack(answers, 2)
-
-
 def stepped(unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Tensor:
     """States, one step after the other."""
     steps = [x_NBTF[:, :, index : index + 1] for index in range(x_NBTF.shape[2])]
@@ -312,25 +302,6 @@ def stepped(unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor) -> Te
         state = unit.advance(parts, x_NB1F, state)
         states.append(state)
     return torch.cat(states, 2)
-
-
-def state_jacobian(unit: OnlineUnit, parts: Mapping[str, Tensor], x_NBTF: Tensor, states: Tensor) -> Tensor:
-    """dh_t / dh_{t-1} of every step, row i the derivative of state i: ``[N, B, T, M, M]``."""
-    live = states.detach().requires_grad_()
-    answer = unit.advance(parts, x_NBTF, live)
-    return torch.stack([derivative(answer[..., row], live) for row in range(unit.width)], -2)
-
-
-def derivative(values: Tensor, by: Tensor) -> Tensor:
-    """Of each value by what it alone depends on, of the shape of ``by``; holomorphic where both are complex."""
-    ones = torch.ones_like(values)
-    (real,) = torch.autograd.grad(values, by, ones, retain_graph=True)
-    if by.is_complex():
-        return real.conj()
-    if not values.is_complex():
-        return real
-    (imaginary,) = torch.autograd.grad(values, by, 1j * ones, retain_graph=True)
-    return torch.complex(real, imaginary)
 
 
 def some(like: Tensor) -> Tensor:

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from memsweep.config.core.fields import setting
 from memsweep.data.api import TRAIN, Batch, Corpus, LinearFunctionalTask, Stream, TextTask
-from memsweep.data.contract import MANY, SEQUENCES
+from memsweep.data.contract import SEQUENCES
+from memsweep.data.meaning import MANY
 from memsweep.registry import register_task
 
 HERE = Path(__file__).resolve().parents[1]

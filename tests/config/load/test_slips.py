@@ -127,3 +127,12 @@ def test_a_file_that_says_nothing_is_told_so(tmp_path: Path, text: str) -> None:
         load_study("empty.yaml", workspace=tmp_path)
     with pytest.raises(ConfigError, match="say which model"):
         load_study("empty.yaml", ["task.name=copying_memory"], tmp_path)
+
+
+def test_problems_name_the_files_that_were_skipped(tmp_path: Path) -> None:
+    """A field that is not there may be one of theirs."""
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "tasks" / "broken.py").write_text("raise ValueError('x')\n")
+    (tmp_path / "study.yaml").write_text("task: {name: linear_functional, gap: 2}\nmodel: lru\n")
+    with pytest.raises(ConfigError, match=r"study.yaml\), read without what was skipped: task file .*broken.py:\n"):
+        load_study(str(tmp_path / "study.yaml"), (), tmp_path)

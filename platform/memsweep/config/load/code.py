@@ -22,7 +22,8 @@ def code_problems(trials: Sequence[TrialConfig]) -> list[str]:
     different: dict[Any, TrialConfig] = {}
     for trial in trials:
         training = trial.training
-        different.setdefault((trial.task, trial.model, training.steps > 0, training.weights, trial.perturbation), trial)
+        of_training = (training.steps > 0, training.rule, training.weights)
+        different.setdefault((trial.task, trial.model, of_training, trial.perturbation), trial)
     texts, known = list[str](), set[str]()
     for trial in different.values():
         parts = ((registry.TASK, trial.task.name), (registry.MODEL, trial.model.name))

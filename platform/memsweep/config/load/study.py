@@ -29,7 +29,7 @@ from memsweep.config.schema.study import KEEP, DecideConfig, FirstPlan, Resource
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.config.search.sections import CONFIRM, read_search
 from memsweep.config.search.settings import confirm_problems, search_problems
-from memsweep.errors import ConfigError, did_you_mean
+from memsweep.errors import ConfigError, did_you_mean, listed
 from memsweep.trust.gate import NONE, Trust, admit_study
 
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 30, 600
@@ -48,7 +48,7 @@ def load_study(
     study: str,
     overrides: Sequence[str] = (),
     workspace: Path = Path(),
-    discover: Callable[[Path], object] = registry.discover,
+    discover: Callable[[Path], Sequence[str] | None] = registry.discover,
     trust: Trust = NONE,
 ) -> SweepConfig:
     """The study with the overrides applied, every trial of its grid checked.
@@ -60,8 +60,9 @@ def load_study(
             removes an axis. ``search.trials=40`` and ``search.training.learning_rate={log_uniform:[1e-4,1e-2]}``
             change the search, ``~search`` removes it; a searched field that gets a value or an axis is not searched.
         workspace: folder that may hold search_spaces/ and tasks/.
-        discover: registers the parts of a workspace, see ``memsweep.registry``. It imports torch, so it is called when
-            the file and the overrides could be read: what is no YAML and no override is refused before.
+        discover: registers the parts of a workspace, and may say what it skipped (``memsweep.registry``). It imports
+            torch, so it is called when the file and the overrides could be read: what is no YAML and no override is
+            refused before.
         trust: the person's word for code that the file names.
 
     Raises:
@@ -80,7 +81,7 @@ def load_study(
     if not written and not changes.edits:
         rule = "the file says nothing. A study names a task and a model at least. memsweep init writes one, and"
         raise ConfigError([f"{rule} memsweep list studies shows the built-in ones"], source)
-    discover(workspace)
+    source += _without(discover(workspace))
     typed = [{edit.path: edit.value} for edit in changes.edits if not edit.removes]
     content = repr(written)
 
@@ -106,9 +107,15 @@ def study_of(
         description: of the study.
         source: where the study is written, for errors.
     """
-    registry.discover(workspace)
+    source += _without(registry.discover(workspace))
     folder = workspace.resolve()
     return _checked(dict(written), parse(overrides, folder), folder / "command line", source, description)
+
+
+def _without(skipped: Sequence[str] | None) -> str:
+    """The end of the name of a study whose problems may follow from parts that were skipped."""
+    named = [text.partition(" was skipped")[0] for text in skipped or ()]
+    return f", read without what was skipped: {listed(named, 5)}" if named else ""
 
 
 def _checked(

@@ -51,6 +51,7 @@ from memsweep.models.deep.around_unit import (
     norm_initial,
     norm_roles,
 )
+from memsweep.models.deep.contract.stack import stack_problems
 from memsweep.models.deep.fused_stack import CompiledStack, dropped_stack, drops, fused_outputs, knows
 from memsweep.models.deep.no_encoder.compiled import compiled_without_encoder
 from memsweep.models.deep.no_encoder.first_layer import (
@@ -185,19 +186,8 @@ class ResidualStack(DeepModel, LinearModel):
 
     @classmethod
     def problems_of_code(cls, trial: TrialConfig) -> Iterator[str]:
-        yield from super().problems_of_code(trial)
         config: Any = trial.model
-        foreign = {each: kind for each, kind in kinds_of(config).items() if issubclass(kind, LayerUnit)}
-        found = [problem for each, kind in foreign.items() for problem in kind.problems_of_code(each, trial)]
-        if found or not foreign:
-            yield from found
-            return
-        parts = set()
-        for each, kind in kinds_of(config).items():
-            roles = kind(each, config.width, config.features).roles()
-            yield from clashes(_around(config), each.name, roles) if each in foreign else ()
-            parts |= {role.part for role in roles.values()}
-        yield from still(trial, parts)
+        yield from stack_problems(cls, trial, _around(config))
 
     @classmethod
     def notes_of_code(cls, trial: TrialConfig, device: str) -> Iterator[str]:
