@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from torch import Tensor
 from engine import usual_model
 from memsweep import registry
 from memsweep.data.api import Batch
+from memsweep.report.analysis.losses import Spread
+from memsweep.report.values.section import Glance, Section
 from memsweep.testing import MeasureSuite, ModelSuite, OnlineUnitSuite, RuleSuite, TaskSuite
 from paths import ROOT
 
@@ -147,3 +151,16 @@ def test_a_failure_says_what_was_expected_and_what_was_got(what: str) -> None:
     with pytest.raises(AssertionError) as failed:
         run()
     assert words in str(failed.value)
+
+
+def glance_alone(contents: Any) -> Section:
+    return Section("Sums", "Sums.", glance=[Glance("sum", "sum", "Sums.", lambda row: Spread.of([]))])
+
+
+def test_a_section_that_no_report_shows_is_named_with_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suite = measure_suite(section=f"{__name__}:glance_alone")
+    monkeypatch.setattr(suite, "swept", lambda folder: SimpleNamespace(contents=None))
+    with pytest.raises(AssertionError, match=r"charts, or with rows in its table, got 'Sums' with glances alone"):
+        suite.test_a_report_says_it_everywhere(tmp_path)

@@ -26,18 +26,10 @@ from memsweep.report.naming.guesses import guessed_roles
 from memsweep.report.naming.numbers import clean, slope_text
 from memsweep.report.naming.objective import objectives
 from memsweep.report.read.failures import failure_lines
-from memsweep.report.read.study import Study, not_measured
+from memsweep.report.read.study import Study, measured_again, not_measured
 from memsweep.report.rows.losses import BASELINE, across_means, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean
-from memsweep.report.rows.verdicts import (
-    LETTERS,
-    SHORT,
-    SHORT_KEY,
-    SIGNS,
-    judged,
-    overviews,
-    referred,
-)
+from memsweep.report.rows.verdicts import LETTERS, SHORT, SHORT_KEY, SIGNS, judged, overviews, referred
 from memsweep.report.values.section import Place, Section, placed
 from memsweep.report.values.table import TERMINAL, Cell, Line, Table, View
 from memsweep.stability.verdict.judgement import Verdict
@@ -139,6 +131,7 @@ def _parts(contents: Contents, tables: Tables, width: int, *, advice: bool) -> I
         yield from ("", f"Trained on: {'; '.join(trained)}.")
         yield from guessed_roles(contents.study.records.values())
         yield from (f"Not measured: {text}." for text in not_measured(contents.study))
+        yield from (Text(clean(line), no_wrap=True) for line in measured_again(contents.study))
     yield from _sections(tables.sections, Place.LAST, width)
 
 

@@ -120,7 +120,8 @@ class Measure(ABC):
         has_sizes: each row of the table has the horizon and the width of its trial, too.
         is_tracked: the table is a file of the trial's run in a tracking server, too.
         section: ``module:function``, which makes from ``memsweep.report.analysis.contents.Contents`` the
-            ``memsweep.report.values.section.Section`` of a study that has rows of the table, or several of them.
+            ``memsweep.report.values.section.Section`` of a study that has rows of the table, or several of them. One
+            without charts and without rows in its table is not shown, nor are its glances.
     """
 
     Config: ClassVar[type]

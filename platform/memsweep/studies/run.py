@@ -382,7 +382,7 @@ class Run:
             return None
         before, rounds = {trial.identity for trial in self._trials.all}, self._trials.rounds
         with self._view.during("choosing what comes next by the results"):
-            plan = self._trials.next_plan(summary.failed, at_limit=bool(summary.limit))
+            plan = self._trials.next_plan(summary.failed, summary.by_clock, at_limit=bool(summary.limit))
         if self._trials.waits:
             raise KeyboardInterrupt(summary.limit)
         if self._trials.rounds != rounds:

@@ -18,6 +18,7 @@ from memsweep.sweep.store.layout import STATES
 if TYPE_CHECKING:
     from memsweep.config.schema.study import SweepConfig
     from memsweep.config.schema.trial import TrialConfig
+    from memsweep.sweep.driver.launch import ByClock
     from memsweep.sweep.planning.plan import PlannedTrial
     from memsweep.sweep.planning.plan_file import StoredPlan
     from memsweep.sweep.store.results import Store
@@ -303,7 +304,7 @@ class GridTrials:
         """Brings the study's folder in line with the plan: copies reused results, sets damaged ones aside."""
         self.reuse.apply(self._store)
 
-    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
+    def next_plan(self, failed: Collection[str], by_clock: ByClock, *, at_limit: bool) -> Plan | None:
         """No plan follows the one of a grid."""
         return None
 
@@ -369,7 +370,7 @@ class SearchTrials:
     def prepare_folder(self) -> None:
         """Nothing is left to do: each round prepared its results, because the next round follows from them."""
 
-    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
+    def next_plan(self, failed: Collection[str], by_clock: ByClock, *, at_limit: bool) -> Plan | None:
         """The plan of the next round; None when nothing is left to run. ``failed``: identities that get no result."""
         unfinished = self._advance({*self.gave_up, *failed})
         self.plan = self._plan(self.gave_up)

@@ -165,12 +165,19 @@ class MeasureSuite:
         """Page, terminal, files and metrics of a trial, all from one section."""
         from memsweep.report.tracked import verdicts_of
         from memsweep.report.values.chart import says_something
-        from memsweep.report.values.section import sections_of
+        from memsweep.report.values.section import made_by, sections_of
 
         results = self.swept(tmp_path)
         anchor, folder = self.measure.replace("_", "-"), tmp_path / "results" / "measured" / "report"
+        made = [*made_by(self.part(), self.measure, results.contents)]
+        got = ", ".join(
+            f"{one.title!r} with glances alone" if one.glance and not one.is_shown else repr(one.title) for one in made
+        )
+        expected = "a section that a report shows: one with charts, or with rows in its table"
+        assert any(one.is_shown for one in made), f"{self.part().section}: expected {expected}, got {got or 'none'}"
         sections = sections_of(results.contents)
-        section = next(one for one in sections if one.anchor == anchor)
+        section = next((one for one in sections if one.anchor == anchor), None)
+        assert section is not None, f"expected a section with the anchor {anchor!r}, got {got}"
         assert section.table is None or section.table.rows, "the section's table is empty"
         page = (folder / "index.html").read_text(encoding="utf-8")
         showing = [one for one in sections if one.table is not None or any(map(says_something, one.charts))]
@@ -183,7 +190,6 @@ class MeasureSuite:
         metrics = verdicts_of(results.contents)
         for name, numbers in section.metrics.items():
             equal(f"metrics of {name}", {key: metrics[name].metrics.get(key) for key in numbers}, dict(numbers))
-        assert section.table is not None or section.charts, "the section shows nothing"
 
     def swept(self, folder: Path) -> Results:
         """A study of two widths that asks for the measure, swept in this process."""

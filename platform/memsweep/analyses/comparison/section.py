@@ -18,8 +18,8 @@ VERDICTS = (
 )
 LOSSES = (
     "Median over seeds [smallest, largest] at the longest horizon, and there the largest width, that all studies of a "
-    "condition have. Ratio: of the geometric means over seeds, with its 95 % interval. Losses of the same trained "
-    "weights are not compared."
+    "condition have. Ratio: of the geometric means over seeds, with its 95 % interval. Equal: seed by "
+    "seed, but for rounding. Losses of the same trained weights are not compared."
 )
 _KEY = f"{SIGNS_KEY}   T, m: slope of the radius with horizon, width; [95 %]"
 

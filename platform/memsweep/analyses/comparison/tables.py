@@ -18,7 +18,7 @@ from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope
 
 _LETTERS = {"horizon": "T", "width": "m"}
-_SAME, _SAME_WEIGHTS = "same trials", "same weights"
+_SAME, _SAME_WEIGHTS, _EQUAL = "same trials", "same weights", "equal"
 _MOST_VALUES, _MOST_NAMED = 6, 4
 
 Row = ComparedVerdict | ComparedLoss
@@ -207,7 +207,7 @@ def _ratio_cell(row: ComparedLoss) -> Cell:
     estimate, low, high = row.ratio
     if row.log_difference is None or not row.log_difference.available:
         return Cell("" if row.log_difference is None else NOTHING)
-    text = f"× {interval(estimate, low, high)}"
+    text = _EQUAL if row.log_difference.is_none else f"× {interval(estimate, low, high)}"
     return Cell(text, "apart" if row.log_difference.apart else "")
 
 

@@ -28,6 +28,7 @@ WORDS = (
     "reference. Difference: of the limit slopes of the log radius, with its 95 % interval over seeds. Ratio: of the "
     "radii at the longest horizon of both, with that of the mean logarithm. Seeds that both have are pairs. An "
     "interval that holds 0, or a ratio of 1, says how far apart the two may be, and not that they are alike. "
+    "Where both ends are 0, or 1, the seeds of both are equal, but for rounding. "
     "Intervals are 95 % each, and not corrected for their number."
 )
 

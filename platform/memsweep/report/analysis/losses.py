@@ -15,6 +15,7 @@ import pandas as pd
 from memsweep.outcome import Outcome
 from memsweep.report.naming.conditions import Grouping, group, masked
 from memsweep.report.read.study import Study
+from memsweep.stability.comparison.differences import alike
 from memsweep.sweep.planning.identity import training_of
 
 CRITERIA = ("gradient_over_weight_max", "gradient_over_weight_q90", "gradient_over_weight_median")
@@ -324,9 +325,30 @@ def level(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
         return []
     best, *others = known
     ends = by.spread(best)
-    if by.is_share(best):
-        return [best, *(row for row in others if by.spread(row).high >= ends.low)]
-    return [best, *(row for row in others if by.spread(row).low <= ends.high)]
+
+    def overlaps(row: LossRow) -> bool:
+        own = by.spread(row)
+        high, low = (own.high, ends.low) if by.is_share(best) else (ends.high, own.low)
+        return high >= low or alike(high, low)
+
+    return [best, *filter(overlaps, others)]
+
+
+def tied(rows: Sequence[LossRow], by: Quantity = RANKING) -> list[LossRow]:
+    """Of one task the best, first, and those of the same median, but for rounding; empty where none is finite."""
+    known = level(rows, by)
+    return [row for row in known if alike(by.spread(row).middle, by.spread(known[0]).middle)]
+
+
+def is_equal(one: LossRow, other: LossRow, by: Quantity = RANKING) -> bool:
+    """Whether two rows have the same seeds, and in each the same number, but for rounding."""
+    numbers = [[*zip(map(int, row.column("seed")), by.values(row), strict=False)] for row in (one, other)]
+    if {len(values) for values in numbers} != {one.seeds, other.seeds} or one.seeds != other.seeds:
+        return False
+    return all(
+        seed == same and (alike(value, own) or (math.isnan(value) and math.isnan(own)))
+        for (seed, value), (same, own) in zip(*map(sorted, numbers), strict=True)
+    )
 
 
 def is_unlearned(row: LossRow, by: Quantity) -> bool:

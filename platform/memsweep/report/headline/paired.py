@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from memsweep.errors import counted
-from memsweep.report.analysis.losses import LossRow, Quantity
+from memsweep.report.analysis.losses import LossRow, Quantity, is_equal, tied
 from memsweep.report.naming.conditions import Labels
 from memsweep.report.naming.numbers import figure, quoted
 from memsweep.stability.comparison.metrics import SeedValue
@@ -21,7 +21,8 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     Wilcoxon's test of each model against the best one; the interval is that of the median difference, and needs 6
     seeds. The same seeds have found which is best. So tests are two-sided, and Holm's correction counts all pairs of
     models, of which any could have been asked for: of alike models, some difference is resolved in at most 5 % of
-    studies. Empty where no model was trained with the seeds of the best one.
+    studies. Models that are equal to the best one, seed by seed, are left out, and count among the pairs. Empty where
+    no other model was trained with the seeds of the best one.
 
     Args:
         best: the first of one task.
@@ -31,23 +32,30 @@ def paired_sentence(best: LossRow, others: Sequence[LossRow], by: Quantity, labe
     """
     tests = [(other, paired_test(*_as_claim(by, best), _seeds(other, by), _seeds(best, by))) for other in others]
     known = [(row, test) for row, test in tests if test.n > 1]
-    if not known:
+    parted = [row for row, _ in known if not is_equal(best, row, by)]
+    if not parted:
         return ""
     pairs, needed = math.comb(len(known) + 1, 2), seeds_of_test(len(known) + 1)
-    able = [(row, test, p) for (row, test), p in zip(known, _adjusted(known, pairs), strict=True) if test.n >= needed]
+    able = [
+        (row, test, p)
+        for (row, test), p in zip(known, _adjusted(known, pairs), strict=True)
+        if row in parted and test.n >= needed
+    ]
     if not able:
         return (
-            f"No test parts them: paired by seed, {counted(len(known), 'difference')} from the best "
-            f"{'needs' if len(known) == 1 else 'need'} {needed} seeds."
+            f"No test parts them: paired by seed, {counted(len(parted), 'difference')} from the best "
+            f"{'needs' if len(parted) == 1 else 'need'} {needed} seeds."
         )
     parts = [_part(row, test, p, by.is_share(best), labels) for row, test, p in able[:_MOST]]
     more = [f"{len(able) - _MOST} more"] if len(able) > _MOST else []
-    few = len(known) - len(able)
+    few = len(parted) - len(able)
     more += (
         [f"{counted(few, 'more difference')} {'needs' if few == 1 else 'need'} {needed} common seeds"] if few else []
     )
     about = "signed ranks, two-sided" + (f", Holm over {pairs} pairs" if pairs > 1 else "")
-    return f"Paired by seed, against the best of these seeds ({about}): {'; '.join([*parts, *more])}."
+    several = any(row in parted for row in tied([best, *others], by))
+    against = f"{quoted([_name(best, labels)])}, a best" if several else "the best"
+    return f"Paired by seed, against {against} of these seeds ({about}): {'; '.join([*parts, *more])}."
 
 
 def seeds_of_test(models: int) -> int:
@@ -84,7 +92,11 @@ def _part(row: LossRow, test: PairTest, p: float, share: bool, labels: Labels) -
         effect = f"{figure(test.effect)}{' times the loss' if test.ratio else ''}{_ends(test.low, test.high, figure)}"
         said = effect if test.ratio else f"a loss higher by {effect}"
     open_ = "" if p <= LEVEL else ", not resolved"
-    return f"{quoted([labels.machine(row.condition).removeprefix('rule ')])} {said}{open_} (p = {p:.2g})"
+    return f"{quoted([_name(row, labels)])} {said}{open_} (p = {p:.2g})"
+
+
+def _name(row: LossRow, labels: Labels) -> str:
+    return labels.machine(row.condition).removeprefix("rule ")
 
 
 def _points(share: float) -> str:

@@ -13,12 +13,14 @@ from memsweep.report.analysis.losses import (
     MANY_TASKS,
     LossRow,
     Quantity,
+    is_equal,
     is_ranked,
     is_unlearned,
     largest,
     level,
     quantities,
     ranked,
+    tied,
 )
 from memsweep.report.headline.paired import paired_sentence, seeds_of_test
 from memsweep.report.naming.conditions import Labels
@@ -45,7 +47,7 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
         by_memory.setdefault(labels.memory(row.condition), []).append(row)
     seeds = min(row.seeds for rows in by_memory.values() for row in rows)
     compared = any(len(rows) > 1 for rows in by_memory.values())
-    needed = seeds_to_rank(contents) if compared and seeds < RANKING_SEEDS else 0
+    needed = seeds_to_rank(contents, by) if compared and seeds < RANKING_SEEDS else 0
     what = "a ranking" if len(tasks) > 1 else "the test of a ranking"
     few = f"{counted(seeds, 'seed')}: {what} needs {needed}." if needed else ""
     at = at_size([row for rows in by_memory.values() for row in rows], contents.losses)
@@ -65,18 +67,24 @@ def ranking_sentence(contents: Contents, by: Quantity | None = None) -> str:
     return _of_one_task(rows, labels, few, by, at)
 
 
-def seeds_to_rank(contents: Contents) -> int:
+def seeds_to_rank(contents: Contents, by: Quantity | None = None) -> int:
     """The seeds with which models can be ranked, where they have fewer; else 0.
 
     Of one task they are those of its test, of several those that part ranges of seeds. Models that diverged are not
-    compared, nor are those of a task that none has learned: more seeds do not help there.
+    compared, nor are those of a task that none has learned, nor those that are equal, seed by seed: more seeds do not
+    help there. ``by``: as of ``ranking_sentence``.
     """
     by_memory: dict[str, list[LossRow]] = {}
-    for row in largest(contents.losses):
+    by = by or quantities(contents.losses)[0]
+    for row in filter(by.is_known, largest(contents.losses)):
         rows = by_memory.setdefault(contents.labels.memory(row.condition), [])
-        if is_ranked(row):
+        if is_ranked(row, by):
             rows.append(row)
-    found = [rows for rows in by_memory.values() if len(rows) > 1 and any(row.learned for row in rows)]
+    found = [
+        rows
+        for rows in by_memory.values()
+        if any(row.learned for row in rows) and not all(is_equal(rows[0], row, by) for row in rows[1:])
+    ]
     if not found:
         return 0
     needed = seeds_of_test(len(found[0])) if len(by_memory) == 1 else RANKING_SEEDS
@@ -89,29 +97,46 @@ def _of_one_task(rows: Sequence[LossRow], labels: Labels, few: str, by: Quantity
     ``few``: why nothing is resolved, or empty; ``at``: the size, where others were trained.
     """
     best, *others = ranked(rows, by)
-    measure, said = _measured(best, by)
+    first, (measure, said) = tied(rows, by), _measured(best, by)
     if not is_ranked(best, by):
         return f"No model is best by {measure}{at}: {joined([_named(row, labels) for row in rows[:MOST_NAMED]])}."
     if all(is_unlearned(row, by) for row in rows):
         median = f"{measure} {said}, the median over {counted(best.seeds, 'seed')}"
-        which = f": the best is {_named(best, labels)}, with {median}" if others else f": {median}"
+        is_ = "is" if len(first) == 1 else "are"
+        which = f": the best {is_} {_all_named(first, labels)}, with {median}" if others else f": {median}"
         return as_sentences([f"{FORGETS}{at}{which}"])
     if not others:
         return f"The {measure}{at} is {said}, the median over {counted(best.seeds, 'seed')}."
+    said += _equal(first, labels, by)
     if few:
-        leads = f"The best median is that of {_machines([best], labels)} ({said})."
+        leads = f"The best median is that of {_machines(first, labels)} ({said})."
         return f"Not resolved: which is best by {measure}{at}. {few} {leads}"
-    beside = level(rows, by)[1:]
-    behind = [row for row in others if row not in beside][:4]
-    text = f"By {measure}{at}, {_named(best, labels)} {'has the best median' if beside else 'is best'} ({said})"
+    if all(is_equal(best, row, by) for row in others):
+        return (
+            f"By {measure}{at}, {_all_named(rows, labels)} are equal, seed by seed (median {_measured(best, by)[1]})."
+        )
+    beside = [row for row in level(rows, by) if row not in first]
+    behind = [row for row in others if row not in (*first, *beside)][:4]
+    has, is_, its = ("has", "is", "its") if len(first) == 1 else ("have", "are", "their")
+    overlap = beside or not all(is_equal(best, row, by) for row in first)
+    stands = f"{has} the best median" if overlap else f"{is_} best"
+    text = f"By {measure}{at}, {_all_named(first, labels)} {stands} ({said})"
     if beside:
         those = "those" if len(beside) > 1 else "that"
-        text += f", and the range of its seeds overlaps with {those} of {_all_named(beside, labels)}"
+        text += f", and the range of {its} seeds overlaps with {those} of {_all_named(beside, labels)}"
     if behind:
         gaps = [f"{_machines([row], labels)} {_behind(best, row, by)}" for row in behind]
         text += f"; behind {'is' if len(gaps) == 1 else 'are'} {joined(gaps)}"
     whole = [row for row in others if not row.diverged]
     return f"{text}. {paired_sentence(best, whole, by, labels) if whole and not best.diverged else ''}".strip()
+
+
+def _equal(first: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
+    """``, equal seed by seed``, of models with the same median; of a part of them, which."""
+    equal = [row for row in first if is_equal(first[0], row, by)]
+    if len(equal) == 1:
+        return ""
+    return f"{',' if len(equal) == len(first) else f'; {_machines(equal, labels)}'} equal seed by seed"
 
 
 def _single(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity, at: str) -> str:
@@ -140,9 +165,10 @@ def _best(rows: Sequence[LossRow], labels: Labels, by: Quantity) -> str:
         return f"{_named(rows[0], labels)} ({_measured(rows[0], by)[1]}), alone"
     if not (known := level(rows, by)):
         return f"none: {_all_named(rows, labels)}"
-    best, *others = known
+    first = tied(rows, by)
+    others = [row for row in known if row not in first]
     beside = f", whose seeds overlap with those of {_all_named(others, labels)}" if others else ""
-    return f"{_named(best, labels)} ({_measured(best, by)[1]}){beside}"
+    return f"{_all_named(first, labels)} ({_measured(first[0], by)[1]}{_equal(first, labels, by)}){beside}"
 
 
 def _counts(by_memory: Mapping[str, Sequence[LossRow]], labels: Labels, by: Quantity, at: str) -> str:

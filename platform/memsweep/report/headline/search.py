@@ -57,10 +57,18 @@ def search_sentence(searched: Searched) -> str:
 
 
 def _standing(winner: Winner) -> str:
-    """`` (one of 3 on its front; fits its target in 0 of 3 seeds)``: what keeps a winner from being the best."""
+    """`` (one of 3 on its front; fits its target in 0 of 3 seeds)``: what keeps a winner from being the best alone."""
     said = [f"one of {winner.front} on its front"] if winner.front > 1 else []
+    said += [_equal(winner)] if winner.equal else []
     said += [text] if (text := misfit(winner)) else []
     return f" ({'; '.join(said)})" if said else ""
+
+
+def _equal(winner: Winner) -> str:
+    """``2 other suggestions have its value in the search``."""
+    return (
+        f"{counted(winner.equal, 'other suggestion')} {'has' if winner.equal == 1 else 'have'} its value in the search"
+    )
 
 
 def lacking(searched: Searched) -> str:
@@ -111,8 +119,10 @@ def _only_winner(searched: Searched, winner: Winner) -> str:
         values.append(f"{last(one.objective)} {said}")
     count = len(searched.history.suggestions)
     which = f"One of {winner.front} on the Pareto front" if winner.front > 1 else "The best"
+    which = f"One of the {winner.equal + 1} best" if winner.equal else which
     where = f"on {counted(seeds, 'fresh seed')}" if seeds else "on the seeds that chose it, which flatter it"
-    missed = f"; it {text}" if (text := misfit(winner)) else ""
+    missed = f"; {_equal(winner)}" if winner.equal else ""
+    missed += f"; it {text}" if (text := misfit(winner)) else ""
     return f"{which} of {counted(count, 'suggestion')} is {winner.settings}, with {joined(values)} {where}{missed}."
 
 

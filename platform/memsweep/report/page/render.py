@@ -27,7 +27,7 @@ from memsweep.report.page.data import Trials, charts_of, page_data, pictured
 from memsweep.report.page.environment import templates
 from memsweep.report.page.files import Files, headings
 from memsweep.report.page.grid import grids
-from memsweep.report.read.study import Study, not_measured
+from memsweep.report.read.study import Study, measured_again, not_measured
 from memsweep.report.rows.losses import ACROSS, BASELINE, has_baseline
 from memsweep.report.rows.report import Tables, cells_mean, facts
 from memsweep.report.rows.verdicts import NOT_ASKED, SHORT, judged, moving, referred
@@ -110,7 +110,7 @@ def render(
         replicas=len(study.tables["replicas"]),
         fixed=contents.grouping.throughout(),
         settings=labels.settings(),
-        not_measured=not_measured(study),
+        not_measured=[*(f"Not measured: {text}." for text in not_measured(study)), *measured_again(study)],
         trained=objectives(record["config"] for record in study.records.values()),
         guessed=guessed_roles(study.records.values()),
         coupled=contents.grouping.coupled,

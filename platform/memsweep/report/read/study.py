@@ -312,6 +312,23 @@ def not_measured(study: Study) -> list[str]:
     return [f"{text} ({count} trials)" for text, count in texts.most_common(5)] + later
 
 
+def measured_again(study: Study) -> list[str]:
+    """The command that measures again what could not be measured, and what must come before it; in one line.
+
+    None where all was measured, and where no command is known that plans these trials under changed code: after a
+    round, an extension, and where the plan does not name its source.
+    """
+    if study.source is None or study.rounds or study.extended or not any(map(_failed, study.records.values())):
+        return []
+    if study.is_of_words:
+        command = shlex.join(without_run_options(study.command))
+    elif study.source:
+        command = study.typed("sweep", study.source, *study.overrides)
+    else:
+        command = called("sweep", study.results, *study.overrides, workspace=study.workspace, address=study.address)
+    return [f"With its code corrected, this measures again, and trains only what the correction reaches: {command}"]
+
+
 def _failed(record: Mapping[str, Any]) -> bool:
     return bool(record.get("summary", {}).get("not_measured"))
 

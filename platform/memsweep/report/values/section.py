@@ -104,7 +104,8 @@ class Section:
         charts: curves of the numbers.
         metrics, tags: identity of a trial -> name -> number or words, for a tracking server.
         folded: tables that page and terminal show in its place; the page folds all but the first.
-        glance: numbers of each condition.
+        glance: numbers of each condition, for a table beside those of the sections: of a section without rows and
+            charts they are not shown.
         answer: sentences of the study's answer.
         decide: the command that would decide what is undecided of it; empty where nothing is, or none is known to.
         rank: where they stand in it.

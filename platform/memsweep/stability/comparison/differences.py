@@ -26,6 +26,11 @@ ROUNDING = 1e-9
 """A difference that is smaller than this, relative to the values compared, is none."""
 
 
+def alike(left: float, right: float) -> bool:
+    """Whether two values are equal, but for rounding; infinite ones are where they are the same."""
+    return math.isclose(left, right, rel_tol=ROUNDING)
+
+
 @dataclass(frozen=True)
 class Difference:
     """Right minus left.
@@ -52,6 +57,11 @@ class Difference:
     def apart(self) -> bool:
         """Whether the interval leaves zero out; an uncertainty shared by all seeds is in no such interval."""
         return self.available and (self.low > 0.0 or self.high < 0.0)
+
+    @property
+    def is_none(self) -> bool:
+        """Whether both sides are equal, seed by seed, but for rounding."""
+        return self.low == self.high == 0.0
 
 
 def difference(left: Bounds, right: Bounds) -> Difference:

@@ -31,6 +31,7 @@ from memsweep.studies.decide.reading import Cell, Subject, kind_of, question_of,
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Addition, Cells
 from memsweep.studies.trials import GridTrials, Request
+from memsweep.sweep.driver.launch import ByClock
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial, identified, make_packs
@@ -83,14 +84,16 @@ class GrowingTrials(GridTrials):
         self._request, self._results, self._known = request, results, Known()
         self._log = RoundLog(store.location, request.sweep.rows)
         self._limit = 3600.0 * core_hours if core_hours else math.inf
+        self._by_clock = ByClock()
         self._rounds, self._lines = self._log.read(), list[str]()
         self.decisions: list[Decision] = []
         super().__init__(request, store, results, failed_often)
         self.rounds, self.complete = len(self._rounds), False
         self._before = {*self.stored, *store.identities()}  # replaced ones among them
 
-    def next_plan(self, failed: Collection[str], *, at_limit: bool) -> Plan | None:
+    def next_plan(self, failed: Collection[str], by_clock: ByClock, *, at_limit: bool) -> Plan | None:
         """The plan of the next round, which is written down; None where nothing more is to be done, or at a limit."""
+        self._by_clock = by_clock
         look = self._look()
         self.decisions = [found for _, found in look.every]
         self._lines = [*self._told(look)]
@@ -239,13 +242,16 @@ class GrowingTrials(GridTrials):
     def _allot(self, look: _Look, steps: Mapping[int, tuple[Chosen, Addition]]) -> None:
         """Chooses the questions of the next round; those that do not fit into what is left are at their limit."""
         found = {place: chosen for place, (chosen, _) in steps.items()}
-        left = self._limit - self._spent(look.study)
+        left = self._left(look.study)
         taken = allotted(found, left, self._limit)
         look.chosen |= {look.every[place][0].key: steps[place] for place in taken}
         left -= sum(found[place].cost for place in taken)
         for place, chosen in found.items():
             subject, stands = look.every[place]
-            if chosen.cost > left and subject.key not in look.chosen:
+            if chosen.cost > self._by_clock.whole:
+                why, hours = hopeless(chosen, "more than the limit would be needed")
+                look.every[place] = subject, replace(stands, state=HOPELESS, why=why, needed=hours)
+            elif chosen.cost > left and subject.key not in look.chosen:
                 hours = chosen.cost / 3600.0
                 why = f"{chosen.words}, about {hours:.2g} core hours, does not fit into what is left of the limit"
                 look.every[place] = subject, replace(stands, state=LIMIT, why=why, needed=hours)
@@ -264,6 +270,10 @@ class GrowingTrials(GridTrials):
         kinds = {*map(kind_of, subject.trials.values())}
         lost = [each for each in missing if each in asked and kind_of(each) in kinds]
         return frozenset((getattr(each.model, "width", 0), horizon_of(each.task) or 0) for each in lost)
+
+    def _left(self, study: Stored) -> float:
+        """Core seconds that are left to this run: of its core hours, or by the clock."""
+        return min(self._limit - self._spent(study), self._by_clock.left)
 
     def _spent(self, study: Stored) -> float:
         """Core seconds of this run so far."""
@@ -295,7 +305,7 @@ class GrowingTrials(GridTrials):
         if not look.chosen:
             return
         seconds = sum(found.cost for found, _ in look.chosen.values())
-        left = self._limit - self._spent(look.study)
+        left = self._left(look.study)
         limit = f", {duration(left)} of a core left" if math.isfinite(left) else ""
         later = {subject.key for subject, found in look.every if found.state == OPEN} - look.chosen.keys()
         waits = f"; {counted(len(later), 'condition')} later, after those of this round" if later else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -76,6 +77,19 @@ class Limits:
         return self.node_hours, f"--max-node-hours {self.node_hours or 0.0:g}"
 
 
+@dataclass(frozen=True)
+class ByClock:
+    """The core seconds that a limit by the clock allows, on the cores that packs can fill side by side.
+
+    Attributes:
+        left: from now on; infinite without such a limit, and where it is not known how many packs there is room for.
+        whole: of the whole limit; infinite also where there may be room for more packs in another run.
+    """
+
+    left: float = math.inf
+    whole: float = math.inf
+
+
 LIMITS = tuple(field.name for field in fields(Limits))
 """Their names: ``--max-hours``, ``--max-core-hours`` and so on."""
 
@@ -97,6 +111,13 @@ class ActiveLimits:
         self._began: dict[str, tuple[float, float, float]] = {}
         self._worked, self._is_told = (0.0, 0.0), False
         self._end = None if limits.hours is None else clock() + 3600.0 * limits.hours
+
+    def by_clock(self, cores: int, *, in_process: bool) -> ByClock:
+        """The core seconds that the limit by the clock allows on so many cores, or on those of this process."""
+        if self._end is None or not cores:
+            return ByClock()
+        whole = cores * 3600.0 * (self._limits.hours or 0.0)
+        return ByClock(cores * max(0.0, self._end - self._clock()), whole if in_process else math.inf)
 
     def room(self, results: int) -> int | None:
         """How many more trials may get a result; None for any number."""

@@ -17,11 +17,11 @@ from memsweep.errors import StorageError
 from memsweep.outcome import Outcome
 from memsweep.sweep.backend import Backend, ClusterLost, Events, Work
 from memsweep.sweep.driver.claims import Claims
-from memsweep.sweep.driver.launch import ActiveLimits, Launch, Limits
+from memsweep.sweep.driver.launch import ActiveLimits, ByClock, Launch, Limits
 from memsweep.sweep.driver.progress import Snapshot
 from memsweep.sweep.driver.scheduler import PackScheduler
 from memsweep.sweep.driver.sharing import open_packs
-from memsweep.sweep.planning.resources import slots, this_machine
+from memsweep.sweep.planning.resources import slots, this_machine, threads
 from memsweep.sweep.signals import sigint_restored, terminate_like_ctrl_c
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.journal import Journal, read_statuses, recovered_statuses
@@ -72,9 +72,13 @@ class Asked:
     def __init__(self, plan: Plan, workspace: Path, launch: Launch, results: Location) -> None:
         self._first, self._launch, self._results = plan, launch, results
         self._workspace, self._joins = workspace, launch.address is not None
-        self._here = not launch.inline and not self._joins
+        self.inline, self._here = bool(launch.inline), not launch.inline and not self._joins
         self.packs: dict[ResourcesConfig, list[Pack]] = {}
         self.add(plan)
+
+    def cores(self, packs: int) -> int:
+        """The most cores that so many packs fill."""
+        return packs * max((threads(kind) * kind.workers for kind in self.packs), default=1)
 
     def add(self, plan: Plan) -> None:
         """Takes the packs of a plan.
@@ -149,6 +153,7 @@ class RunSummary:
         outage: how long and why the storage took nothing, when that ended the run, in words; empty where it did not.
         profile: where the time went.
         elsewhere: identities of the finished ones that other drivers of the study have computed.
+        by_clock: what a limit by the clock still allows.
     """
 
     finished: Mapping[str, str] = field(default_factory=dict)
@@ -159,6 +164,7 @@ class RunSummary:
     outage: str = ""
     profile: Profile = field(default_factory=Profile)
     elsewhere: frozenset[str] = frozenset()
+    by_clock: ByClock = field(default_factory=ByClock)
 
     @property
     def done(self) -> int:
@@ -224,18 +230,19 @@ def run(
     """
     workspace = Path(workspace).resolve()
     store = Store(Location.at(results) / folder_name(plan.sweep.name))
-    plan = _with_packs(plan, next_plan)
+    launch, active = launch or Launch(), ActiveLimits(limits or Limits())
+    inline = bool(launch.inline)
+    cores = threads(plan.sweep.resources) if inline else 0  # on Ray nobody has counted the room yet
+    plan = _with_packs(plan, next_plan, active.by_clock(cores, in_process=inline))
     if not plan.packs:
         if plan.trials:
             _journal(plan, store, written=leads)
         return RunSummary()
-    launch = launch or Launch()
     asked = Asked(plan, workspace, launch, Location.at(results))
     before = {} if claims is None else {name: failure.get("time") for name, failure in store.failures().items()}
     left = partial(open_packs, claims=claims, store=store, before=before)
     scheduler: PackScheduler | None = None
     ended, interrupted, lost, outage = False, False, "", ""
-    active = ActiveLimits(limits or Limits())
     with listen(on_result) as deliver:
         began = time.monotonic()
         try:
@@ -267,9 +274,9 @@ def run(
     return RunSummary(scheduler.results, scheduler.failures, interrupted, limit, lost, outage, profile, elsewhere)
 
 
-def _with_packs(plan: Plan, next_plan: NextPlan) -> Plan:
+def _with_packs(plan: Plan, next_plan: NextPlan, by_clock: ByClock) -> Plan:
     """The first of a plan and those that follow it that has something to run; the last one where none has."""
-    while not plan.packs and (following := next_plan(RunSummary())) is not None:
+    while not plan.packs and (following := next_plan(RunSummary(by_clock=by_clock))) is not None:
         plan = following
     return plan
 
@@ -293,7 +300,8 @@ def _all_plans(
         hand_out(scheduler, backend)
         results, failures = dict(scheduler.results), dict(scheduler.failures)
         limit = limits.reached if limits.over(len(results), len(failures)) else ""
-        following = next_plan(RunSummary(results, failures, limit=limit))
+        by_clock = limits.by_clock(asked.cores(backend.slots), in_process=asked.inline)
+        following = next_plan(RunSummary(results, failures, limit=limit, by_clock=by_clock))
         if following is None:
             return
         asked.add(following)

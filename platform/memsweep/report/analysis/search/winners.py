@@ -17,6 +17,7 @@ from memsweep.report.read.study import Study
 from memsweep.search.history import SearchHistory
 from memsweep.search.suggestions import SuggestionRecord, SuggestionState
 from memsweep.search.winners import best, front
+from memsweep.stability.comparison.differences import alike
 from memsweep.stability.comparison.metrics import TABLES, per_seed
 from memsweep.stability.comparison.selection_bias import Gap, optimism
 from memsweep.stability.verdict.radius import curves_of
@@ -52,6 +53,8 @@ class Winner:
         confirmed: identity of the row that retrained it; empty while there is none.
         worth: of each objective.
         front: how many suggestions are on the cell's Pareto front, it among them; with one objective 1.
+        equal: with one objective, how many suggestions of other settings have its value in the search, but for
+            rounding.
         fit: where a radius is an objective, the seeds whose model approximates its target, and all of them.
         reading: what its radii are read from; empty where none is an objective.
         turns: the settings of earlier stretches of its training, as its config holds them.
@@ -64,6 +67,7 @@ class Winner:
     confirmed: str
     worth: tuple[Worth, ...]
     front: int = 1
+    equal: int = 0
     fit: tuple[int, int] = (0, 0)
     reading: str = ""
     turns: tuple[Mapping[str, Any], ...] = ()
@@ -147,6 +151,11 @@ def _winner(
         worth.append(Worth(name, optimism([seen], fresh, mode), len(metrics.seeds(chosen, name)), len(fresh)))
     confirmed = confirmed if metrics.has(confirmed) else ""
     fit, reading = metrics.fit(confirmed or chosen, history.objective)
+    others = [
+        one.values[0]
+        for one in finished(_of_cell(history, cell)).values()
+        if one.values and one.suggestion.values != member.suggestion.values
+    ]
     return Winner(
         cell,
         rank,
@@ -155,6 +164,7 @@ def _winner(
         confirmed,
         tuple(worth),
         front=among,
+        equal=sum(alike(value, worth[0].values.search) for value in others) if len(worth) == 1 else 0,
         fit=fit,
         reading=reading,
         turns=metrics.turns(confirmed or chosen),
