@@ -11,7 +11,8 @@ transients of exact optimal fits halve when x doubles. Two errors make the inter
 - the spread over seeds: Student's interval, wider on the side of their skewness. It covers what differs between seeds
   (initial weights, test sequences, search) and nothing that they share;
 - the choice of the range and of the transient: the interval is stretched to the estimates of every q in EXPONENTS, over
-  all x and over the last four.
+  all x and over the last ones that span LONG_RANGE, four at least. Over fewer doublings a transient is no other than a
+  slope, and x between others would make the interval wider.
 
 A censored radius is a half-line. It turns a seed's slope into an interval of slopes, and the interval over seeds covers
 both of its ends. Seeds that do not differ are no sample (``as_evidence``).
@@ -205,9 +206,10 @@ def limit_slope(x: np.ndarray, low: np.ndarray, high: np.ndarray, seeds: Sequenc
 
 @functools.lru_cache(maxsize=256)
 def _every_fit(x: tuple[float, ...]) -> np.ndarray:
-    """The weights ``[fits, X]`` of every exponent, over all x and over the last SMALLEST_FIT."""
-    values, before = np.array(x), len(x) - SMALLEST_FIT
-    fits = [(start, exponent) for start in {0, before} for exponent in EXPONENTS]
+    """The weights ``[fits, X]`` of every exponent, over all x and over the fewest last ones that make a limit slope."""
+    values = np.array(x)
+    last = max(start for start in range(len(x) - SMALLEST_FIT + 1) if x[-1] >= LONG_RANGE * x[start] or not start)
+    fits = [(start, exponent) for start in {0, last} for exponent in EXPONENTS]
     return np.stack([np.append(np.zeros(start), slope_weights(values[start:], q)) for start, q in fits])
 
 
