@@ -53,6 +53,38 @@ def test_the_interval_holds_the_limit_whatever_the_transient_of_a_power_law_is(e
     assert (alone.low <= -0.5 <= alone.high) == (exponent == 1.0)
 
 
+DOUBLED = 3.0 * 2.0 ** np.arange(6)
+BETWEEN = np.array([4.0, 5.0, 8.0, 10.0, 17.0, 34.0, 57.0, 68.0])
+"""Horizons that rounds of ``decide`` put between those that double."""
+
+
+@pytest.mark.parametrize("slope", [0.0, -0.2])
+def test_values_between_others_narrow_the_interval_and_keep_its_errors(slope):
+    """The last four of a dense axis span too little to tell a transient from a slope: they had [-1.8, +0.3] at 0."""
+    rng, x, wrong, widths = np.random.default_rng(1), np.sort([*DOUBLED, *BETWEEN]), [0, 0], []
+    doubled = np.isin(x, DOUBLED)
+    for _ in range(200):
+        seeds = 0.2 * rng.standard_normal((13, 1)) + 0.15 * rng.standard_normal((13, len(x)))
+        y = x**slope * np.exp(2.0 * x[0] / x + seeds)
+        found = [trend(x[axis], y[:, axis], y[:, axis]).limit for axis in (doubled, np.full(len(x), True))]
+        wrong = [count + (not each.least <= slope <= each.most) for count, each in zip(wrong, found, strict=True)]
+        widths.append([each.most - each.least for each in found])
+    assert max(wrong) <= 2
+    few, many = np.median(widths, axis=0)
+    assert many < few
+
+
+def test_the_last_part_of_a_doubled_axis_is_its_last_four_values():
+    y = np.random.default_rng(0).lognormal(size=(5, 6))
+    fits = [
+        np.mean(np.log(y[:, start:]) @ slope_weights(DOUBLED[start:], q))
+        for start in (0, 2)
+        for q in (0.5, 1, math.inf)
+    ]
+    between = trend(DOUBLED, y, y).limit.between
+    assert between == pytest.approx((min(fits) - 0.005, max(fits) + 0.005))
+
+
 def test_horizons_before_the_memory_has_passed_enter_no_limit_slope():
     x = np.array([5.0, 10.0, 20.0, 40.0, 80.0])
     y = np.where(x < 10, 9.0, 1.0) * np.exp(1e-4 * np.random.default_rng(0).standard_normal((5, 5)))

@@ -11,7 +11,7 @@ from memsweep.errors import ConfigError
 from memsweep.stability.verdict.radius import THRESHOLDS, VALID_ERROR
 from memsweep.stability.verdict.trend import NO_SLOPE, Slope, Trend
 
-RULE_VERSION = 4
+RULE_VERSION = 5
 """Of the rule: one more with each change of it by which the same stored results may get another verdict.
 
 Every verdict carries it. A report, a comparison and Python judge the stored results anew by the rule of today; a

@@ -39,7 +39,7 @@ LONG_RANGE = 8.0
 SMALLEST_FIT = 4
 """Smallest number of x of a limit slope."""
 EXPONENTS = (0.5, 1.0, math.inf)
-"""Of the transient. At infinity it is over after the first x."""
+"""Of the transient. At infinity it is over after the first doubling of x."""
 CENTRE = 1.0
 RESOLUTION = 0.005
 """How far an interval reaches beyond the estimates of all fits: exact fits have transients that no exponent matches."""
@@ -177,8 +177,9 @@ def slope_weights(x: np.ndarray, exponent: float | None = None) -> np.ndarray:
 
 @functools.lru_cache(maxsize=1024)
 def _slope_weights(x: tuple[float, ...], exponent: float | None) -> np.ndarray:
-    if exponent == math.inf:  # a transient in the first value alone takes this value out of the fit
-        return np.append(0.0, _slope_weights(x[1:], None))
+    if exponent == math.inf:  # a transient in the first values alone takes these values out of the fit
+        first = min(max(1, sum(value < 2.0 * x[0] for value in x)), len(x) - SMALLEST_FIT + 1)
+        return np.append(np.zeros(first), _slope_weights(x[first:], None))
     values = np.array(x)
     terms = [np.ones(len(x)), np.log(values)] + ([] if exponent is None else [(values[0] / values) ** exponent])
     weights: np.ndarray = np.linalg.pinv(np.column_stack(terms))[1]
