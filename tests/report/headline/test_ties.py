@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -23,13 +23,16 @@ from memsweep.stability.comparison.differences import alike, difference
 SEVEN = (0.115, 0.2, 0.22, 0.238, 0.25, 0.3, 0.311)
 
 
-def row(
-    model: str, losses: Sequence[float], right: float | Sequence[float] = math.nan, task: str = "adding"
-) -> LossRow:
+def row(model: str, losses: Any, right: Any = math.nan, task: str = "adding") -> LossRow:
     """A model with these losses by seed, and these shares of right answers."""
-    columns = {"seed": range(len(losses)), "error": losses, "validation_loss": losses, "outcome": "done"}
-    named = None if isinstance(right, float) and math.isnan(right) else "accuracy"
-    columns |= {"metric": named, "test_metric": right, "memoryless_loss": math.nan, "zero_loss": 1.0}
+    columns: dict[str, Any] = {
+        "seed": range(len(losses)),
+        "error": losses,
+        "validation_loss": losses,
+        "outcome": "done",
+    }
+    columns |= {"metric": None if np.all(np.isnan(right)) else "accuracy", "test_metric": right}
+    columns |= {"memoryless_loss": math.nan, "zero_loss": 1.0}
     return LossRow({"task": task, "model": model}, 8, 32, pd.DataFrame(columns), np.arange(len(losses)))
 
 

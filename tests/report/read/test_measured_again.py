@@ -1,4 +1,4 @@
-"""What could not be measured comes with the command that measures it once the code is corrected."""
+"""The command that measures again, once the code is corrected, stands beside what could not be measured."""
 
 from __future__ import annotations
 
