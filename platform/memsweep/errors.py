@@ -154,7 +154,7 @@ def _broken(line: str, columns: int) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A sentence that suggests the nearest known name, or an empty string when none is near."""
-    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.7)
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.65)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
