@@ -146,9 +146,8 @@ SENTENCES = {
         "of two pairs of seeds, one lies wholly above the other by chance in one case of three",
     ),
     "equal losses": Wanted(
-        "By accuracy, `direct` has the best median ({best}), and the range of its seeds overlaps with that of `exp`. "
-        "No test parts them: paired by seed, 1 difference from the best needs 6 seeds.",
-        "the first of equals is no winner",
+        "By accuracy, `direct` and `exp` are equal, seed by seed (median {best}).",
+        "the first of equals is no winner, and more seeds part no equal ones",
     ),
     "nothing yet": Wanted(
         "No trial of this study has finished yet: 16 are planned.",
