@@ -223,4 +223,5 @@ def _loss_of_zeros(task: Any, name: str, batch: Any, rows: list[int]) -> float:
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one shape have the same values; nan is equal to nan."""
     return bool(((one == other) | ((one != one) & (other != other))).all())

@@ -83,7 +83,9 @@ def _parts_of_others(config: Any) -> Iterator[str]:
             yield from _parts_of_others(getattr(config, field.name))
 
 
-def contract_problems(model: Any, trial: TrialConfig, of_parts: Callable[[], Iterable[str]] = tuple) -> Iterator[str]:
+def contract_problems(
+    model: Any, trial: TrialConfig, of_parts: Callable[[], Iterable[str]] = tuple, *, may_idle: bool = False
+) -> Iterator[str]:
     """Why a model with registered code from outside of memsweep would be measured in vain, a sentence each.
 
     That code is the model's own, or that of its parts, such as a unit. Sentences end without a full stop. The
@@ -92,6 +94,7 @@ def contract_problems(model: Any, trial: TrialConfig, of_parts: Callable[[], Ite
     Args:
         model, trial: what is looked at.
         of_parts: the faults of parts alone, which are looked for before the model runs.
+        may_idle: whether it may have weights that no gradient reaches, as a user's module may, where they are noted.
     """
     others = [*dict.fromkeys(_parts_of_others(trial.model))] if is_own(model) else [f"the model {trial.model.name}"]
     signature = signature_of(trial) if others else None
@@ -99,11 +102,11 @@ def contract_problems(model: Any, trial: TrialConfig, of_parts: Callable[[], Ite
         return
     looked_at = (model, trial.model, signature, " or ".join(others))
     found = () if trial.training.weights else _initial_problems(*looked_at)
-    yield from found or tuple(of_parts()) or _contract_problems(*looked_at)
+    yield from found or tuple(of_parts()) or _contract_problems(*looked_at, may_idle)
 
 
 @functools.lru_cache(maxsize=256)
-def _contract_problems(model: Any, config: Any, signature: Signature, who: str) -> tuple[str, ...]:
+def _contract_problems(model: Any, config: Any, signature: Signature, who: str, may_idle: bool) -> tuple[str, ...]:
     shape = (2, signature.horizon, signature.inputs)
     draws = torch.Generator().manual_seed(0)
     inputs = torch.randn(*shape, generator=draws, dtype=torch.float64)
@@ -121,7 +124,9 @@ def _contract_problems(model: Any, config: Any, signature: Signature, who: str) 
                 f"{who} gives outputs that are not finite, for random inputs of {signature.horizon} steps, before any "
                 "training",
             )
-        found = [*_idle(built, outputs), *(breach.words for breach in breaches(built, inputs))]
+        # a step alone has no use for the weights of a recurrence
+        idle = () if may_idle or signature.horizon == 1 else _idle(built, outputs)
+        found = [*idle, *(breach.words for breach in breaches(built, inputs))]
         found += filter(None, [in_training(built, _in_its_mode(built), inputs).breach])
         return tuple(f"{who} {words}" for words in found)
     except Exception as error:  # any fault of foreign code
@@ -129,13 +134,7 @@ def _contract_problems(model: Any, config: Any, signature: Signature, who: str) 
 
 
 def _idle(model: Any, outputs: Tensor) -> Iterator[str]:
-    """The fault of weights that no gradient reaches. A step alone has no use for those of a recurrence.
-
-    A user's module among the units may have such weights: it is noted.
-    """
-    modules = any(getattr(each, "factory", None) for each in getattr(model.config, "units_", None) or ())
-    if modules or model.signature.horizon == 1:
-        return
+    """The fault of weights that no gradient reaches."""
     roles = model.roles_at(model.config, model.signature)
     trained = {name: weight for name, weight in model.named_parameters() if roles[name].part is not Part.STATISTIC}
     if idle := unreached(trained, outputs):

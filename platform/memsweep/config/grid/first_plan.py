@@ -22,8 +22,8 @@ WIDTHS, TOP = (4, 8, 16, 32), 16
 SIZES = ((4, WIDTHS, 5), (4, WIDTHS, 3), (3, (4, 16, 32), 3), (2, (4, 16, 32), 3))
 """Horizons, widths and seeds: the least that the rule can judge, and what a short limit pays for.
 
-Widths span a factor of 8, as horizons do: over a factor of 3 the same seeds leave twice the interval of the slope.
-Horizons come at width ``TOP``: seeds of the largest width differ more after a short training, and it costs more.
+Widths span a factor of 8, as horizons do: over less, a slope in the width can only support *stable*. Horizons come at
+width ``TOP``, which costs less than the largest, and of which seeds differ less (docs/evidence/decide.md, an LSTM's).
 Of a smaller plan, rounds use every trial on the way to the next one but the smaller widths at its longest horizon. The
 width that it lacks lies in the middle of its widest gap, where a round adds widths first.
 """

@@ -132,11 +132,15 @@ MISTAKES = {
 }
 
 
+def refuse(found: list[str], words: str) -> None:
+    assert found
+    assert re.search(words, found[0])
+    assert all(text.startswith("model: the unit odd ") for text in found)
+
+
 @pytest.mark.parametrize("unit", MISTAKES)
 def test_a_mistake_is_refused_by_the_name_of_the_unit(tmp_path: Path, unit: type) -> None:
-    found = told(tmp_path, unit)
-    assert re.search(MISTAKES[unit], found[0])
-    assert all(text.startswith("model: the unit odd ") for text in found)
+    refuse(told(tmp_path, unit), MISTAKES[unit])
 
 
 class Slope(LRUUnit):
@@ -170,10 +174,7 @@ DERIVATIVES = {
 @pytest.mark.parametrize("unit", DERIVATIVES)
 def test_steps_and_derivatives_are_held_where_a_rule_reads_them(tmp_path: Path, unit: type) -> None:
     assert not told(tmp_path, unit)
-    found = told(tmp_path, unit, "online_full")
-    assert found
-    assert all(text.startswith("model: the unit odd ") for text in found)
-    assert re.search(DERIVATIVES[unit], found[0])
+    refuse(told(tmp_path, unit, "online_full"), DERIVATIVES[unit])
 
 
 def test_steps_are_held_where_states_are_rounded(tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def stack_problems(model: Any, trial: TrialConfig, around: Mapping[str, Role]) -
     """
     kinds = kinds_of(trial.model)
     others = {each: kind for each, kind in kinds.items() if not is_own(kind)}
-    found = [*contract_problems(model, trial, functools.partial(_of_answers, trial.model, others))]
+    modules = any(issubclass(kind, LayerUnit) for kind in kinds.values())
+    found = [*contract_problems(model, trial, functools.partial(_of_answers, trial.model, others), may_idle=modules)]
     yield from found or _of_steps(trial, others)
     yield from pattern_problems(model, trial)
     yield from _of_modules(trial, kinds, around)
