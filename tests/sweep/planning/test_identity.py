@@ -29,7 +29,7 @@ from memsweep.config.core.reflect import default, keys, value_of
 from memsweep.config.schema.canonical import to_dict, trial_from_dict
 from memsweep.config.schema.claims import Claims
 from memsweep.config.schema.search import ConfirmConfig, Domain, Search, SearchConfig
-from memsweep.config.schema.study import DecideConfig, ResourcesConfig, SweepConfig
+from memsweep.config.schema.study import DecideConfig, FirstPlan, ResourcesConfig, SweepConfig
 from memsweep.config.schema.training import TrainingConfig
 from memsweep.config.schema.trial import ChainConfig, PerturbationConfig, TrialConfig
 from memsweep.errors import ConfigError, RegistryError
@@ -133,13 +133,17 @@ def asked_otherwise() -> dict[str, ResourcesConfig]:
     return found | {name: config_from(ResourcesConfig, {name: value}, "a flip") for name, value in written.items()}
 
 
-@pytest.mark.more
-def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_path: Path) -> None:
-    plain = SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
-    asked = {name: resources for name, resources in asked_otherwise().items() if Arithmetic.of(resources) == ON_CPU}
-    others = {name: dataclasses.replace(plain, resources=resources) for name, resources in asked.items()}
-    on_cards = {"gpus", "gpus_per_worker", "accelerator"}
-    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - others.keys() == on_cards
+def asked_on_a_processor() -> dict[str, ResourcesConfig]:
+    """Those of the flips that change no arithmetic."""
+    return {name: resources for name, resources in asked_otherwise().items() if Arithmetic.of(resources) == ON_CPU}
+
+
+def other_studies(plain: SweepConfig) -> dict[str, SweepConfig]:
+    """The study with other resources, with other words, and as a search; its trials are the same."""
+    others = {
+        name: dataclasses.replace(plain, resources=resources) for name, resources in asked_on_a_processor().items()
+    }
+    first = FirstPlan(plain.rows, {"model.width": (2,)})
     others["words"] = dataclasses.replace(
         plain,
         grid={"model.width": (3,)},
@@ -148,16 +152,33 @@ def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(tmp_
         claims=Claims("a paper", ()),
         keep="none",
         decide=DecideConfig(max_hours=1.0),
+        smaller=(first,),
+        earlier=(first,),
     )
     domain = Domain("log_uniform", 1e-4, 1e-1)
     search = Search(SearchConfig(), {"training.learning_rate": domain})
-    others["search"] = dataclasses.replace(plain, search=search, confirm=ConfirmConfig())
-    words = {field.name for field in dataclasses.fields(SweepConfig)} - {"rows", "resources"}
-    known = {"name", "grid", "description", "claims", "protocol", "search", "confirm", "keep", "decide", "smaller"}
-    assert words == known, "is it part of the identity?"
+    return others | {"search": dataclasses.replace(plain, search=search, confirm=ConfirmConfig())}
+
+
+@pytest.fixture
+def plain() -> SweepConfig:
+    return SweepConfig(name="s", rows=(trial(),), grid={}, resources=ResourcesConfig())
+
+
+def test_every_field_of_a_study_and_of_its_resources_is_tried_otherwise(plain: SweepConfig) -> None:
+    """A new field stops here, on every day: is it part of the identity?"""
+    on_cards = {"gpus", "gpus_per_worker", "accelerator"}
+    assert {field.name for field in dataclasses.fields(ResourcesConfig)} - asked_on_a_processor().keys() == on_cards
+    others, names = other_studies(plain).values(), [field.name for field in dataclasses.fields(SweepConfig)]
+    changed = {name for name in names for other in others if getattr(other, name) != getattr(plain, name)}
+    assert changed == {*names} - {"name", "rows"}
+
+
+@pytest.mark.more
+def test_resources_and_the_words_of_a_study_change_neither_identity_nor_bit(plain: SweepConfig, tmp_path: Path) -> None:
     (row,) = identified(plain)
     tables = []
-    for name, sweep in {"plain": plain, **others}.items():
+    for name, sweep in {"plain": plain, **other_studies(plain)}.items():
         study = dataclasses.replace(sweep, name=f"study {name}")
         assert [trial.identity for trial in identified(study)] == [row.identity], name
         made = make_plan(study, identified(study), ())
