@@ -20,7 +20,7 @@ from error_rates import Case, Study, Truth
 
 from memsweep.stability.verdict.judgement import Verdict
 from memsweep.stability.verdict.reasons import Evidence
-from memsweep.studies.decide.choice import LEAST, ROUNDS, Chosen, allotted, choose
+from memsweep.studies.decide.choice import LEAST, ROUNDS, Chosen, allotted, choose, fare_of
 from memsweep.studies.decide.options import SEEDS, Option
 from memsweep.studies.decide.question import Design, Question
 
@@ -60,7 +60,7 @@ class Asked:
         """Of what a design has more than the present one."""
         return max(cost_of(design) - cost_of(self.design), 0.0) * self.scale
 
-    def chosen(self, limit: float) -> Chosen:
+    def chosen(self, limit: float, left: float, questions: int) -> Chosen:
         """The addition that the next round would make for it."""
 
         def cost(question: Question, option: Option) -> float:
@@ -68,7 +68,8 @@ class Asked:
             return self.cost(option.design) if there else np.inf
 
         valid = self.study.valid[: self.design.seeds, :, : len(self.design.horizons)]
-        return choose(replace(question_of(self.evidence, self.design, valid), key=self.key), cost, most=limit)
+        question = replace(question_of(self.evidence, self.design, valid), key=self.key)
+        return choose(question, cost, most=limit, fare=fare_of(left, questions, ROUNDS - self.rounds))
 
     def go_on(self, design: Design) -> None:
         """Gets the cells of a design."""
@@ -112,7 +113,8 @@ def run(seed: int, limit: float, outcome: Outcome) -> None:
     whole = limit * sum(cost_of(each.design) * each.scale for each in every)
     left = whole
     while True:
-        going = {place: each.chosen(whole) for place, each in enumerate(every) if each.is_open and each.rounds < ROUNDS}
+        open_ = {place: each for place, each in enumerate(every) if each.is_open and each.rounds < ROUNDS}
+        going = {place: each.chosen(whole, left, len(open_)) for place, each in open_.items()}
         found = {place: chosen for place, chosen in going.items() if chosen.option is not None and chosen.cost <= whole}
         taken = allotted(found, left, whole)
         if not taken:

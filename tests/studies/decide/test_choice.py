@@ -14,7 +14,19 @@ from error_rates import AT_LIMIT, FLAT, SHRINKING, Case, Study
 
 from memsweep.stability.verdict.judgement import DEFAULT, SMALLEST_GRID, SMALLEST_SEEDS, Trends, Verdict
 from memsweep.stability.verdict.trend import LONG_RANGE, NO_SLOPE, Slope, Trend
-from memsweep.studies.decide.choice import EVEN, FREE, LEAST, NEAR, REPAIRED, ROUND, Chosen, allotted, choose, longer
+from memsweep.studies.decide.choice import (
+    EVEN,
+    FREE,
+    LEAST,
+    NEAR,
+    REPAIRED,
+    ROUND,
+    Chosen,
+    allotted,
+    choose,
+    fare_of,
+    longer,
+)
 from memsweep.studies.decide.decisions import hopeless
 from memsweep.studies.decide.forecast import chance
 from memsweep.studies.decide.options import BELOW, EFFORT, LONGER, SEEDS, STEPS, Option, designs
@@ -54,9 +66,25 @@ def test_noise_is_met_by_the_addition_that_costs_least_for_each_verdict_that_is_
     assert chosen.chance is not None
     assert chosen.option.design.seeds > 5
     priced = [(cost(asked, each), chance(asked, each)) for each in designs(asked)]
-    assert chosen.per_verdict == min(price / odds for price, odds in priced if odds >= LEAST and price > 0.0)
+    assert chosen.per_verdict() == min(price / odds for price, odds in priced if odds >= LEAST and price > 0.0)
     assert choose(asked, cost, most=0.9 * chosen.cost).cost < chosen.cost  # what may not be had is no choice
     assert choose(asked, cost) == chosen  # a round follows from the results alone
+
+
+def test_of_additions_below_the_price_of_a_round_the_likeliest_is_made() -> None:
+    asked = question()
+    cheapest = choose(asked, cost)
+    fare = 20.0 * cheapest.cost
+    chosen, below = choose(asked, cost, fare=fare), [each for each in designs(asked) if 0.0 < cost(asked, each) <= fare]
+    assert chosen.cost > cheapest.cost
+    assert chosen.chance == max(chance(asked, each) for each in below) > cheapest.odds
+    assert chosen.cost == min(cost(asked, each) for each in below if chance(asked, each) == chosen.chance)
+
+    dear = Option(asked.design, (EFFORT,))
+    wrong = replace(asked, found=0.5)
+    assert choose(wrong, lambda q, option: fare if option.repairs else cost(q, option), fare=fare).option != dear
+    assert fare_of(600.0, 2, 10) == 30.0
+    assert fare_of(math.inf, 2, 10) == fare_of(-1.0, 2, 10) == fare_of(600.0, 2, 0) == 0.0
 
 
 def test_what_the_rule_lacks_comes_first() -> None:
@@ -118,7 +146,7 @@ def test_a_repair_comes_first_where_it_costs_less_for_its_chance() -> None:
     assert addition.chance is not None
 
     def repair(times: float) -> Chosen:
-        price = times * EVEN * addition.per_verdict
+        price = times * EVEN * addition.per_verdict()
         return choose(weak, lambda asked, option: price if option.repairs else cost(asked, option))
 
     cheap, dear = repair(0.99), repair(1.01)
@@ -213,7 +241,7 @@ def test_sizes_that_a_model_cannot_have_are_in_no_design() -> None:
 def test_a_forecast_along_a_short_axis_follows_its_slope_and_the_limit_slopes_wider_interval() -> None:
     chosen = [choose(short(WIDTH, slope), cost) for slope in (-0.7, -0.6, -0.5)]
     assert all(each.option is not None for each in chosen)
-    assert sorted(each.per_verdict for each in chosen) == [each.per_verdict for each in chosen]
+    assert sorted(each.per_verdict() for each in chosen) == [each.per_verdict() for each in chosen]
     assert chosen[0].cost < chosen[-1].cost
     asked = short(WIDTH, -0.7, 0.45)  # over the range of today its interval would be clear of the limit
     wide = replace(asked.design, widths=(4, 6, 8, 12, 24))

@@ -78,13 +78,32 @@ class Chosen:
         odds = f" (chance of a verdict: {self.told})" if self.told else ""
         return f"{self.option.words(self.question.design)}{odds}"
 
-    @property
-    def per_verdict(self) -> float:
-        """Core seconds for each verdict that is expected of many such additions."""
-        return self.cost / self.odds
+    def per_verdict(self, fare: float = 0.0) -> float:
+        """Core seconds for each verdict that is expected of many such additions.
+
+        Args:
+            fare: of a round, where additions for one question are compared (``fare_of``).
+        """
+        return max(self.cost, fare) / self.odds
 
 
-def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: float = math.inf) -> Chosen:
+def fare_of(left: float, questions: int, rounds: int) -> float:
+    """Core seconds that a round of a question counts for at least: its share of what is left of the limit.
+
+    A question has ROUNDS, and each look at new results widens its interval. So of additions that cost less than this,
+    the likeliest is made, not the cheapest one for its chance. Without a limit nothing runs out, and it is 0.
+
+    Args:
+        left: core seconds of the limit that are left; infinite for no limit.
+        questions: that are open, and share them.
+        rounds: that the question has left.
+    """
+    return left / questions / rounds if 0.0 < left < math.inf and rounds > 0 else 0.0
+
+
+def choose(
+    question: Question, cost: Cost, tried: Sequence[str] = (), most: float = math.inf, fare: float = 0.0
+) -> Chosen:
     """The addition for a question, or that there is none.
 
     Args:
@@ -92,6 +111,7 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
         cost: of an option.
         tried: the repairs of earlier rounds.
         most: core seconds that an addition may cost.
+        fare: of a round (``fare_of``).
     """
     wrong, every = _repairs(question, tried, cost), list(designs(question))
     if wrong and wrong[0][1].repairs != (EFFORT,):
@@ -102,10 +122,10 @@ def choose(question: Question, cost: Cost, tried: Sequence[str] = (), most: floa
         return Chosen(question, option, price)
     if _unfit(question):
         return Chosen(question, None)
-    found = _likely(question, cost, every, most)
+    found = _likely(question, cost, every, most, fare)
     if wrong:
         mended = Chosen(question, wrong[0][1], wrong[0][0])
-        if found is None or mended.per_verdict < found.per_verdict:
+        if found is None or mended.per_verdict(fare) < found.per_verdict(fare):
             return mended
     if (found is None or found.odds < EVEN) and (filled := _filled(question, cost, every)) is not None:
         return Chosen(question, filled[1], filled[0])
@@ -147,7 +167,7 @@ def allotted(found: Mapping[int, Chosen], left: float, limit: float) -> list[int
         limit: core seconds of the whole; infinite for none.
     """
     taken, spent = dict[str, int](), 0.0
-    for place in sorted(found, key=lambda each: found[each].per_verdict):
+    for place in sorted(found, key=lambda each: found[each].per_verdict()):
         key, cost = found[place].question.key, found[place].cost
         fair = max(FREE * limit, (1.0 + DEAR) * spent)
         most = min(left, ROUND * limit, fair) if taken and limit < math.inf else left
@@ -167,21 +187,23 @@ def _filled(question: Question, cost: Cost, options: Sequence[Option]) -> tuple[
     return min(priced, key=lambda one: one[0] / question.odds(one[1].design), default=None)
 
 
-def _likely(question: Question, cost: Cost, options: Iterable[Option], most: float = math.inf) -> Chosen | None:
-    """The option with a chance of a verdict that costs least for each that is expected of it; of equals the first.
+def _likely(
+    question: Question, cost: Cost, options: Iterable[Option], most: float = math.inf, fare: float = 0.0
+) -> Chosen | None:
+    """The option with a chance of a verdict that costs least for each that is expected of it; of equals the cheapest.
 
     A chance takes longer to forecast than a cost, and is 1 at most: the cheap ones come first, and none is looked at
     that costs more than the best one so far for each verdict.
     """
     prices = ((cost(question, each), place, each) for place, each in enumerate(options))
-    best: tuple[float, int, Chosen | None] = math.inf, 0, None
-    for price, place, each in sorted(one for one in prices if 0.0 < one[0] <= most and one[0] < math.inf):
+    best: tuple[float, Chosen | None] = math.inf, None
+    for price, _, each in sorted(one for one in prices if 0.0 < one[0] <= most and one[0] < math.inf):
         if price > best[0]:
             break
         if (odds := chance(question, each)) >= LEAST:
             found = Chosen(question, each, price, chance=odds)
-            best = min(best, (found.per_verdict, place, found), key=lambda one: one[:2])
-    return best[2]
+            best = min(best, (found.per_verdict(fare), found), key=lambda one: one[0])
+    return best[1]
 
 
 def _repairs(question: Question, tried: Sequence[str], cost: Cost) -> list[tuple[float, Option]]:

@@ -15,7 +15,7 @@ from memsweep.report.analysis.effort import core_seconds, seconds_of
 from memsweep.report.read.known import Known
 from memsweep.report.read.study import Study as Stored
 from memsweep.report.read.study import load_study
-from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose, longer
+from memsweep.studies.decide.choice import ROUNDS, Chosen, allotted, choose, fare_of, longer
 from memsweep.studies.decide.decisions import (
     DECIDED,
     HOPELESS,
@@ -192,26 +192,28 @@ class GrowingTrials(GridTrials):
         configs = {trial.identity: trial.config for trial in self.plan.trials}
         configs |= {name: trial_from_dict(study.records[name]["config"]) for name in study.standing_in}
         look, overall = _Look(study), self._factor(study, study.records) or 1.0
-        steps = dict[int, tuple[Chosen, Addition]]()
-        for place, subject in enumerate(subjects(analyse(study), configs)):
+        steps, every = dict[int, tuple[Chosen, Addition]](), list(subjects(analyse(study), configs))
+        left, going = self._left(study), sum(each.is_open and self._rounds_left(each.key) > 0 for each in every)
+        for place, subject in enumerate(every):
             seconds = core_seconds(study, subject.finding.condition, subject.trials)
             state, why, needed = DECIDED, "", math.nan
             if subject.is_open:
-                chosen, made, (state, why, needed) = self._chosen(
-                    subject, self._factor(study, subject.trials) or overall
-                )
+                factor = self._factor(study, subject.trials) or overall
+                fare = fare_of(left, going, self._rounds_left(subject.key))
+                chosen, made, (state, why, needed) = self._chosen(subject, factor, fare)
                 if state == OPEN and made is not None:
                     steps[place] = chosen, made
             look.every.append((subject, decision(subject, state, seconds, why, needed)))
         self._allot(look, steps)
         return look
 
-    def _chosen(self, subject: Subject, factor: float) -> tuple[Chosen, Addition | None, _State]:
+    def _chosen(self, subject: Subject, factor: float, fare: float) -> tuple[Chosen, Addition | None, _State]:
         """The addition for an open question, its trials, and how the question stands.
 
         Args:
             subject: the condition, in one ball.
             factor: its measured core seconds over those of the cost model.
+            fare: of a round.
         """
         cells = Cells(subject, self._failed(subject))
         question = question_of(subject, cells.possible)
@@ -221,19 +223,20 @@ class GrowingTrials(GridTrials):
             return cells.cost(asked, option) * factor
 
         found = list[tuple[Chosen, Addition | None, _State]]()
-        for chosen in filter(None, (choose(question, price, tried, self._limit), longer(question, price, tried))):
+        options = choose(question, price, tried, self._limit, fare), longer(question, price, tried)
+        for chosen in filter(None, options):
             made = cells.addition(question, chosen.option) if chosen.option is not None else None
             found.append((chosen, made, self._open(chosen, made)))
         can = [each for each in found if each[-1][0] == OPEN] or found[:1]
         # what is wrong, and what the rule lacks, comes before a longer training
-        return min(can, key=lambda each: each[0].per_verdict) if can[0][0].chance is not None else can[0]
+        return min(can, key=lambda each: each[0].per_verdict(fare)) if can[0][0].chance is not None else can[0]
 
     def _open(self, chosen: Chosen, made: Addition | None) -> _State:
         """The state of an open question, why, and the core hours needed."""
         dear = "more than the limit would be needed" if chosen.cost > self._limit else ""
         if made is None:
             return HOPELESS, *hopeless(chosen, dear if math.isfinite(chosen.cost) else "")
-        if len(self._steps_of(chosen.question.key)) >= self._most:
+        if self._rounds_left(chosen.question.key) <= 0:
             return HOPELESS, *hopeless(chosen, f"{self._most} rounds did not decide it")
         if dear:
             return HOPELESS, *hopeless(chosen, dear)
@@ -258,6 +261,9 @@ class GrowingTrials(GridTrials):
 
     def _steps_of(self, key: str) -> list[Step]:
         return [step for one in self._rounds for step in one.steps if step.key == key]
+
+    def _rounds_left(self, key: str) -> int:
+        return self._most - len(self._steps_of(key))
 
     @property
     def _most(self) -> int:
