@@ -223,6 +223,9 @@ def test_studies_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pyte
         study_files.find("mien", tmp_path)
     with pytest.raises(ConfigError, match=r"no study 'zzzz'. Studies in .*: mine\. Built-in"):
         study_files.find("zzzz", tmp_path)
+    (tmp_path / "its own.yaml").write_text(BASE)
+    with pytest.raises(ConfigError, match=r"no study 'its own'. Did you mean the file 'its own.yaml'\?$"):
+        study_files.find("its own", Path())
 
 
 def test_studies_in_rooms_are_found_by_their_plain_names(tmp_path: Path) -> None:

@@ -94,9 +94,15 @@ def _unknown(study: str, workspace: Path) -> ConfigError:
     elif (stored := OF_MODULE.fullmatch(study)) is not None:
         command = f"memsweep decide {shlex.quote(stored[1])} --kernel {shlex.quote(stored[2])} --plan"
         known, there = [], f"It is called like the study that decide makes of a module, which {command} shows."
-    if near := of_file(study, workspace) or did_you_mean(shown, known):
+    if near := _lying_here(study, workspace) or of_file(study, workspace) or did_you_mean(shown, known):
         there = there if is_file else ""
     return ConfigError([f"there is no {'file' if is_file else 'study'} {shown!r}.{near} {there}".rstrip()], _HERE)
+
+
+def _lying_here(name: str, workspace: Path) -> str:
+    """The end of a message on the name of a YAML file outside of search_spaces/; empty without such a file."""
+    found = [path for path in (Path(f"{name}.yaml"), workspace / f"{name}.yaml") if os.path.isfile(path)]
+    return f" Did you mean the file {shlex.quote(str(found[0]))}?" if found else ""
 
 
 def of_file(name: str, workspace: Path) -> str:
