@@ -41,7 +41,8 @@ def decide(args: argparse.Namespace) -> Answer:
     results = Location.at(args.results) if store is None else store.location.parent
     limits = limits_of_study(limits_of(args), study)
     with nothing_is_trained() if args.plan else contextlib.nullcontext():
-        request, questions = deciding(study, store, results, console.trust_of(args), args.study, limits)
+        source = args.study if store is None else ""  # what is stored knows its file
+        request, questions = deciding(study, store, results, console.trust_of(args), source, limits)
         if args.plan:
             with phase("choosing what comes next by the results", sys.stderr):
                 decisions, steps = questions.preview(request, results)

@@ -94,7 +94,7 @@ def status(args: argparse.Namespace) -> Answer:
         document = read_status(store)
         if not args.json:
             with contextlib.redirect_stdout(io.StringIO()) as printed:
-                print_status(document, store.location.parent, *where)
+                print_status(document, store.location, *where)
             text = filled(printed.getvalue(), sys.stdout)
             if text != shown:
                 if args.watch and sys.stdout.isatty():

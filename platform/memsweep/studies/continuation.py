@@ -43,13 +43,22 @@ def resumed(store: Store, trust: Trust) -> Request:
             of ``plan_to_run``.
     """
     plan = plan_to_run(store, trust)
-    if store.location.name != folder_name(plan.study):
-        raise MemsweepError(
-            f"{store.location} holds the study {plan.study!r}, whose folder is called {folder_name(plan.study)}: it "
-            "was copied or renamed. Give the folder that name (in another results folder, where there is one already)."
-        )
+    refuse_renamed(store, plan.study)
     study = unchanged(plan, store.location.parent)
     return Request(study, trials_of(study), plan=plan)
+
+
+def refuse_renamed(store: Store, study: str) -> None:
+    """See that a study's folder has its name: by the name the results are found, and those of another folder are not.
+
+    Raises:
+        MemsweepError: it has another one.
+    """
+    if store.location.name != folder_name(study):
+        raise MemsweepError(
+            f"{store.location} holds the study {study!r}, whose folder is called {folder_name(study)}: it was copied "
+            "or renamed. Give the folder that name (in another results folder, where there is one already)."
+        )
 
 
 def retried(store: Store, trust: Trust, *, force: bool) -> Request:

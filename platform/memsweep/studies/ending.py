@@ -236,13 +236,13 @@ def stopped(ending: Ending) -> str:
     """Says what stopped a run early, how many trials are left, and how to go on; empty where nothing did."""
     summary, left = ending.summary, counted(ending.left, "trial")
     again = "what is finished is kept. Run the same command again to go on"
-    kept = f"{again}, or: {ending.resume}"
+    kept = f"{again}, or: {ending.resume}" if ending.left else again  # resume begins no round
     if summary.outage:
         again = f"run the same command again, or: {ending.resume}"
         return f"stopped: {summary.outage}. {left} left; when it is mended, {again}"
     if summary.lost:
         return f"{summary.lost}; {kept}"
-    if summary.limit and not ending.left:  # resume begins no round
+    if summary.limit and not ending.left:
         return f"stopped at a limit: {summary.limit}. The next round has not begun; {again}"
     if summary.limit:
         return f"stopped at a limit: {summary.limit}. {left} left; {kept}"

@@ -211,7 +211,10 @@ def find_study(study: str, results: Location) -> Store:
         for folder in candidates:
             if folder.names("records") or any(folder.exists(name) for name in FILES):
                 return Store(folder)
-        known = [study_of(name) for name in results.folders() if any((results / name).exists(file) for file in FILES)]
+        there = [name for name in results.folders() if any((results / name).exists(file) for file in FILES)]
+        if study in there:  # renamed by hand
+            return Store(results / study)
+        known = [*map(study_of, there)]
     listing = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "") if known else "none yet"
     raise MemsweepError(
         f"there are no results of a study {study[:100]!r} in {results}.{did_you_mean(study, known)} "

@@ -20,7 +20,7 @@ from memsweep.studies.ending import Ending, Tracking, differences, folder_gone, 
 from memsweep.studies.locations import Place, ready, remember_plan, store_of, stored_plan
 from memsweep.studies.trials import ANEW, GridTrials, Request, SearchTrials, Trials, kept, refuse_misfit, refuse_to_drop
 from memsweep.sweep.driver.progress import phase, write_line
-from memsweep.sweep.store.journal import ending, read_statuses
+from memsweep.sweep.store.journal import ending, failed_often, read_statuses
 from memsweep.sweep.store.typed import typed, way_to
 
 if TYPE_CHECKING:
@@ -205,10 +205,10 @@ class Run:
     def _make_trials(self, statuses: Mapping[str, TrialStatus]) -> None:
         """Plans the trials, of which those are left out that failed too often by the journal."""
         request, retry_all = self._request, self._request.retry_all or self._request.no_reuse
-        failed_often = frozenset(name for name, status in statuses.items() if status.given_up and not retry_all)
+        given_up = frozenset() if retry_all else failed_often(statuses)
         kind = request.grow or (GridTrials if self._sweep.search is None else SearchTrials)
         with phase("planning the trials", self._stream):
-            self._trials = kind(request, self._store, self._results, failed_often)
+            self._trials = kind(request, self._store, self._results, given_up)
         self._had |= self._trials.plan.done
 
     def _plan_before(self) -> StoredPlan | None:

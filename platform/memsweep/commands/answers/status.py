@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memsweep.commands.console import say
 from memsweep.documents.keys.plans import StatusDocument, StatusSearchItem
 from memsweep.errors import counted
+from memsweep.sweep.store.layout import folder_name
 from memsweep.sweep.store.typed import typed
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def print_status(
     document: StatusDocument,
-    results: Location,
+    folder: Location,
     workspace: Path | None = None,
     address: str | None = None,
     job: bool = False,
@@ -25,10 +26,11 @@ def print_status(
 
     Args:
         document: of the study.
-        results, workspace, address: where it was run, as of ``typed``.
+        folder: of its results.
+        workspace, address: where it was run, as of ``typed``.
         job: whether that was a job of a cluster, which another job continues.
     """
-    from memsweep.sweep.store.journal import State
+    from memsweep.sweep.store.journal import GIVE_UP_AFTER, State
 
     trials, study = document["trials"], document["study"]
     have = "has" if len(trials) == 1 else "have"
@@ -49,10 +51,17 @@ def print_status(
             say(f"  {trial['identity']}: {trial['damaged']}")
     if (who := document["running"]) is not None:
         say(f"running: process {who['pid']} on {who['host']}, since {who['since']} ({who['command']})")
+    elif document["complete"]:
+        say("not running")
+    elif folder.name != folder_name(study):
+        say(f"not running; its folder was copied or renamed: call it {folder_name(study)}, and resume finishes it")
     else:
-        words = ("submit", study, results, "--do", "resume") if job else ("resume", study, results)
-        again = typed(*words, workspace=workspace, address=address)
-        say("not running" + ("" if document["complete"] else f"; to finish it: {again}"))
+        left = [trial for trial in trials if not State(trial["state"]).has_result]
+        given_up = left and all(trial["failures"] >= GIVE_UP_AFTER for trial in left)
+        verb, *more = ("retry", "--force") if given_up else ("resume",)
+        words = ("submit", study, folder.parent, "--do") if job else (verb, study, folder.parent)
+        again = typed(*words, *([verb] if job else []), *more, workspace=workspace, address=address)
+        say(f"not running; to {'try them once more' if given_up else 'finish it'}: {again}")
 
 
 def _print_search(search: StatusSearchItem) -> None:

@@ -112,7 +112,7 @@ class GrowingTrials(GridTrials):
 
     def settled(self) -> list[Decision]:
         """How the questions stand by the results that there are; nothing is added."""
-        if self.complete or self.waits:
+        if self.waits or (self.complete and not self.left):
             return self.decisions
         return [found for _, found in self._standing()]
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from memsweep.config.schema.study import SweepConfig
 from memsweep.config.schema.trial import TrialConfig
 from memsweep.errors import ConfigError, counted
-from memsweep.studies.continuation import unchanged
+from memsweep.studies.continuation import refuse_renamed, unchanged
 from memsweep.studies.decide.choice import ROUNDS
 from memsweep.studies.decide.decisions import LIMIT, OPEN, Decision
 from memsweep.studies.decide.first_round import begun_rounds, first_round, seconds_of
@@ -24,6 +24,7 @@ from memsweep.sweep.estimate.nodes import hours_for
 from memsweep.sweep.planning.plan import identified
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.store.filesystem import Location
+from memsweep.sweep.store.journal import failed_often, read_statuses
 from memsweep.sweep.store.results import Store
 from memsweep.trust.gate import Trust
 
@@ -60,7 +61,8 @@ class Deciding:
         Where nothing is stored, the first round is the study's own plan.
         """
         if request.plan is not None:
-            return self(request, store_of(results, request.sweep.name), results, frozenset()).preview()
+            store = store_of(results, request.sweep.name)
+            return self(request, store, results, failed_often(read_statuses(store.location))).preview()
         cost, most = seconds_of(request.sweep), SEEDS[-1]
         more = max(0.0, _seconds_of_seeds(request.sweep, most) - cost)
         less = f" ({self.note})" if self.note else ""
@@ -102,6 +104,8 @@ def deciding(
     """
     own = store or store_of(results, study.name if study is not None else "")
     plan, grow = plan_to_replace(own.location), Deciding(limits)
+    if store is not None and plan is not None:
+        refuse_renamed(store, plan.study)
     if plan is None or (study is not None and study.search is not None):
         if study is None:
             raise ConfigError([f"there is no plan in {own.location}"], "the study")

@@ -100,6 +100,11 @@ class TrialStatus:
         return TrialStatus(state, now(), failures, kind or self.kind, counted)
 
 
+def failed_often(statuses: Mapping[str, TrialStatus]) -> frozenset[str]:
+    """Identities of the trials that are not tried again without being asked for."""
+    return frozenset(name for name, status in statuses.items() if status.given_up)
+
+
 def failure_kind(failure: Mapping[str, Any]) -> str:
     """The kind of a failure: outcome and error without the numbers, which differ from try to try.
 
