@@ -90,8 +90,8 @@ class Chosen:
 def fare_of(left: float, questions: int, rounds: int) -> float:
     """Core seconds that a round of a question counts for at least: its share of what is left of the limit.
 
-    A question has ROUNDS, and each look at new results widens its interval. So of additions that cost less than this,
-    the likeliest is made, not the cheapest one for its chance. Without a limit nothing runs out, and it is 0.
+    A question has ROUNDS, and cheap additions used them up on a part of the limit (docs/evidence/decide.md). So of
+    additions that cost less than this, the likeliest is made. Without a limit it is 0.
 
     Args:
         left: core seconds of the limit that are left; infinite for no limit.
