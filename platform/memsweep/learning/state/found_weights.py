@@ -139,9 +139,9 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 
 def _chosen(fitting: Sequence[_Fit], address: str) -> list[_Fit]:
-    """What an address names. A whole address names one fit alone. ``Path`` drops a slash at its end."""
-    whole = [(each, start) for each, start in fitting if each.whole_address(start).removesuffix("/") == address]
-    return whole or [(each, start) for each, start in fitting if each.address(start) == address]
+    """Those of the fits that an address names. A whole address names one alone. ``Path`` drops a slash at its end."""
+    whole = [fits for fits in fitting if fits[0].whole_address(fits[1]).removesuffix("/") == address]
+    return whole or [fits for fits in fitting if fits[0].address(fits[1]) == address]
 
 
 def _addresses(path: Path, fitting: Sequence[_Fit]) -> str:
