@@ -117,6 +117,24 @@ def test_what_is_no_measurement_is_refused(
 
 
 @pytest.mark.more
+def test_a_study_says_which_of_several_weights_in_a_file_it_takes(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, both = tmp_path / "out.safetensors", tmp_path / "both.pt"
+    assert run(place, "weights", "mine", "model.width=2", "--seed", "0", str(out)) == 0
+    state = load_file(out)
+    said = f"training.weights: {len(state)} tensors of both.pt below model; as many fit, and were not taken: ema: *"
+    words = (str(place / "mine.yaml"), "model.width=2", f"training.weights={both}", "training.steps=0")
+    for factor, told in ((2.0, said), (1.0, "")):
+        torch.save({"model": state, "ema": {name: factor * value for name, value in state.items()}}, both)
+        for command in (("plan", *words), ("sweep", *words, "--inline", f"name=of_{factor:g}")):
+            capsys.readouterr()
+            assert run(place, *command) == 0
+            printed = " ".join(capsys.readouterr().out.split())
+            assert told in printed
+            assert ("were not taken" in printed) == bool(told)
+
+
 def test_a_study_that_kept_nothing_is_not_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bare.yaml").write_text(BASE + "keep: none\n")
     assert run(tmp_path, "sweep", str(tmp_path / "bare.yaml"), "--inline") == 0

@@ -20,6 +20,7 @@ from memsweep.documents import Answer
 from memsweep.documents.keys.runs import LagItem, MeasuredItem, MeasuredRadiusItem
 from memsweep.errors import MemsweepError, counted
 from memsweep.report.naming.advice import OF_ONE_WIDTH
+from memsweep.report.naming.guesses import guessed_roles
 from memsweep.report.read.fields import fields_of
 from memsweep.report.rows.verdicts import radii_table, radius_lines
 from memsweep.stability.verdict.judgement import Verdict
@@ -208,13 +209,16 @@ def _measured(store: Store) -> list[MeasuredItem]:
     measured: list[MeasuredItem] = []
     for identity in stored_plan(store).rows:
         if store.has(identity):
-            tables = store.tables(identity, ("curves", "replicas", "memory"))
-            measured.append(measured_item(identity, tables["replicas"], tables["curves"], tables["memory"]))
+            record, tables = store.result(identity, ("curves", "replicas", "memory"))
+            guesses = guessed_roles([record])
+            measured.append(measured_item(identity, tables["replicas"], tables["curves"], tables["memory"], guesses))
     return measured
 
 
-def measured_item(identity: str, replicas: pd.DataFrame, curves: pd.DataFrame, memory: pd.DataFrame) -> MeasuredItem:
-    """The measurements of one trial, from its tables."""
+def measured_item(
+    identity: str, replicas: pd.DataFrame, curves: pd.DataFrame, memory: pd.DataFrame, guesses: list[str]
+) -> MeasuredItem:
+    """The measurements of one trial, from its tables, with what is said of its guessed roles."""
     return {
         "identity": identity,
         "seeds": int(replicas["seed"].nunique()),
@@ -222,6 +226,7 @@ def measured_item(identity: str, replicas: pd.DataFrame, curves: pd.DataFrame, m
         "zero_loss": float(replicas["zero_loss"].median()),
         "balls": {str(ball): _curve(own) for ball, own in curves.groupby("ball", sort=False)},
         "lags": {name: lag for name in _LAGS if (lag := _lag(memory, name)) is not None},
+        "guesses": guesses,
     }
 
 

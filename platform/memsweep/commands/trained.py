@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memsweep.commands import console
 from memsweep.commands.module import SOURCE, is_required, module_fields
@@ -138,7 +138,13 @@ def _inputs(given: int | None, sequences: Tensor) -> int:
 
 def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredItem]) -> RunDocument:
     measured: list[MeasuredItem] = [
-        item(str(identity), own, found.curves.query("identity == @identity"), _memory(found, identity))
+        item(
+            str(identity),
+            own,
+            found.curves.query("identity == @identity"),
+            found.memory.query("identity == @identity"),
+            found.guesses(str(identity)),
+        )
         for identity, own in found.replicas.groupby("identity", sort=False)
     ]
     outcomes = {str(row.identity): str(row.outcome) for row in found.replicas.itertuples()}
@@ -159,7 +165,3 @@ def _document(found: Measurement, seconds: float, item: Callable[..., MeasuredIt
         "tracking_lacks": None,
         "measured": measured,
     }
-
-
-def _memory(found: Measurement, identity: Any) -> Any:
-    return found.memory.query("identity == @identity")

@@ -150,9 +150,12 @@ def differences(
         place: where it runs.
         address: of the cluster that a person gave.
     """
+    from memsweep.studies.trials import of_several_weights
+
     study = trials.plan.sweep.name
     planned = {trial.identity for trial in trials.plan.trials}
     yield f"{study}: {counted(len(planned), 'trial')}: {', '.join(_parts(trials, place, address))}"
+    yield from of_several_weights(trials.plan.sweep) if trials.plan.packs else ()
     yield from _changes(trials, statuses, planned)
     for name, fault in trials.reuse.damaged.items():
         yield f"  {name}: damaged, recomputed: {fault}"

@@ -23,7 +23,7 @@ from memsweep.stability.verdict.judgement import GOOD_GRID, SMALLEST_GRID
 from memsweep.studies.ending import only_measured
 from memsweep.studies.locations import store_of
 from memsweep.studies.reasons import by_reason, examples, reasons
-from memsweep.studies.trials import has_changed, lacks_of, refuse_misfit
+from memsweep.studies.trials import has_changed, lacks_of, of_several_weights, refuse_misfit
 from memsweep.sweep.planning.plan import identified, make_plan
 from memsweep.sweep.planning.plan_file import plan_to_replace
 from memsweep.sweep.planning.reuse import Reuse, find_reusable, interpolated, with_stored_training
@@ -386,7 +386,7 @@ def notes(study: SweepConfig) -> list[str]:
             *registry.get(registry.MODEL, trial.model.name).notes_of_code(trial, study.resources.of(trial).device),
         )
     )
-    return [*_horizons(study), *_widths(study), *_idle_rules(study), *of_code]
+    return [*_horizons(study), *_widths(study), *_idle_rules(study), *of_code, *of_several_weights(study)]
 
 
 def _horizons(study: SweepConfig) -> Iterator[str]:

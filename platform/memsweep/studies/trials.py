@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Collection, Sequence
@@ -124,13 +125,8 @@ def refuse_misfit(sweep: SweepConfig, measures: str = "") -> None:
     from memsweep.learning.state.weights_file import WeightsFileError
     from memsweep.trial import check_weights
 
-    searched = sweep.search.space if sweep.search is not None else ()
-    of_shapes = any(path.partition(".")[0] in ("task", "model") or path == "training.weights" for path in searched)
-    if of_shapes or measures:
-        return
-    given = [row for row in sweep.rows if row.training.weights]
     problems = list[str]()
-    for row in {(row.task, row.model, row.training.weights, row.training.dtype): row for row in given}.values():
+    for row in [] if measures else _from_files(sweep):
         try:
             check_weights(row)
         except WeightsFileError as error:
@@ -140,6 +136,29 @@ def refuse_misfit(sweep: SweepConfig, measures: str = "") -> None:
             problems.append(f"training.weights of the model {model.name}{size}: {error}")
     if problems:
         raise ConfigError(list(dict.fromkeys(problems)), f"study {sweep.name!r}")
+
+
+def of_several_weights(sweep: SweepConfig) -> list[str]:
+    """Lines about files that hold several weights of a model: those that are taken, and those that are not."""
+    from memsweep.learning.state.found_weights import beside
+    from memsweep.learning.state.weights_file import WeightsFileError, read_weights
+    from memsweep.trial import state_of
+
+    said = dict[str, None]()
+    for row in _from_files(sweep):
+        if (file := row.training.weights_file) is not None:
+            with contextlib.suppress(WeightsFileError):  # ``refuse_misfit`` says what is wrong with a file
+                said[beside(file, state_of(row), read_weights(file))] = None
+    return [f"training.weights: {words}" for words in said if words]
+
+
+def _from_files(sweep: SweepConfig) -> list[TrialConfig]:
+    """The rows that begin with the weights of a file, one of each kind; none of a search over what decides shapes."""
+    searched = sweep.search.space if sweep.search is not None else ()
+    if any(path.partition(".")[0] in ("task", "model") or path == "training.weights" for path in searched):
+        return []
+    given = [row for row in sweep.rows if row.training.weights]
+    return [*{(row.task, row.model, row.training.weights, row.training.dtype): row for row in given}.values()]
 
 
 def with_kept_states(trials: Sequence[PlannedTrial], done: Collection[str], store: Store) -> tuple[PlannedTrial, ...]:

@@ -57,9 +57,17 @@ def test_of_several_weights_that_differ_somebody_chooses(
         assert f"{file}#{address}" in str(told.value)
         found = find_weights(Path(f"{file}#{address}"), own())
         assert float(found.tensors["bias"][0]) == value
-        assert "were not taken" in found.said
+        others = found.said.partition("were not taken: ")[2]
+        assert len(others.split(", ")) == 1, "what was taken is not among the others"
     with pytest.raises(WeightsFileError, match="no weights of the module called 'other'"):
         find_weights(Path(f"{file}#other"), own())
+
+
+@pytest.mark.parametrize(("taken", "other"), [("model", "ema"), ("ema", "model")])
+def test_what_an_address_names_was_taken(tmp_path: Path, taken: str, other: str) -> None:
+    torch.save({"model": linear(1), "ema": linear(2)}, tmp_path / "w.pt")
+    said = find_weights(tmp_path / f"w.pt#{taken}", own()).said
+    assert said == f"2 tensors of w.pt below {taken}; as many fit, and were not taken: {other}: *"
 
 
 def test_of_equal_weights_one_is_taken(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ _OWN = ("verdicts", "compared")
 def report_item(paths: ReportPaths) -> ReportItem:
     """A report: its paths, and the rows of its tables as their CSV files hold them."""
     from memsweep.report.headline.answer import answer_of
+    from memsweep.report.naming.guesses import guessed_roles
     from memsweep.report.rows.failures import failures_item
 
     contents, tables = paths.contents, paths.tables
@@ -80,6 +81,7 @@ def report_item(paths: ReportPaths) -> ReportItem:
         "answers": list(answer_of(contents).sentences),
         "throughout": dict(contents.grouping.fixed),
         "coupled": [*contents.grouping.coupled],
+        "guesses": guessed_roles(study.records.values()),
         "verdicts": verdicts,  # type: ignore[typeddict-item]  # rows of a DataFrame: the schema's test looks at them
         "claims": claims,  # type: ignore[typeddict-item]
         "tables": {table.name: rows_of(table.frame()) for table in tables.exported if table.name not in _OWN},

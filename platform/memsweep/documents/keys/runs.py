@@ -82,6 +82,7 @@ class ReportItem(TypedDict):
     answers: Annotated[list[str], "the study's answer in words, as its page says it: the answer first"]
     throughout: Annotated[dict[str, Any], "column -> value, where all conditions agree"]
     coupled: Annotated[list[str], "fields that change together with width or horizon: slopes contain their effect"]
+    guesses: Annotated[list[str], "which roles of weights were guessed, in words; empty: none"]
     verdicts: Annotated[list[VerdictItem], "every condition and ball"]
     claims: Annotated[list[ClaimItem], "tested claims of the study"]
     tables: Annotated[dict[str, list[dict[str, Any]]], "name -> rows, as the other CSV files of the folder hold them"]
@@ -118,6 +119,7 @@ class MeasuredItem(TypedDict):
     zero_loss: Annotated[float, "of the predictor that says 0; of sequences, the variance of the outputs"]
     balls: Annotated[dict[str, list[MeasuredRadiusItem]], "ball -> errors by radius"]
     lags: Annotated[dict[str, LagItem], "learned (memory function) and gradient (of the last state), by lag"]
+    guesses: Annotated[list[str], "which roles of weights were guessed, in words; empty: none"]
 
 
 class RunDocument(TypedDict):

@@ -85,11 +85,8 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
             two values of one tensor.
     """
     path, address = _parted(path)
-    needed = {name: tensor for name, tensor in own.items() if not name.endswith(_COUNTS)}
-    candidates = [*_candidates(content_of(path))]
-    fitting = [
-        (each, start) for each in candidates for start in _starts(each, needed) if not _lacks(each, start, needed)
-    ]
+    needed, candidates = _needed(own), [*_candidates(content_of(path))]
+    fitting = _fitting(candidates, needed)
     chosen = fitting if address is None else _chosen(fitting, address)
     if not fitting:
         raise WeightsFileError(_nothing_fits(path, candidates, needed))
@@ -111,6 +108,23 @@ def find_weights(path: Path, own: Mapping[str, Tensor]) -> FoundWeights:
     return FoundWeights(tensors, _said(path, *chosen[0], tensors, others))
 
 
+def beside(path: Path, own: Mapping[str, Tensor], taken: Mapping[str, Tensor]) -> str:
+    """Where weights lay that were taken from a file by a usual key, and what else fits and differs; empty: nothing.
+
+    Args:
+        path: without an address.
+        own: as of ``find_weights``.
+        taken: as ``read_weights`` gives them.
+    """
+    found = [(fits, _taken(path, own, *fits)) for fits in _fitting([*_candidates(content_of(path))], _needed(own))]
+    others = [fits for fits, tensors in found if _differ(tensors, taken)]
+    chosen = [(fits, tensors) for fits, tensors in found if not _differ(tensors, taken)]
+    if not chosen or not others:
+        return ""
+    fits, tensors = chosen[0]
+    return _said(path, *fits, tensors, others)
+
+
 def file_of(path: Path) -> Path:
     """The file of a path that may have an address.
 
@@ -129,6 +143,15 @@ def _parted(path: Path) -> tuple[Path, str | None]:
     return (Path(file), address) if at and not path.exists() else (path, None)
 
 
+def _needed(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a module that a file must have."""
+    return {name: tensor for name, tensor in own.items() if not name.endswith(_COUNTS)}
+
+
+def _fitting(candidates: Sequence[_Candidate], needed: Mapping[str, Tensor]) -> list[_Fit]:
+    return [(each, start) for each in candidates for start in _starts(each, needed) if not _lacks(each, start, needed)]
+
+
 def _taken(path: Path, own: Mapping[str, Tensor], chosen: _Candidate, start: str) -> dict[str, Tensor]:
     tensors = {name: chosen.tensors[start + name] for name in own if start + name in chosen.tensors}
     return plain_tensors(path, tensors) if holds_special_tensors(tensors) else tensors
@@ -139,9 +162,9 @@ def _differ(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 
 def _chosen(fitting: Sequence[_Fit], address: str) -> list[_Fit]:
-    """What an address names. A whole address names one fit alone. ``Path`` drops a slash at its end."""
-    whole = [(each, start) for each, start in fitting if each.whole_address(start).removesuffix("/") == address]
-    return whole or [(each, start) for each, start in fitting if each.address(start) == address]
+    """Those of the fits that an address names. A whole address names one alone. ``Path`` drops a slash at its end."""
+    whole = [fits for fits in fitting if fits[0].whole_address(fits[1]).removesuffix("/") == address]
+    return whole or [fits for fits in fitting if fits[0].address(fits[1]) == address]
 
 
 def _addresses(path: Path, fitting: Sequence[_Fit]) -> str:

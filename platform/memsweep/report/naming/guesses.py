@@ -25,7 +25,7 @@ def _sentence(module: str, roles: Mapping[str, Mapping[str, None]]) -> str:
     guesses = "; ".join(f"{role}: {listed([*weights], _MOST)}" for role, weights in sorted(roles.items()))
     return (
         f"The roles of some weights of {module} are guessed, and balls move weights by their roles ({guesses}). "
-        "Where one is wrong, write its role into the study (roles, below model or unit)."
+        "Where one is wrong, set its role: roles below model or unit, as in model.roles.encoder=[NAME]."
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from memsweep.errors import counted
 from memsweep.report.analysis.bounds import MARKED, found_share
+from memsweep.report.naming.guesses import guessed_roles
 from memsweep.report.naming.numbers import figure, percent
 from memsweep.report.rows.verdicts import radius_lines
 from memsweep.studies.python.own_outputs import NAME as OWN_OUTPUTS
@@ -56,13 +57,18 @@ class Measurement(Results):
         from memsweep.report.terminal import measured_text
 
         text = measured_text(self._tables())
-        return "\n".join([*self._numbers(), *(line.rstrip() for line in text.rstrip().splitlines())])
+        guesses = guessed_roles(self._contents.study.records.values())
+        return "\n".join([*self._numbers(), *guesses, *(line.rstrip() for line in text.rstrip().splitlines())])
 
     def page(self) -> Page:
         """The page of the report, with the printed numbers of the model."""
         study = self._contents.study
         told = replace(study, description="\n".join([study.description, *self._numbers()]))
         return Results(self._location, replace(self._contents, study=told)).page()
+
+    def guesses(self, identity: str) -> list[str]:
+        """Sentences about the guessed roles of one combination of settings; none where all roles are known."""
+        return guessed_roles([self._contents.study.records[identity]])
 
     def _numbers(self) -> list[str]:
         return [line for identity in self.replicas["identity"] for line in self._lines(identity)]

@@ -40,7 +40,7 @@ from memsweep.studies.python.own_outputs import LEAST, NAME, OwnOutputs, drawn, 
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.record import SCHEMA
 from memsweep.sweep.store.results import Store
-from memsweep.sweep.worker.provenance import collect
+from memsweep.sweep.worker.provenance import collect, guesses_of
 from memsweep.trial import run_trial
 
 _SOURCE = "the measurement"
@@ -255,9 +255,9 @@ def _identity(trial: TrialConfig) -> str:
 
 
 def _measure(study: str, identity: str, trial: TrialConfig, store: Store) -> None:
-    begun = time.monotonic()
+    begun, guesses = time.monotonic(), guesses_of(trial)
     result = run_trial(trial)
-    provenance = collect("", seconds={"measurement": time.monotonic() - begun}, pack=[identity])
+    provenance = collect("", seconds={"measurement": time.monotonic() - begun}, pack=[identity]) | guesses
     record = {
         "schema": SCHEMA,
         "identity": identity,

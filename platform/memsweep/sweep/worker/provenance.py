@@ -110,10 +110,15 @@ def of_trial(config: TrialConfig, arithmetic: Arithmetic = ON_CPU) -> dict[str, 
     real = {"float64": "double", "float32": "float"}[config.training.dtype]
     build = kernel_build(real) if made_from["kernels"].startswith("compiled") else ""
     origin = {"code_fingerprint": made_from["code"], "identity_of": made_from, "kernel_build": build}
+    return origin | guesses_of(config)
+
+
+def guesses_of(config: TrialConfig) -> dict[str, Any]:
+    """The guessed roles of a trial's weights, which every record tells its readers; nothing where all are known."""
     with suppress(MemsweepError), foreign_code(str):  # these are for readers: what fails here costs no result
         if guessed := registry.get(registry.MODEL, config.model.name).guessed_roles(config):
-            origin["guessed_roles"] = {name: str(part) for name, part in guessed.items()}
-    return origin
+            return {"guessed_roles": {name: str(part) for name, part in guessed.items()}}
+    return {}
 
 
 @functools.cache
