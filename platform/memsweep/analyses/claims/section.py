@@ -9,10 +9,11 @@ from memsweep.analyses.claims.charts import claim_charts
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
 from memsweep.analyses.claims.published_tables import published_export, published_tables
 from memsweep.analyses.claims.tables import claim_table, counted
+from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.advice import of_weights
 from memsweep.report.naming.numbers import MOST_NAMED, joined
-from memsweep.report.rows.verdicts import SHORT_KEY, moving, waits
+from memsweep.report.rows.verdicts import SHORT, SHORT_KEY, moving, waits
 from memsweep.report.values.section import FILES, Place, Rank, Section
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 from memsweep.stability.comparison.paired import Support
@@ -55,6 +56,7 @@ def _published(contents: Contents) -> Section:
         answer=[*_agreements(contents, rows)],
         rank=Rank.TESTED,
         key=f"{_AGREEMENT_KEY}\n{SHORT_KEY}",
+        small=f"{MARK} {SHORT}." if any(row.finding is not None and row.finding.marked for row in rows) else "",
         places={PAGE: shown, TERMINAL: shown, CSV: Place.LAST},
         anchor="published",
         kind=_KIND,
