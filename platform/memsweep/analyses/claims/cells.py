@@ -24,7 +24,8 @@ _FIGURES = ("scale", "effect", "low", "high", "p", "p_holm", "p_against")
 COMPARED_COLUMNS = (*_CLAIM, *_PAIR, *_FIGURES)
 """Of ``compared_frame``.
 
-``verdict`` and ``more_seeds`` belong to the claim, ``test`` is the verdict on the pair of cells alone. ``cells`` names
+``verdict`` and ``more_seeds`` belong to the claim, and speak of its measured pairs. ``test`` is the verdict on the pair
+of cells alone, which may not be measured. ``cells`` names
 the values of the axes in which the claim's pairs differ. ``left_identity`` and ``right_identity`` name the trials, with
 a blank between those of a cell to which seeds were added. ``left`` and ``right`` are medians over the seeds that both
 have. ``effect`` (left / right or left - right, by ``scale``) is the Hodges-Lehmann estimate with its 95 % interval;

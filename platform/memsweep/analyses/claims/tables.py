@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.analyses.claims.conclusions import Pair, conclusion
-from memsweep.report.naming.numbers import figure, interval, joined
+from memsweep.analyses.claims.conclusions import Pair, conclusion, partly_measured
+from memsweep.report.naming.numbers import MOST_NAMED, figure, interval, joined
 from memsweep.report.values.table import NOTHING, PAGE, Column, Table
 from memsweep.stability.comparison.paired import Support
 
@@ -17,8 +17,9 @@ from memsweep.stability.comparison.paired import Support
 def claim_table(compared: pd.DataFrame) -> Table[Pair]:
     """Of ``memsweep.analyses.claims.cells.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
+    partly = frozenset(partly_measured(compared)["claim"])
     columns: list[Column[Pair]] = [
-        Column("conclusion", lambda pair: pair["verdict"], cell=conclusion),
+        Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, partly)),
         Column("claim", lambda pair: pair["claim"], style=""),
         Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
         Column("test", lambda pair: pair["test"], style="", **page),
@@ -36,7 +37,7 @@ _COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
 
 
 def counted(compared: pd.DataFrame) -> str:
-    """``Of 3 claims, 2 are supported and 1 is contradicted.``"""
+    """``Of 3 claims, 2 are supported and 1 is contradicted.``, and where some of them are not measured."""
     words = compared.drop_duplicates("claim")["verdict"]
     counts = Counter(words)
     parts = [
@@ -44,7 +45,18 @@ def counted(compared: pd.DataFrame) -> str:
         for kind in Support
         if counts[kind]
     ]
-    return f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
+    said = f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
+    return f"{said}{_scope(partly_measured(compared))}"
+
+
+def _scope(missing: pd.DataFrame) -> str:
+    """`` Of 2 of these, cells are not measured: horizon=32.``; empty where none is missing."""
+    if missing.empty:
+        return ""
+    places = [*filter(None, dict.fromkeys(missing["cells"]))]
+    more = [f"{len(places) - MOST_NAMED} more"] if len(places) > MOST_NAMED else []
+    named = f": {'; '.join(places[:MOST_NAMED] + more)}" if places else ""
+    return f" Of {missing['claim'].nunique()} of these, cells are not measured{named}."
 
 
 def _tested(pair: Pair, text: str) -> str:
