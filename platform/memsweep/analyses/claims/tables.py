@@ -10,7 +10,7 @@ import pandas as pd
 
 from memsweep.analyses.claims.conclusions import Pair, conclusion, partly_measured
 from memsweep.report.naming.numbers import MOST_NAMED, figure, interval, joined
-from memsweep.report.values.table import NOTHING, PAGE, Column, Table
+from memsweep.report.values.table import NOTHING, PAGE, SHOWN, Column, Table
 from memsweep.stability.comparison.paired import Support
 
 
@@ -21,6 +21,7 @@ def claim_table(compared: pd.DataFrame) -> Table[Pair]:
     columns: list[Column[Pair]] = [
         Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, partly)),
         Column("claim", lambda pair: pair["claim"], style=""),
+        Column("fit: left / right", _fit, style="", optional=True, views=SHOWN),
         Column("where", lambda pair: pair["cells"] if isinstance(pair["cells"], str) else "", optional=True, **page),
         Column("test", lambda pair: pair["test"], style="", **page),
         Column("left / right", lambda pair: _tested(pair, f"{figure(pair['left'])} / {figure(pair['right'])}"), **page),
@@ -33,6 +34,8 @@ def claim_table(compared: pd.DataFrame) -> Table[Pair]:
     return Table("compared", "Claims", compared.to_dict("records"), columns, stored=compared)
 
 
+MOST_CITED = 2
+"""Claims that a sentence cites whole."""
 _COUNTED: dict[str, str] = {Support.UNDERPOWERED: "undecided for lack of seeds"}
 
 
@@ -57,6 +60,26 @@ def _scope(missing: pd.DataFrame) -> str:
     more = [f"{len(places) - MOST_NAMED} more"] if len(places) > MOST_NAMED else []
     named = f": {'; '.join(places[:MOST_NAMED] + more)}" if places else ""
     return f" Of {missing['claim'].nunique()} of these, cells are not measured{named}."
+
+
+def unfit(compared: pd.DataFrame) -> str:
+    """``1 compares radii of models that do not all fit``, and which, with their models; empty where all fit."""
+    lacking = compared[compared[["left_fits", "right_fits"]].min(axis=1) < compared["seeds"]]
+    claims = [*dict.fromkeys(lacking["claim"])]
+    if not claims:
+        return ""
+    named = []
+    for claim in claims[:MOST_CITED]:
+        left, right, of = compared.loc[compared["claim"] == claim, ["left_fits", "right_fits", "seeds"]].sum()
+        named.append(f"`{claim}` (fit: {left:.0f} of {of:.0f} on the left, {right:.0f} of {of:.0f} on the right)")
+    more = [f"{len(claims) - MOST_CITED} more"] if len(claims) > MOST_CITED else []
+    compares = "1 compares" if len(claims) == 1 else f"{len(claims)} compare"
+    return f"{compares} radii of models that do not all fit, and a verdict leaves those out: {joined(named + more)}."
+
+
+def _fit(pair: Pair) -> str:
+    fits = (pair["left_fits"], pair["right_fits"])
+    return f"{fits[0]:.0f} / {fits[1]:.0f} of {pair['seeds']:.0f}" if min(fits) < pair["seeds"] else ""
 
 
 def _tested(pair: Pair, text: str) -> str:

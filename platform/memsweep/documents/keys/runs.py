@@ -63,6 +63,8 @@ class ClaimItem(TypedDict):
     ties: Annotated[float, "pairs without a difference"]
     left: Annotated[float, "median of the left side"]
     right: Annotated[float, "median of the right side"]
+    left_fits: Annotated[float, "of radii: seeds whose models fit, on the left side"]
+    right_fits: Annotated[float, "of radii: seeds whose models fit, on the right side"]
     scale: Annotated[str, "ratio or difference: what the effect is"]
     effect: Annotated[float, "left against right"]
     low: Low
