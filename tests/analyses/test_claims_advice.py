@@ -51,3 +51,24 @@ def test_the_printed_command_decides_a_claim_as_a_sweep_of_so_many_seeds_does(
     pd.testing.assert_frame_equal(grown.drop(columns=IDENTITIES), whole.drop(columns=IDENTITIES))
     assert main(["report", "grown", "whole", "--json"]) == 0
     assert "training.seeds" not in capsys.readouterr().out
+
+
+def test_an_extension_leaves_a_claim_what_its_measured_cells_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One trial of a new width has a result on one side alone: there, and only there, nothing is measured."""
+    monkeypatch.chdir(tmp_path)
+    claims = STUDY[STUDY.index("claims:") :].replace(", at: {model.width: 2}", "")
+    (tmp_path / "grown.yaml").write_text(f"name: grown\n{BASE}\ngrid: {{training.steps: [1, 30]}}\n{claims}")
+    assert main(["sweep", "grown.yaml", "training.seeds=6", "model.width=2", "--inline", "--no-page"]) == 0
+    said = "Of 2 claims, 1 is supported and 1 is contradicted."
+    assert said in capsys.readouterr().out
+    main(["extend", "grown.yaml", "training.seeds=6", "model.width=2,3", "--max-trials", "1", "--inline"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert f"{said} Of 2 of these, cells are not measured: width=3." in told
+    conclusions = ("✓ supported at width=2", "✗ contradicted at width=2", "– not measured at width=3")
+    page = (tmp_path / "results" / "grown" / "report" / "index.html").read_text()
+    for shown in (told, page):
+        assert [shown.count(text) > 0 for text in conclusions] == [True, True, True]
+        assert "– not measured<" not in shown
+        assert "– not measured error" not in shown

@@ -47,6 +47,7 @@ class SearchedFolder:
         objective: ``error``, and with ``radius`` beside it a second one, which grows with the weight decay.
         confirm: winners of each cell that are measured anew.
         diverging, failing, running: suggestions that diverge, failed, or have not ended, by number.
+        found: share of the largest change that the search for worst pushes found; nan: no stronger one ran.
     """
 
     scheduler: str = "none"
@@ -59,6 +60,7 @@ class SearchedFolder:
     failing: Sequence[int] = ()
     running: Sequence[int] = ()
     claims: Values | None = None
+    found: float = math.nan
     trials: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -149,6 +151,7 @@ class SearchedFolder:
             loss=loss * (OPTIMISM if fresh else 1.0),
             base=0.05 + values[DECAY],
             slope_width=-1.5 if parameterization == "direct" else 0.0,
+            found=self.found,
         )
 
     def _config(self, cell: int, values: Values, **training: Any) -> dict[str, Any]:

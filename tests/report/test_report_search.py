@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,6 +291,21 @@ def test_the_terminal_shows_winners_and_claims_and_no_table_of_missing_slopes(pa
     assert "error(exp) < error(direct)" in text
     assert text.index("for the least error") < text.index("Claims, tested")
     assert "not available" not in text
+
+
+@pytest.mark.parametrize("published", [[], [{"name": "Any", "where": {}, "verdicts": {"polynomial": "unstable"}}]])
+def test_the_note_on_the_mark_stands_where_a_mark_is_printed(tmp_path: Path, published: list[dict[str, Any]]) -> None:
+    """Winners of one size have no slope and no table of verdicts; a published table has their verdicts."""
+    written = SearchedFolder(widths=(2,), suggestions=2, found=0.8)
+    written.claims = {"source": "a table", "rows": published, "compare": []}
+    history = written.write(tmp_path)
+    made = report_on(replace(load_study(tmp_path), search=history), Location.at(tmp_path))
+    assert all(finding.marked for finding in made.contents.verdicts)
+    page = made.page.read_text()
+    shown = page[page.index("<body") : page.index('id="terms"')]
+    for text in (made.text(width=110, colour=False), shown):
+        notes = text.count("† a stronger search found more")
+        assert (text.count("†") - notes, notes) == ((2, 1) if published else (0, 0))
 
 
 @pytest.mark.more

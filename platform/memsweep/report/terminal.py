@@ -89,15 +89,22 @@ def comparison_text(found: SideBySide, *, width: int | None = None, colour: bool
 
 
 def _printed(parts: Callable[[int], Iterator[_Part]], width: int | None, colour: bool | None) -> str:
-    """Parts that fill so many columns, as text."""
+    """Parts that fill so many columns, as text; a note on the mark stands only where a mark is printed."""
     colour = sys.stdout.isatty() if colour is None else colour
     if width is None:
         width = min(_WIDEST, columns_of(sys.stdout, _PLAIN))
+    made = [*parts(width)]
+    noteless = [part for part in made if not (isinstance(part, str) and part.startswith(MARK))]
+    text = _drawn(noteless, width, colour)
+    return _drawn(made, width, colour) if len(noteless) < len(made) and MARK in text else text
+
+
+def _drawn(parts: Sequence[_Part], width: int, colour: bool) -> str:
     buffer = io.StringIO()
     shown: dict[str, Any] = {"force_terminal": colour, "no_color": not colour, "force_jupyter": False}
     console = Console(file=buffer, width=width, highlight=False, **shown)
     before: _Part = ""
-    for part in parts(width):
+    for part in parts:
         if part == before == "":  # one empty line between two parts
             continue
         before = part

@@ -352,7 +352,7 @@ def test_the_first_of_several_cells_that_fit_a_side_stands_for_it(study: Study) 
     assert (half.right, half.result.test.n) == ((), 0)
 
 
-def test_a_cell_without_a_result_leaves_the_claim_open(study: Study) -> None:
+def test_a_cell_without_a_result_leaves_the_claim_to_those_that_have_one(study: Study) -> None:
     everywhere = comparison("everywhere", "radius")
     complete = pairs_of([everywhere], study)
     without = {identity: record for identity, record in study.records.items() if identity not in complete[1].right}
@@ -360,4 +360,5 @@ def test_a_cell_without_a_result_leaves_the_claim_open(study: Study) -> None:
     assert {each.left: each.right for each in found} == {
         each.left: each.right if each is not complete[1] else () for each in complete
     }
-    assert claim_verdicts(found) == {"everywhere": "not measured"}
+    assert claim_verdicts(found) == {"everywhere": "supported"}
+    assert sorted(compared_frame(found)["test"]) == ["not measured", "supported", "supported", "supported"]

@@ -46,7 +46,7 @@ def test_rounded_ends_that_meet_say_how_near_they_are() -> None:
 
 def test_claims_are_counted_by_their_conclusions() -> None:
     verdicts = ["supported", "contradicted", "contradicted", "not supported", "underpowered", "not measured"]
-    compared = pd.DataFrame({"claim": [*"abbcde"], "verdict": verdicts})
+    compared = pd.DataFrame({"claim": [*"abbcde"], "verdict": verdicts, "test": verdicts, "cells": ""})
     said = "1 is supported, 1 is contradicted, 1 is not supported, 1 is undecided for lack of seeds and"
     assert counted(compared) == f"Of 5 claims, {said} 1 is not measured."
     assert counted(compared[4:5]) == "Of 1 claim, 1 is undecided for lack of seeds."

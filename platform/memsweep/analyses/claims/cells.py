@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,25 +12,32 @@ import pandas as pd
 
 from memsweep.config.schema.canonical import MISSING
 from memsweep.config.schema.claims import Comparison, at_path
+from memsweep.config.schema.search import BALL_OF
 from memsweep.errors import MemsweepError
 from memsweep.report.analysis.contents import Contents
 from memsweep.report.naming.conditions import Cell, cells_of
 from memsweep.report.read.fields import short_names
-from memsweep.stability.comparison.metrics import TABLES, SeedValue, per_seed
+from memsweep.stability.comparison.metrics import TABLES, SeedValue, fitting_seeds, per_seed
 from memsweep.stability.comparison.paired import CorrectedTest, Support, combine, correct, paired_test, support_text
 
+_Measured = tuple[SeedValue, float]  # of one seed, and whether its model fits: nan where that is not asked
 _CLAIM = ("claim", "verdict", "more_seeds")
-_PAIR = ("cells", "test", "metric", "left_identity", "right_identity", "seeds", "ties", "left", "right")
+_PAIR = (
+    *("cells", "test", "metric", "left_identity", "right_identity", "seeds", "ties", "left", "right"),
+    *("left_fits", "right_fits"),
+)
 _FIGURES = ("scale", "effect", "low", "high", "p", "p_holm", "p_against")
 COMPARED_COLUMNS = (*_CLAIM, *_PAIR, *_FIGURES)
 """Of ``compared_frame``.
 
-``verdict`` and ``more_seeds`` belong to the claim, ``test`` is the verdict on the pair of cells alone. ``cells`` names
-the values of the axes in which the claim's pairs differ. ``left_identity`` and ``right_identity`` name the trials, with
-a blank between those of a cell to which seeds were added. ``left`` and ``right`` are medians over the seeds that both
-have. ``effect`` (left / right or left - right, by ``scale``) is the Hodges-Lehmann estimate with its 95 % interval;
-where radii are censored, that of the smallest differences possible. ``p_holm`` is ``p``, one-sided, under Holm's
-correction over all rows, and ``p_against`` that of the opposite claim in the place of this one.
+``verdict`` and ``more_seeds`` belong to the claim, and speak of its measured pairs. ``test`` is the verdict on the pair
+of cells alone, which may not be measured. ``cells`` names the values of the axes in which the claim's pairs differ.
+``left_identity`` and ``right_identity`` name the trials, with a blank between those of a cell to which seeds were
+added. ``left`` and ``right`` are medians over the seeds that both have. Of radii, ``left_fits`` and ``right_fits``
+count those seeds whose models fit, as a verdict asks. ``effect`` (left / right or left - right, by ``scale``) is the
+Hodges-Lehmann estimate with its 95 % interval; where radii are censored, that of the smallest differences possible.
+``p_holm`` is ``p``, one-sided, under Holm's correction over all rows, and ``p_against`` that of the opposite claim in
+the place of this one.
 """
 
 
@@ -43,6 +51,7 @@ class CellPair:
         left, right: identities of the trials of each cell; empty where a side has none.
         common: how many seeds both cells have.
         result: of the test, corrected for all tests of the study.
+        fits: of radii: on each side, for how many of these seeds the model fits; nan of other metrics.
     """
 
     comparison: Comparison
@@ -51,6 +60,7 @@ class CellPair:
     right: tuple[str, ...]
     common: int
     result: CorrectedTest
+    fits: tuple[float, float] = (math.nan, math.nan)
 
     @property
     def where(self) -> str:
@@ -79,25 +89,28 @@ def compare_cells(
         any pair, there is an entry that is not measured.
     """
     rows = {name: _by_identity(tables[name], [*records]) for name in TABLES if name in tables}
-    known: dict[tuple[str, str], list[SeedValue]] = {}  # cells of several claims are read from the tables once
+    known: dict[tuple[str, str], list[_Measured]] = {}  # cells of several claims are read from the tables once
 
-    def values(metric: str, identities: Iterable[str]) -> list[SeedValue]:
-        pooled: dict[int, SeedValue] = {}
+    def values(metric: str, identities: Iterable[str]) -> dict[int, _Measured]:
+        pooled: dict[int, _Measured] = {}
         for identity in identities:
             if (metric, identity) not in known:
                 of_trial = {name: rows.get(name, {}).get(identity, pd.DataFrame()) for name in TABLES}
                 known[metric, identity] = _measured(metric, of_trial)
-            for value in known[metric, identity]:
-                pooled.setdefault(value.seed, value)
-        return [*pooled.values()]
+            for value, fits in known[metric, identity]:
+                pooled.setdefault(value.seed, (value, fits))
+        return pooled
 
     pairs = [(each, *pair) for each in comparisons for pair in _pairs(each, records, cells)]
     sides = [(values(each.metric, left), values(each.metric, right)) for each, _, left, right in pairs]
-    results = correct(
-        [paired_test(pair[0].metric, pair[0].direction, *side) for pair, side in zip(pairs, sides, strict=True)]
+    tests = [
+        paired_test(each.metric, each.direction, *([value for value, _ in side.values()] for side in both))
+        for (each, *_), both in zip(pairs, sides, strict=True)
+    ]
+    return tuple(
+        CellPair(*pair, len({*left} & {*right}), result, (_fits(left, right), _fits(right, left)))
+        for pair, (left, right), result in zip(pairs, sides, correct(tests), strict=True)
     )
-    common = [len({value.seed for value in left} & {value.seed for value in right}) for left, right in sides]
-    return tuple(CellPair(*pair, seeds, result) for pair, seeds, result in zip(pairs, common, results, strict=True))
 
 
 def seeds_to_decide(pairs: Iterable[CellPair]) -> int:
@@ -119,7 +132,7 @@ def compared_frame(pairs: Sequence[CellPair]) -> pd.DataFrame:
         test = pair.result.test
         claim = (pair.comparison.text, str(support), more_seeds)
         own = (pair.where, support_text(pair.result.support, pair.result.more_seeds), pair.comparison.metric)
-        measured = (" ".join(pair.left), " ".join(pair.right), test.n, test.ties, test.left, test.right)
+        measured = (" ".join(pair.left), " ".join(pair.right), test.n, test.ties, test.left, test.right, *pair.fits)
         figures = ("ratio" if test.ratio else "difference", test.effect, test.low, test.high, test.p)
         rows.append((*claim, *own, *measured, *figures, pair.result.adjusted, pair.result.against))
     return pd.DataFrame(rows, columns=[*COMPARED_COLUMNS])
@@ -148,13 +161,23 @@ def _by_identity(table: pd.DataFrame, identities: Sequence[str]) -> dict[Any, pd
     return dict(tuple(table[table["identity"].isin(identities)].groupby("identity", sort=False)))
 
 
-def _measured(metric: str, rows: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
+def _measured(metric: str, rows: Mapping[str, pd.DataFrame]) -> list[_Measured]:
     if rows["replicas"].empty:
         return []
     try:
-        return per_seed(metric, rows)
+        values = per_seed(metric, rows)
     except MemsweepError:  # results of other settings, which lack it: the claim is not measured
         return []
+    if metric not in BALL_OF:
+        return [(value, math.nan) for value in values]
+    fitting = fitting_seeds(BALL_OF[metric], rows["curves"])
+    return [(value, float(value.seed in fitting)) for value in values]
+
+
+def _fits(side: Mapping[int, _Measured], other: Mapping[int, _Measured]) -> float:
+    """How many of the seeds that both sides have fit on one of them; nan of metrics without this, and without seeds."""
+    fits = [fit for seed, (_, fit) in side.items() if seed in other]
+    return sum(fits) if fits else math.nan
 
 
 def _pairs(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 from memsweep.report.values.table import Cell
 from memsweep.stability.comparison.paired import Support, support_text
 
@@ -20,8 +22,22 @@ Pair = Mapping[Any, Any]
 """A row of ``memsweep.analyses.claims.cells.compared_frame``."""
 
 
-def conclusion(pair: Pair) -> Cell:
-    """The study's word on the claim of a pair."""
+def partly_measured(compared: pd.DataFrame) -> pd.DataFrame:
+    """The pairs that are not measured, of claims that have measured ones."""
+    unmeasured = str(Support.NOT_MEASURED)
+    return compared[(compared["test"] == unmeasured) & (compared["verdict"] != unmeasured)]
+
+
+def conclusion(pair: Pair, partly: frozenset[str] = frozenset()) -> Cell:
+    """The study's word on the claim of a pair.
+
+    Args:
+        pair: of cells.
+        partly: claims of which some pairs are not measured: each pair speaks for itself, and says where it lies.
+    """
+    if pair["claim"] in partly:
+        sign, tone = _SIGNS[Support(str(pair["test"]).partition(":")[0])]
+        return Cell(f"{sign} {pair['test']}{' at ' if pair['cells'] else ''}{pair['cells']}", tone)
     support = Support(str(pair["verdict"]))
     sign, tone = _SIGNS[support]
     return Cell(f"{sign} {support_text(support, int(pair['more_seeds']))}", tone)

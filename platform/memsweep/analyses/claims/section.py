@@ -8,11 +8,12 @@ from memsweep.analyses.claims.cells import CellPair, compared_frame, compared_of
 from memsweep.analyses.claims.charts import claim_charts
 from memsweep.analyses.claims.published import Agreement, ClaimedVerdict, compare
 from memsweep.analyses.claims.published_tables import published_export, published_tables
-from memsweep.analyses.claims.tables import claim_table, counted
+from memsweep.analyses.claims.tables import MOST_CITED, claim_table, counted, unfit
+from memsweep.report.analysis.bounds import MARK
 from memsweep.report.analysis.contents import BALLS, Contents
 from memsweep.report.naming.advice import of_weights
 from memsweep.report.naming.numbers import MOST_NAMED, joined
-from memsweep.report.rows.verdicts import SHORT_KEY, moving, waits
+from memsweep.report.rows.verdicts import SHORT, SHORT_KEY, moving, waits
 from memsweep.report.values.section import FILES, Place, Rank, Section
 from memsweep.report.values.table import CSV, PAGE, TERMINAL
 from memsweep.stability.comparison.paired import Support
@@ -31,7 +32,6 @@ _KIND = "claims"
 """Of a study that both kinds of claims answer."""
 _PENDING = "No claim is decided yet: that takes the trials of both its sides."
 _AGREEMENT_KEY = "✓ agrees  ✗ disagrees  ? undecided"
-_MOST_CITED = 2  # claims that are cited whole
 
 
 def sections(contents: Contents) -> list[Section]:
@@ -55,6 +55,7 @@ def _published(contents: Contents) -> Section:
         answer=[*_agreements(contents, rows)],
         rank=Rank.TESTED,
         key=f"{_AGREEMENT_KEY}\n{SHORT_KEY}",
+        small=f"{MARK} {SHORT}." if any(row.finding is not None and row.finding.marked for row in rows) else "",
         places={PAGE: shown, TERMINAL: shown, CSV: Place.LAST},
         anchor="published",
         kind=_KIND,
@@ -88,19 +89,19 @@ def _compared(contents: Contents, pairs: Sequence[CellPair]) -> Iterator[Section
     compared = compared_frame(pairs)
     against = compared.loc[compared["verdict"] == str(Support.CONTRADICTED), "claim"]
     cited = [f"`{claim}`" for claim in sorted({*against})]
-    quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= _MOST_CITED else ""
+    quoted = f" Contradicted: {joined(cited)}." if 0 < len(cited) <= MOST_CITED else ""
     unmeasured = (compared["verdict"] == str(Support.NOT_MEASURED)).all()
     yield Section(
         "Claims",
         f"{counted(compared)} {TESTED}",
         claim_table(compared),
-        answer=[counted(compared) + quoted],
+        answer=[" ".join(filter(None, (counted(compared) + quoted, unfit(compared))))],
         decide=_decide(contents, seeds_to_decide(pairs)),
         rank=Rank.TESTED,
         heading="Claims, tested over seeds with Holm's correction",
         key="",
         places={PAGE: Place.FIRST, TERMINAL: Place.FIRST, CSV: Place.FIRST, FILES: Place.LAST},
-        brief=("conclusion", "claim"),
+        brief=("conclusion", "claim", "fit: left / right"),
         meaning=("What “supported” means:", SUPPORTED),
         pending=_PENDING if unmeasured else "",
         charts=[*claim_charts(compared)],

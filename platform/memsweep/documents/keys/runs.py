@@ -50,7 +50,9 @@ class ClaimItem(TypedDict):
     """A pair of cells of a tested claim: a row of ``compared.csv``."""
 
     claim: Annotated[str, "in words"]
-    verdict: Annotated[str, "of the whole claim: supported, contradicted, not supported, underpowered or not measured"]
+    verdict: Annotated[
+        str, "of the measured pairs: supported, contradicted, not supported, underpowered or not measured"
+    ]
     more_seeds: Annotated[int, "seeds that an underpowered claim lacks"]
     cells: Annotated[str | None, "where on the other axes this pair lies"]
     test: Annotated[str, "the conclusion of this pair"]
@@ -61,6 +63,8 @@ class ClaimItem(TypedDict):
     ties: Annotated[float, "pairs without a difference"]
     left: Annotated[float, "median of the left side"]
     right: Annotated[float, "median of the right side"]
+    left_fits: Annotated[float, "of radii: seeds whose models fit, on the left side"]
+    right_fits: Annotated[float, "of radii: seeds whose models fit, on the right side"]
     scale: Annotated[str, "ratio or difference: what the effect is"]
     effect: Annotated[float, "left against right"]
     low: Low

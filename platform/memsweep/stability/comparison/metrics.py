@@ -70,6 +70,12 @@ def per_seed(name: str, tables: Mapping[str, pd.DataFrame]) -> list[SeedValue]:
     return sorted(values, key=lambda value: value.seed)
 
 
+def fitting_seeds(ball: str, curves: pd.DataFrame) -> frozenset[int]:
+    """The seeds of one trial whose models fit, by what their radii are read from: those that enter verdicts."""
+    moved = curves[curves["ball"] == ball].assign(width=0, horizon=0)
+    return frozenset(int(curve.seed) for curve in curves_of(moved) if curve.valid)
+
+
 def median(name: str, summary: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> float:
     """The median over the replicas, which a search uses; nan and inf as they are.
 

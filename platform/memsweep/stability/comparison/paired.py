@@ -143,13 +143,13 @@ def correct(tests: Sequence[PairTest]) -> list[CorrectedTest]:
 def combine(parts: Sequence[CorrectedTest]) -> tuple[Support, int]:
     """A claim that speaks of several pairs of cells holds if all tests do; and the seeds that it still needs.
 
-    One pair that contradicts it is enough against it.
+    One pair that contradicts it is enough against it. Pairs that are not measured say nothing, for or against.
     """
     supports = {part.support for part in parts}
-    for support in (Support.CONTRADICTED, Support.NOT_SUPPORTED, Support.NOT_MEASURED, Support.UNDERPOWERED):
+    for support in (Support.CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.SUPPORTED):
         if support in supports:
             return support, max(part.more_seeds for part in parts) if support is Support.UNDERPOWERED else 0
-    return (Support.SUPPORTED if parts else Support.NOT_MEASURED), 0
+    return Support.NOT_MEASURED, 0
 
 
 def support_text(support: Support, more_seeds: int) -> str:
