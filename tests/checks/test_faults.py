@@ -33,6 +33,7 @@ CONTRACT = {
     "ReadsTimeFirst": {"batch"},
     "KeepsDropping": {"determinism"},
     "KeepsItsState": {"determinism"},
+    "OverwritesItsInputs": {"determinism"},
     "SqueezesOne": {"shapes"},
     "HalfState": {"precision"},
     "ZeroWeights": {"parameters"},
@@ -54,6 +55,13 @@ def test_a_fault_of_a_selective_recurrence_is_found(audited: Callable[..., Audit
 @pytest.mark.parametrize("name", CONTRACT)
 def test_a_fault_of_the_contract_is_found(audited: Callable[..., Audit], name: str) -> None:
     assert faults(audited(f"audit_contract:{name}")) == CONTRACT[name]
+
+
+def test_inputs_that_are_overwritten_are_no_state(audited: Callable[..., Audit]) -> None:
+    found = audited("audit_contract:OverwritesItsInputs")["determinism"]
+    assert re.fullmatch(r"It changes its inputs in place \(by .* times their size\): .* x \+= y\.", found.sentence)
+    assert found.numbers["inputs_changed"] > 0.1
+    assert found.numbers["difference"] == found.numbers["training"] == 0
 
 
 CLEAN = {

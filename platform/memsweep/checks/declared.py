@@ -8,12 +8,14 @@ Letters: B batch, T time (length), M channels (modes) of all layers.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
+from memsweep.checks.apart import Effect, effect_of, rounding
 from memsweep.checks.carry import step_form
 from memsweep.checks.subject import PREFIX, Subject
 from memsweep.models.base import Model, as_linear
@@ -67,44 +69,78 @@ def decay_of(subject: Subject, inputs: Tensor) -> Tensor | None:
     return constant.detach().abs().to("cpu", torch.float64).reshape(1, 1, -1).expand(batch, length, -1)
 
 
-def kept_in_states(subject: Subject, constants: Tensor, length: int) -> tuple[Tensor, Tensor] | None:
-    """As ``Subject.retention``, in the states of the step form: ``[C, length]``; None where they stay inside.
-
-    And the share that is left of the number of the states that keeps the most of its own beginning, ``[C, length]``;
-    infinite where one began with nothing.
+@dataclass(frozen=True)
+class InStates:
+    """The memory in the states of a change of the noise while the input is constant, ``[C, length]`` each.
 
     No readout is between: what a flat one hides is seen here.
+
+    Attributes:
+        effect: as that of ``Subject.retention``.
+        most: the share that is left of the number of the states that keeps the most of its own beginning; infinite
+            where one began with nothing but rounding.
     """
-    dtype = subject.reference
-    form = step_form(subject, dtype)
+
+    effect: Effect
+    most: Tensor
+
+    def moved(self) -> int:
+        """How many rows moved."""
+        return self.effect.moved()
+
+
+def kept_in_states(subject: Subject, constants: Tensor, length: int) -> InStates | None:
+    """The memory in the states of the smallest change that moves them; None where they stay inside."""
+    form = step_form(subject, subject.reference)
     if form is None or form.read is None or form.start is None:
         return None
     inputs = subject.held(constants, length)
-    both = subject.cast(torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX))]), dtype)
-    state = form.start(len(both))
-    kept, most = [], []
-    begin: Tensor | None = None
+
+    def left(size: float) -> InStates:
+        both = torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX), size)])
+        return _in_states(subject, form, both, size)
+
+    found, _ = subject.smallest_seen(left, len(constants))
+    return found if found.most.shape[1] else None
+
+
+def _in_states(subject: Subject, form: Any, both: Tensor, change: float) -> InStates:
+    """The memory in the states; the second half of the sequences is changed. Empty where they hold no real numbers."""
+    dtype, count = subject.reference, len(both) // 2
+    both, state = subject.cast(both, dtype), form.start(len(both))
+    kept, most = list[Tensor](), list[Tensor]()
+    largest, begin = torch.zeros(count, dtype=torch.float64), torch.empty(0)
     with torch.no_grad(), default_dtype(dtype):
         for t in range(both.shape[1]):
             _, state = form.read(both[:, t : t + 1], state)
+            moved, size = _apart(state, count)
+            if t >= PREFIX and not moved.shape[1]:
+                break
+            largest = torch.maximum(largest, size.norm(dim=1))
             if t >= PREFIX:
-                moved = _apart(state, len(constants))
                 kept.append(moved.norm(dim=1))
-                begin = moved if begin is None else begin
-                same = moved.shape == begin.shape and moved.shape[1] > 0  # a cache grows
+                if t == PREFIX:
+                    begin = moved * (moved > rounding(subject.inside) * largest.unsqueeze(1))
+                same = moved.shape == begin.shape  # a cache grows
                 shares = moved / begin if same else torch.full((len(moved), 1), torch.inf)
                 most.append(shares.nan_to_num(torch.inf, torch.inf).amax(1))
-    return torch.stack(kept, 1), torch.stack(most, 1)
+    if not kept:
+        return InStates(Effect(torch.empty(count, 0), largest), torch.empty(count, 0))
+    return InStates(effect_of(torch.stack(kept, 1), largest, subject.inside, change), torch.stack(most, 1))
 
 
-def _apart(state: Any, count: int) -> Tensor:
-    """The differences between the states of the first and of the last ``count`` sequences, absolute: ``[count, E]``."""
-    parts = [torch.zeros(count, 0, dtype=torch.float64)]
+def _apart(state: Any, count: int) -> tuple[Tensor, Tensor]:
+    """The differences between the states of the first and of the last ``count`` sequences, and their sizes.
+
+    Both are absolute, ``[count, E]``.
+    """
+    apart, sizes = ([torch.zeros(count, 0, dtype=torch.float64)] for _ in range(2))
     for leaf in tree_leaves(state):
         if isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex()) and 2 * count in leaf.shape:
             rows = leaf.movedim(leaf.shape.index(2 * count), 0).flatten(1)
-            parts.append((rows[count:] - rows[:count]).abs().to("cpu", torch.float64))
-    return torch.cat(parts, 1)
+            apart.append((rows[count:] - rows[:count]).abs().to("cpu", torch.float64))
+            sizes.append(rows[:count].abs().to("cpu", torch.float64))
+    return torch.cat(apart, 1), torch.cat(sizes, 1)
 
 
 def linear(module: nn.Module) -> Model | None:

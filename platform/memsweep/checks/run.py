@@ -16,7 +16,7 @@ from memsweep.errors import ModuleError
 _WORST_FIRST = (Status.FAULT, Status.NOT_ENOUGH, Status.NOTE, Status.PASS, Status.SKIP)
 _BROKEN = {
     "shapes": "the module does not run as it must (shapes)",
-    "determinism": "two calls with the same input give different outputs (determinism)",
+    "determinism": "calls give other outputs for the same input, or leave traces (determinism)",
     "batch": "sequences of a batch are not independent (batch)",
     "causality": "outputs depend on later inputs (causality)",
 }

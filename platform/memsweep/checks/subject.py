@@ -11,12 +11,12 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from memsweep.checks.apart import difference
+from memsweep.checks.apart import Effect, difference, effect_of
 from memsweep.checks.trace import NARROW, Trace
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError, listed
@@ -44,6 +44,13 @@ _TENSORS = 8
 """Tensors of the largest size that are taken to be there at once."""
 _NAMED = 3
 """Names of tensors in a sentence."""
+
+
+class _Moves(Protocol):
+    def moved(self) -> int: ...
+
+
+Moving = TypeVar("Moving", bound=_Moves)
 
 
 def explained(apart: float, dtype: torch.dtype) -> float:
@@ -149,9 +156,11 @@ class Subject:
         return min(allowed, explained(max(known), self.inside)) if known else allowed
 
     @property
-    def change(self) -> float:
-        """The size of a small change of the inputs, well above rounding."""
-        return {WIDE: 1e-4, SINGLE: 1e-2, HALF: 0.3}[self.inside]
+    def changes(self) -> tuple[float, ...]:
+        """Sizes of a change of the inputs, from a small one that is well above rounding; a change of ids has none."""
+        if self.tokens:
+            return (1.0,)
+        return {WIDE: (1e-4, 1e-2, 1.0), SINGLE: (1e-2, 1.0), HALF: (0.3, 1.0)}[self.inside]
 
     def traced(self, dtype: torch.dtype, length: int = 32) -> Trace:
         """Computes a short run in a precision."""
@@ -290,23 +299,43 @@ class Subject:
         prefix = self.noise(1, PREFIX, 2).expand(len(constants), *([-1] * (1 if self.tokens else 2)))
         return torch.cat([prefix, constants.unsqueeze(1).expand(-1, length, *constants.shape[1:])], 1)
 
-    def retention(self, constants: Tensor, length: int) -> Tensor:
+    def retention(self, constants: Tensor, length: int) -> tuple[Effect, float]:
         """How much a change of the noise is still seen in the outputs while the input is constant: ``[C, length]``.
 
-        The norm over outputs of their difference; for real inputs over the size of the change, which is small.
+        The norm over outputs of their difference; for real inputs over the size of the change, which is returned, too.
         """
         inputs = self.held(constants, length)
-        both = self(torch.cat([inputs, self.changed(inputs, slice(0, PREFIX))]))
-        size = 1.0 if self.tokens else self.change
-        return ((both[len(constants) :] - both[: len(constants)])[:, PREFIX:] / size).norm(dim=-1)
 
-    def changed(self, inputs: Tensor, steps: slice) -> Tensor:
-        """The same inputs with a small change of some steps; of tokens, with the next ids."""
+        def left(size: float) -> Effect:
+            one, other = self(torch.cat([inputs, self.changed(inputs, slice(0, PREFIX), size)])).split(len(constants))
+            apart, largest = (other - one)[:, PREFIX:].norm(dim=-1), one.norm(dim=-1).amax(1)
+            return effect_of(apart, largest, self.inside, size)
+
+        return self.smallest_seen(left, len(constants))
+
+    def smallest_seen(self, look: Callable[[float], Moving], rows: int) -> tuple[Moving, float]:
+        """Looks with the smallest change that moves half of all rows, else with the one that moves most; and its size.
+
+        A module that rounds its inputs does not see a small change. One that saturates sees none under some inputs.
+
+        Args:
+            look: measures with a change of some size.
+            rows: how many there are.
+        """
+        found = list[tuple[Moving, float]]()
+        for size in self.changes:
+            found.append((look(size), size))
+            if 2 * found[-1][0].moved() >= rows:
+                return found[-1]
+        return max(found, key=lambda each: each[0].moved())
+
+    def changed(self, inputs: Tensor, steps: slice, size: float) -> Tensor:
+        """The same inputs with a change of some size in some steps; of tokens, with the next ids."""
         other = inputs.clone()
         if self.tokens:
             other[:, steps] = (other[:, steps] + 1) % self.inputs
         else:
-            other[:, steps] += self.change * self.noise(1, len(range(*steps.indices(inputs.shape[1]))), 3)
+            other[:, steps] += size * self.noise(1, len(range(*steps.indices(inputs.shape[1]))), 3)
         return other
 
     @cached_property
@@ -314,7 +343,7 @@ class Subject:
         """The constant input under which the module keeps an earlier input longest: ``[1, I]``, or ``[1]``."""
         constants = self.candidates()
         length = max(1, self.length(256 + PREFIX) - PREFIX)
-        kept = self.retention(constants, length)
+        kept = self.retention(constants, length)[0].rows
         kept = torch.nan_to_num(kept / kept.amax(1, keepdim=True).clamp(min=1e-300), nan=0.0)
         at = int(kept[:, -max(1, length // 8) :].amax(1).argmax())
         return constants[at : at + 1]

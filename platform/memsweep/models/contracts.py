@@ -7,6 +7,7 @@ Letters: B batch, T time, I inputs, O outputs.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -47,11 +48,31 @@ class Difference:
     words: str
 
 
+OVERWRITTEN = "overwritten"
+"""The name of the difference between the inputs before a call and behind it."""
+
+
+def overwriting(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference]:
+    """The inputs before a call and behind it; the ones that are given here stay as they are."""
+    given = inputs.clone()
+    run(given)
+    size = difference(given, inputs) if given.shape == inputs.shape else math.inf
+    yield Difference(
+        OVERWRITTEN,
+        size,
+        f"changes its inputs in place (by {size:.1g} times their size): whoever reads them behind the call gets "
+        "others. Compute new ones, as by x = x + y in the place of x += y",
+    )
+
+
 def determinism(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference]:
-    """Two calls with the same inputs, another one between them. ``others`` have the shape of ``inputs``."""
-    once = run(inputs)
-    run(others)
-    size = difference(run(inputs), once)
+    """Two calls with the same inputs, another one between them. ``others`` have the shape of ``inputs``.
+
+    Each call gets a copy: a module that changes its inputs in place is told so, and no more.
+    """
+    once = run(inputs.clone())
+    run(others.clone())
+    size = difference(run(inputs.clone()), once)
     yield Difference(
         "difference",
         size,
@@ -108,8 +129,8 @@ def prefixes(run: Run, inputs: Tensor) -> Iterator[Difference]:
         )
 
 
-CHECKS = (determinism, batch, causality)
-"""In this order: where outputs are random, the others say nothing."""
+CHECKS = (overwriting, determinism, batch, causality)
+"""In this order: where inputs are overwritten or outputs random, the others say nothing."""
 
 
 def breaches(run: Run, inputs: Tensor) -> Iterator[Difference]:
@@ -120,7 +141,7 @@ def breaches(run: Run, inputs: Tensor) -> Iterator[Difference]:
         inputs: two sequences or more.
     """
     with torch.no_grad(), default_dtype(torch.float64):
-        tolerance = TOLERANCES[lowest_precision(run, inputs)]
+        tolerance = TOLERANCES[lowest_precision(run, inputs.clone())]
         start = time.process_time()  # on a busy machine, too, a fault is found
         for check in CHECKS:
             if time.process_time() - start > SECONDS:

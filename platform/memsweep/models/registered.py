@@ -14,7 +14,7 @@ from torch import Tensor
 from memsweep import registry
 from memsweep.config.load.foreign import in_one_line
 from memsweep.errors import ModuleError, listed, one_of
-from memsweep.models.contracts import breaches, unreached
+from memsweep.models.contracts import OVERWRITTEN, breaches, unreached
 from memsweep.models.roles import Part, Role, Signature, fits, signature_of
 from memsweep.models.training_mode import in_training, same_values, seeded
 
@@ -115,7 +115,7 @@ def _contract_problems(model: Any, config: Any, signature: Signature, who: str, 
         if ids := model.traits(config).reads_ids:
             inputs = torch.randint(signature.inputs, shape[:2], generator=draws)
         built = model(config, signature, np.random.default_rng(0)).eval()
-        outputs = built(inputs)
+        outputs = built(inputs.clone())
         if list(outputs.shape) != wanted:
             return (f"{who} gave outputs of shape {list(outputs.shape)} for inputs of shape {list(shape)}: {wanted}",)
         # a root or a logarithm is for inputs above 0, as pixels are
@@ -126,8 +126,10 @@ def _contract_problems(model: Any, config: Any, signature: Signature, who: str, 
             )
         # a step alone has no use for the weights of a recurrence
         idle = () if may_idle or signature.horizon == 1 else _idle(built, outputs)
-        found = [*idle, *(breach.words for breach in breaches(built, inputs))]
-        found += filter(None, [in_training(built, _in_its_mode(built), inputs).breach])
+        broken = list(breaches(built, inputs))
+        found = [*idle, *(breach.words for breach in broken)]
+        if all(breach.name != OVERWRITTEN for breach in broken):
+            found += filter(None, [in_training(built, _in_its_mode(built), inputs).breach])
         return tuple(f"{who} {words}" for words in found)
     except Exception as error:  # any fault of foreign code
         return (f"{who} failed on inputs of shape {list(shape)}: {in_one_line(error)}",)

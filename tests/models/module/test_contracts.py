@@ -100,6 +100,7 @@ def audit_of(target: str, capsys: pytest.CaptureFixture[str]) -> str:
     ("fault", "message"),
     [
         ({"last": "y + torch.randn_like(y)"}, "other outputs for the same inputs in evaluation"),
+        ({"first": "x += torch.arange(x.shape[1])[:, None]"}, "changes its inputs in place"),
         ({"last": AGAIN}, "computes gradients with other weights than outputs"),
         ({"last": "y - y.mean(0)"}, "gives a sequence other outputs beside other sequences"),
         (
@@ -210,7 +211,19 @@ class Fails(DiagonalRNN):
         raise RuntimeError("no kernel")
 
 
-@pytest.mark.parametrize(("model", "words"), [(Mixes, "depend on the rest of the batch"), (Fails, "no kernel")])
+class Overwrites(DiagonalRNN):
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs.mul_(0.5))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (Mixes, "depend on the rest of the batch"),
+        (Fails, "no kernel"),
+        (Overwrites, "changes its inputs in place (by 0.5 times"),
+    ],
+)
 def test_a_registered_model_of_others_keeps_the_same_contract(model: type[Model], words: str) -> None:
     config = trial()
     assert not list(DiagonalRNN.problems_of_code(config))

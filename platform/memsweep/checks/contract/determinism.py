@@ -31,13 +31,16 @@ def determinism(subject: Subject, seconds: float) -> Finding:
     before = {name: value.clone() for name, value in module.state_dict().items()}
     others = subject.noise(2, subject.length(64), 9)
     (again,) = contracts.determinism(Marked(lambda given: subject(given, dtype, module)), inputs, others)
+    # in the module's own precision and place, where it gets this tensor and no copy
+    (over,) = contracts.overwriting(lambda given: subject(given, dtype, module), subject.cast(inputs, dtype), others)
     changed = [name for name, value in module.state_dict().items() if not _same(value, before[name])]
-    alike = _same(subject(inputs, dtype, subject.fresh(dtype)), subject(inputs, dtype, subject.fresh(dtype)))
+    alike = _same(*(subject(inputs.clone(), dtype, subject.fresh(dtype)) for _ in range(2)))
     kept, in_training_words = _in_training(subject, inputs)
     seeded_by = _reseeds(subject, inputs)
     same = subject.other is not None and same_weights(subject.build(), subject.other())
     numbers = {
         "difference": again.size,
+        "inputs_changed": over.size,
         "changed_by_a_call": changed,
         "equal_when_built_again": alike,
         "training": kept,
@@ -45,6 +48,8 @@ def determinism(subject: Subject, seconds: float) -> Finding:
         "equal_for_seeds": same,
     }
     faults = [f"It {again.words}."] if again.size else in_training_words
+    if over.size:
+        faults.insert(0, f"It {over.words}.")
     if seeded_by:
         faults.append(
             f"A call sets {seeded_by} random generator to a fixed state (such as by manual_seed): whoever draws behind "
@@ -66,7 +71,7 @@ def _in_training(subject: Subject, inputs: Tensor) -> tuple[float | None, list[s
     def run(given: Tensor) -> Tensor:
         if isinstance(module, Model) and module.training:
             module.start_step([0], 0)
-        return subject(given, dtype, module)
+        return subject(given.clone(), dtype, module)
 
     try:
         found = in_training(module, Marked(run), inputs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from memsweep.checks.finding import Finding, Status, curve, finding, not_measured
 from memsweep.checks.memory.scale import SIZES, finite_rows
@@ -38,16 +39,22 @@ def capacity(subject: Subject, seconds: float) -> Finding:
     if not values_SR.size or not values_SR.any():
         return not_measured("capacity", "no finite derivative of a later output reaches the inputs.")
     shares_SR = values_SR / values_SR.max(1, keepdims=True).clip(min=np.finfo(float).tiny)
-    counts = {name: (shares_SR > share).sum(1) for name, share in _SIZES.items()}
     numbers: dict[str, Any] = {"length": reached, "most_possible": values_SR.shape[1], "sequences": len(values_SR)}
-    for name, count in counts.items():
+    for name, share in _SIZES.items():
+        count = (shares_SR > share).sum(1)
+        if share < torch.finfo(subject.inside).eps:  # that many rounding alone would make
+            numbers |= {name: None, f"{name}_least": None, f"{name}_most": None}
+            continue
         numbers |= {name: float(np.median(count)), f"{name}_least": int(count.min()), f"{name}_most": int(count.max())}
     least, most = numbers["size_least"], numbers["size_most"]
     span = f"{least} to {most} over {len(values_SR)} inputs" if least < most else f"over {len(values_SR)} inputs"
-    cut = " or more" if numbers["size_fine_most"] == values_SR.shape[1] else ""
+    fine = " (it computes in half precision, whose rounding hides smaller ones)"
+    if numbers["size_fine"] is not None:
+        cut = " or more" if numbers["size_fine_most"] == values_SR.shape[1] else ""
+        fine = f", and on {numbers['size_fine']:g}{cut} above a millionth"
     well = (
         f"Behind the middle of {reached} steps, outputs depend on {numbers['size']:g} numbers of the past above 1 % of "
-        f"the largest ({span}), and on {numbers['size_fine']:g}{cut} above a millionth. The state "
+        f"the largest ({span}){fine}. The state "
         "holds at least so many: what no output shows is not counted, and of one output that may be much of it."
     )
     curves = [curve("capacity", "typical", np.median(shares_SR, 0), start=1)]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from memsweep.checks.apart import Effect
 from memsweep.checks.declared import decay_of, has_decay, kept_in_states, linear, reads_input
 from memsweep.checks.finding import Curve, Finding, curve, finding, not_measured, show
 from memsweep.checks.memory.scale import finite_rows
@@ -47,34 +48,38 @@ def decay(subject: Subject, seconds: float) -> Finding:
     """How long an input is kept while a constant input holds the gates, and whether it is what the module declares."""
     constants = subject.candidates()
     declares = has_decay(subject.at(subject.reference))
-    kept, states = np.empty((0, 0)), None
+    kept, size, states = Effect(torch.empty(0, 0), torch.empty(0)), 0.0, None
     for length in subject.affordable(sorted({max(1, length - PREFIX) for length in subject.lengths()}), seconds):
-        kept = subject.retention(constants, length).numpy()
-        states = kept_in_states(subject, constants, length)
-    rows, shares = _shares(kept)
-    measured = kept if states is None else np.hstack([kept, states[0].numpy()])
+        (kept, size), states = subject.retention(constants, length), kept_in_states(subject, constants, length)
+    rows, shares, floors = _shares(kept)
+    measured = kept.rows.numpy() if states is None else np.hstack([kept.rows.numpy(), states.effect.rows.numpy()])
     _, left_out = finite_rows(measured, "held inputs, whose outputs or states")
     if not len(rows):
-        why = "no output changes once its input is past: the module has no memory."
+        why = f"no output changes once its input is past, {_by(subject)}."
         return not_measured("decay", " ".join([why, *left_out]))
     numbers, curves, well = _in_numbers(shares)
-    in_states = None if states is None else _shares(states[0].numpy())
+    if not subject.tokens:
+        numbers["change"] = size
+    if size > subject.changes[0]:
+        well += f" The inputs are changed by {show(size)}, as less moves too little."
+    in_states = None if states is None else _shares(states.effect)
     notes = [*_never_forgets(shares if in_states is None else in_states[1], numbers), *left_out]
     if not declares:
         well = f"{well} It declares no decay to compare."
         return finding("decay", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
     if in_states is not None:
-        rows, shares = in_states
+        rows, shares, floors = in_states
         if not len(rows):
-            return finding("decay", well, numbers, faults=["Its states keep nothing of an input."], curves=curves)
+            said = f"{well} Its states keep nothing of an earlier input, {_by(subject)}."
+            return finding("decay", well, numbers, faults=[said], curves=curves)
     declared = decay_of(subject, subject.held(constants[torch.from_numpy(rows)], 1))
     if declared is None:
         notes = [well, *notes] if notes else []
         return finding("decay", well, numbers | {"declared": False}, notes=notes, curves=curves)
     numbers["declared"], factors = True, declared[:, -1].numpy()
     certain = in_states is not None or linear(subject.at(subject.reference)) is not None
-    narrow = None if states is None else _envelope(states[1].numpy()[rows])
-    words, faults, apart = _compared(subject, factors, shares, numbers, certain, narrow)
+    narrow = None if states is None else _envelope(states.most.numpy()[rows])
+    words, faults, apart = _compared(subject, factors, shares, floors, numbers, certain, narrow)
     curves.append(curve("hold", "longest, declared", factors.max() ** np.arange(shares.shape[1])))
     well, notes = f"{well} {words}", [*notes, *apart]
     return finding("decay", well, numbers, faults=faults, notes=[well, *notes] if notes else [], curves=curves)
@@ -116,12 +121,24 @@ def _never_forgets(shares: np.ndarray, numbers: dict[str, Any]) -> list[str]:
     return [f"It never forgets: whichever input is held for {steps} steps, all of an earlier one is left."]
 
 
-def _shares(kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The constant inputs for which something finite is kept, and the share of it that is left, by step: ``[C, K]``."""
+def _shares(effect: Effect) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The constant inputs for which something finite is kept, and the share of it that is left, by step: ``[C, K]``.
+
+    And the share below which it may be rounding, ``[C]``.
+    """
     # an oscillation is no recovery: the envelope is what is still to come
+    kept = effect.rows.numpy()
     envelope = _envelope(np.nan_to_num(kept))
     rows = np.flatnonzero(np.isfinite(kept).all(1) & (envelope[:, 0] > 0))
-    return rows, envelope[rows] / envelope[rows, :1]
+    return rows, envelope[rows] / envelope[rows, :1], effect.floor.numpy()[rows] / envelope[rows, 0]
+
+
+def _by(subject: Subject) -> str:
+    """The changes of the inputs that were tried, in words."""
+    if subject.tokens:
+        return "whichever other ids are read"
+    *smaller, largest = map(show, subject.changes)
+    return f"by changes of size {', '.join(smaller)} and {largest}"
 
 
 def _envelope(kept: np.ndarray) -> np.ndarray:
@@ -132,6 +149,7 @@ def _compared(
     subject: Subject,
     factors: np.ndarray,
     shares: np.ndarray,
+    floors: np.ndarray,
     numbers: dict[str, Any],
     certain: bool,
     narrow: np.ndarray | None,
@@ -142,6 +160,7 @@ def _compared(
         subject: the module.
         factors: declared, ``[C, M]``.
         shares: measured, ``[C, K]``.
+        floors: the shares below which they may be rounding, ``[C]``.
         numbers: of the finding.
         certain: no readout stands between the states and what was measured.
         narrow: of the number of the states that keeps most, ``[C, K]``: rates are compared as well.
@@ -158,26 +177,26 @@ def _compared(
         "compared": "states" if certain else "outputs",
     }
     low, high = show(float(times.min())), show(float(times.max()))
-    floor = _FLOOR[subject.inside]
-    ends = [_end(share.size, float(rate), floor) for share, rate in zip(shares, rates, strict=True)]
+    floors = np.maximum(floors, _FLOOR[subject.inside]).tolist()
+    ends = [_end(len(shares[0]), rate, floor) for rate, floor in zip(rates.tolist(), floors, strict=True)]
     words = f"Declared for the slowest channel: {high if low == high else f'{low} to {high}'} steps; "
     words += _how(max(ends) >= _FEWEST, narrow is not None)
     faults, notes = [], []
-    if reads_input(subject.at(subject.reference)):
+    if reads_input(subject.at(subject.reference)) and len(shares) > 1:
         varies, same = float(np.ptp(factors, axis=0).max()), float(np.ptp(shares, axis=0).max())
         if varies < 1e-9:
             faults.append(
                 f"decay(x) takes an input and gives the same factors for all of them (slowest {slowest.max():.6g}): "
                 "the decay ignores its input."
             )
-        elif varies > _VARIES and same < subject.change:
+        elif varies > _VARIES and same < subject.changes[0]:
             faults.append(
                 "The decay ignores its input: whatever input is held, an earlier one fades in the same way (shares "
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
                 f"{show(varies)}."
             )
     most = [None] * len(shares) if narrow is None else narrow
-    found = (_apart(*each, floor) for each in zip(shares, most, rates.tolist(), ends, strict=True))
+    found = (_apart(*each) for each in zip(shares, most, rates.tolist(), ends, floors, strict=True))
     apart = [each for each in found if each is not None]
     if apart:
         worst = max(apart, key=lambda each: abs(each.measured - each.expected))

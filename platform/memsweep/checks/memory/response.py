@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from memsweep.checks.apart import effect_of
 from memsweep.checks.finding import Finding, curve, finding, not_measured, show
 from memsweep.checks.memory.scale import CUT_OFF, finite_rows, time_scale
 from memsweep.checks.part import Check
@@ -30,10 +31,12 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     if not len(responses) or not responses.any():
         if len(responses) and _constant(subject, responses.shape[1] + 1):
             return finding("memory", "", {"length": responses.shape[1] + 1}, faults=[_NO_INPUT])
-        return not_measured("memory", "no finite response to a step of the input, or none at all.")
+        return not_measured("memory", "no finite response to a step of the input, or none beyond rounding.")
     length = responses.shape[1]
     worst, typical = responses.max(0), np.median(responses, 0)
     scales = [scale for scale in map(time_scale, responses) if np.isfinite(scale)]
+    still = len(responses) - len(scales)
+    but = f" ({still} of them move no output)" if still else ""
     long = time_scale(worst)
     numbers = {
         "length": length,
@@ -46,7 +49,7 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     more = " or more" if numbers["horizon_limited"] else ""
     well = (
         f"63 % of the memory function lies within {show(long)} steps{more} (measured over {length}); of "
-        f"{len(responses)} steps of the input: "
+        f"{len(responses)} steps of the input{but}: "
         f"typical {show(numbers['time_scale_typical'])}, longest {show(numbers['time_scale_longest'])}."
     )
     curves = [curve("memory", "largest", worst), curve("memory", "typical", typical)]
@@ -61,7 +64,10 @@ def _constant(subject: Subject, length: int) -> bool:
 
 
 def _steps(subject: Subject, length: int) -> np.ndarray:
-    """|difference over time| of the responses to steps, at rest before: ``[steps, T - 1]``."""
+    """|difference over time| of the responses to steps, at rest before: ``[steps, T - 1]``.
+
+    Zeros where rounding explains all of one.
+    """
     if subject.tokens:
         ids = torch.arange(min(subject.inputs, 5))
         pairs = [(int(one), int(other)) for one in ids for other in ids if one != other][:_PAIRS]
@@ -78,8 +84,10 @@ def _steps(subject: Subject, length: int) -> np.ndarray:
         inputs = (sizes.unsqueeze(1) * directions.repeat(len(STEP_SCALES), 1)).unsqueeze(1).repeat(1, length, 1)
         inputs[:, 0] = 0
         rest = torch.zeros_like(inputs[:1])
-    slopes = (subject(inputs) - subject(rest)).diff(dim=1).norm(dim=-1) / sizes.unsqueeze(1)
-    return slopes.numpy()
+    moved, still = subject(inputs), subject(rest)
+    slopes, largest = (moved - still).diff(dim=1).norm(dim=-1), moved.norm(dim=-1).amax(1)
+    largest = torch.maximum(largest, still.norm(dim=-1).amax(1))
+    return effect_of(slopes, largest, subject.inside, sizes).rows.numpy()
 
 
 CHECK = Check("memory", memory_function, place=80, share=0.08, needs=("shapes", "determinism", "causality"))

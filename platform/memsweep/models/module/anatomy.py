@@ -14,7 +14,7 @@ from memsweep.config.load.foreign import in_one_line
 from memsweep.config.schema.training import GroupConfig, GroupsConfig
 from memsweep.errors import ModuleError, counted, listed
 from memsweep.models.base import Part, Role, Signature
-from memsweep.models.contracts import TOLERANCES, breaches, difference, unreached
+from memsweep.models.contracts import OVERWRITTEN, TOLERANCES, breaches, difference, unreached
 from memsweep.models.module.config import ModuleConfig, asks_groups, wraps
 from memsweep.models.module.factory import (
     PROBE_STEPS,
@@ -238,9 +238,11 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
     with looked_at(target, factory.file):
         to_dtype(module, torch.float64)
         inputs = probe_inputs(sizes, config.tokens, dtype=torch.float64)
-        outputs = checked_outputs(target, module, inputs, sizes.outputs)
+        outputs = checked_outputs(target, module, inputs.clone(), sizes.outputs)
         trained = {name: weight for name, weight in module.named_parameters() if weight.requires_grad}
-        notes, refusals = list[str](), [f"{target} {about.kept}"] if about.kept else []
+        broken = list(breaches(lambda given: outputs_of(module(given)), inputs))
+        keeps = about.kept and all(breach.name != OVERWRITTEN for breach in broken)
+        notes, refusals = list[str](), [f"{target} {about.kept}"] if keeps else []
         if not outputs.isfinite().all():
             when = f"for random inputs of {sizes.horizon} steps, before any training"
             told = f"{target} gives outputs that are not finite, {when}"
@@ -259,7 +261,7 @@ def _findings(config: ModuleConfig, signature: Signature, factory: Factory) -> F
                 f"no gradient reaches {listed(idle, 5)} of {target}: they stay as they are, and moving them changes "
                 "nothing"
             )
-        for breach in breaches(lambda given: outputs_of(module(given)), inputs):
+        for breach in broken:
             if breach.name != "leak":
                 refusals.append(f"{target} {breach.words}")
             elif config.causal:

@@ -1,0 +1,166 @@
+"""Rounding is no effect: a small change is lost on modules that round, spike or keep integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from memsweep.checks.apart import effect_of
+from memsweep.checks.finding import Status
+from memsweep.checks.memory.capacity import capacity
+from memsweep.checks.memory.decay import decay
+from memsweep.checks.memory.response import memory_function
+from memsweep.checks.subject import Subject
+
+TAU = 20.0
+FACTOR = math.exp(-1 / TAU)
+
+
+class RoundsItsInputs(nn.Module):
+    """h_t = a h_(t-1) + round(x_t), behind an offset: its float64 sums round otherwise from row to row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = nn.Linear(1, 16), nn.Linear(16, 1)
+        self.factor = nn.Parameter(torch.tensor(FACTOR))
+
+    def decay(self) -> Tensor:
+        return self.factor.reshape(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        entered = self.enter(torch.round(x))
+        h, states = torch.zeros_like(entered[:, 0]), []
+        for t in range(x.shape[1]):
+            h = self.factor * h + entered[:, t]
+            states.append(h)
+        return self.leave(torch.stack(states, 1))
+
+
+class RoundsAndSteps(RoundsItsInputs):
+    """The same, with a step form."""
+
+    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        h = self.enter(torch.round(x)) + (0 if h is None else self.factor * h)
+        return self.leave(h), h
+
+
+class KeepsIntegers(nn.Module):
+    """Its state counts billionths, and is no floating-point number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size = nn.Parameter(torch.ones(1))
+
+    def decay(self) -> Tensor:
+        return torch.full((1,), FACTOR)
+
+    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        h = torch.round(1e9 * x + (0 if h is None else FACTOR * h)).to(torch.int64)
+        return self.size * h / 1e9, h
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, outputs = None, []
+        for t in range(x.shape[1]):
+            y, h = self.step(x[:, t], h)
+            outputs.append(y)
+        return torch.stack(outputs, 1)
+
+
+class Spikes(nn.Module):
+    """Integrates, and fires at 1; its outputs are traces of its spikes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter = nn.Linear(1, 16)
+
+    def forward(self, x: Tensor) -> Tensor:
+        entered = self.enter(x)
+        v, trace, outputs = torch.zeros_like(entered[:, 0]), torch.zeros_like(entered[:, 0]), []
+        for t in range(x.shape[1]):
+            v = 0.9 * v + entered[:, t]
+            fired = (v > 1).to(x.dtype)
+            v, trace = v * (1 - fired), 0.9 * trace + fired
+            outputs.append(trace)
+        return torch.stack(outputs, 1)
+
+
+class Half(nn.Module):
+    """A mode in bfloat16, whatever precision it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(0.5, 0.98, 16))
+
+    def forward(self, x: Tensor) -> Tensor:
+        given, factor = x.bfloat16(), self.weight.bfloat16()
+        h, outputs = torch.zeros_like(given[:, 0]), []
+        for t in range(x.shape[1]):
+            h = factor * h + (1 - factor) * given[:, t]
+            outputs.append(h)
+        return torch.stack(outputs, 1).sum(-1, keepdim=True).to(x.dtype)
+
+
+def seeded(kind: Callable[[], nn.Module]) -> Subject:
+    def build() -> nn.Module:
+        torch.manual_seed(0)
+        return kind()
+
+    return Subject(build, 1, 256)
+
+
+@pytest.mark.parametrize("kind", [RoundsItsInputs, RoundsAndSteps])
+def test_a_module_that_rounds_its_inputs_keeps_what_it_declares(kind: Callable[[], nn.Module]) -> None:
+    found = decay(seeded(kind), 600)
+    assert found.status is Status.PASS, found.sentence
+    assert found.numbers["change"] == 1.0
+    assert "The inputs are changed by 1, as less moves too little." in found.sentence
+    assert found.numbers["longest"] == pytest.approx(TAU, abs=1)
+    assert found.numbers["shortest"] == pytest.approx(TAU, abs=1)
+
+
+def test_the_time_scales_of_steps_that_round_to_nothing_are_none() -> None:
+    found = memory_function(seeded(RoundsItsInputs), 600)
+    assert found.numbers["time_scale_typical"] == pytest.approx(TAU, rel=0.05)
+    assert found.numbers["time_scale_longest"] == pytest.approx(TAU, rel=0.05)
+    assert "of 16 steps of the input (8 of them move no output)" in found.sentence
+
+
+def test_a_state_of_integers_is_compared_in_the_outputs() -> None:
+    found = decay(seeded(KeepsIntegers), 600)
+    assert found.status is Status.PASS, found.sentence
+    assert found.numbers["compared"] == "outputs"
+
+
+def test_a_spiking_module_has_a_memory() -> None:
+    found = decay(seeded(Spikes), 600)
+    assert found.numbers["longest"] >= 10
+    assert found.numbers["change"] > 1e-4
+
+
+def test_no_memory_is_said_of_the_changes_that_were_tried() -> None:
+    found = decay(seeded(lambda: nn.Linear(1, 2)), 600)
+    assert found.sentence == (
+        "Not measured: no output changes once its input is past, by changes of size 1.0e-04, 0.01 and 1."
+    )
+
+
+def test_in_half_precision_singular_values_below_rounding_are_not_counted() -> None:
+    found = capacity(seeded(Half), 600)
+    assert found.status is Status.PASS
+    assert found.numbers["size_fine"] is None
+    assert 1 <= found.numbers["size"] <= 16
+    assert "rounding hides smaller ones" in found.sentence
+
+
+def test_rows_of_rounding_are_zero_and_undefined_rows_stay() -> None:
+    apart = torch.tensor([[1e-17, 3e-16], [1e-9, 1e-17], [float("nan"), 0.0]], dtype=torch.float64)
+    found = effect_of(apart, torch.ones(3, dtype=torch.float64), torch.float64, 0.1)
+    assert found.rows[0].tolist() == [0.0, 0.0]
+    assert found.rows[1].tolist() == pytest.approx([1e-8, 1e-16])
+    assert found.rows[2].isnan().tolist() == [True, False]
+    assert found.moved() == 2
+    assert 1e-14 < float(found.floor[0]) < 1e-12
