@@ -15,29 +15,33 @@ from memsweep.checks.part import Check
 from memsweep.checks.subject import NAMES, SINGLE, Subject, first
 from memsweep.models.contracts import default_dtype
 
-_REPEATS, _QUICK = 3, 0.1  # runs, and the seconds within which another one begins
+_REPEATS, _QUICK = 7, 0.1  # runs at most, and the seconds within which another one begins, after the first two
+_AGREE, _SHOWN = 0.5, 0.05  # the spread of an exponent up to which it is told, and from which it is told with it
 _FEWEST, _LAST = 3, 4  # an exponent needs three lengths, and is fitted over the four longest
 
 
 def cost(subject: Subject, seconds: float) -> Finding:
     """Seconds of a forward and of a training pass over one sequence, and the bytes that the latter keeps, by length."""
     dtype = SINGLE
-    lengths, forward, training, kept = [], [], [], []
+    lengths, forward, training, kept, works = [], [], [], [], []
     for length in subject.affordable(_doubling(subject), seconds):
         inputs = subject.cast(subject.noise(1, length), dtype)
         lengths.append(length)
         forward.append(_forward(subject, inputs, dtype))
-        passed, size = _training(subject, inputs, dtype)
+        passed, work, size = _training(subject, inputs, dtype)
         training.append(passed)
+        works.append(work)
         kept.append(size)
-    time_growth, memory_growth = _growth(lengths, training), _growth(lengths, kept)
+    (time_growth, spread), (memory_growth, _) = _growth(lengths, works), _growth(lengths, [[size] for size in kept])
+    agree = spread is not None and spread <= _AGREE
     numbers = {
         "dtype": NAMES[dtype],
         "lengths": lengths,
         "forward_seconds": forward,
         "training_seconds": training,
         "kept_bytes": kept,
-        "time_exponent": time_growth,
+        "time_exponent": time_growth if agree else None,
+        "time_exponent_spread": spread,
         "memory_exponent": memory_growth,
     }
     curves = [
@@ -51,7 +55,9 @@ def cost(subject: Subject, seconds: float) -> Finding:
     )
     if time_growth is not None and memory_growth is not None:
         over = f"from {lengths[-_LAST:][0]} to {lengths[-1]} steps"
-        well += f"; {over} time grows as T^{round(time_growth, 1) + 0.0:.1f}, memory as T^{memory_growth:.1f}"
+        power = f"T^{round(time_growth, 1) + 0.0:.1f}" + (f" ± {spread:.1f}" if spread and spread >= _SHOWN else "")
+        grows = f"time grows as {power}" if agree else "runs of one length differ too much to say how time grows"
+        well += f"; {over} {grows}, memory{' grows' if not agree else ''} as T^{memory_growth:.1f}"
     well += "."
     notes = []
     if lengths[-1] < subject.horizon:
@@ -67,11 +73,11 @@ def _doubling(subject: Subject) -> list[int]:
 
 def _forward(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> float:
     with torch.no_grad(), default_dtype(dtype):
-        return _timed(lambda: first(subject.at(dtype)(inputs)), subject.device)
+        return _timed(lambda: first(subject.at(dtype)(inputs)), subject.device)[0]
 
 
-def _training(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """Seconds of a forward and a backward pass; bytes of the tensors that autograd keeps between them."""
+def _training(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> tuple[float, list[float], float]:
+    """Seconds of a forward and a backward pass, its work in several runs, and the bytes that autograd keeps for it."""
     module = subject.at(dtype)
     kept: dict[int, int] = {}
     held: list[Tensor] = []  # so that no storage is given away again and counted once only
@@ -94,32 +100,45 @@ def _training(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> tuple[flo
         answer = first(module(inputs))
     del answer
     held.clear()
-    passed = _timed(both, subject.device)
+    passed, work = _timed(both, subject.device)
     module.zero_grad(set_to_none=True)
-    return passed, float(sum(size for pointer, size in kept.items() if pointer not in weights))
+    return passed, work, float(sum(size for pointer, size in kept.items() if pointer not in weights))
 
 
-def _timed(call: Callable[[], object], device: str) -> float:
-    """The shortest of a few runs, or of one that takes long."""
-    best, begun = math.inf, time.perf_counter()
+def _timed(call: Callable[[], object], device: str) -> tuple[float, list[float]]:
+    """The shortest of a few runs by the clock, and the work of each: seconds of the processor, or of a device's clock.
+
+    Whatever else runs on the machine lengthens a run by the clock, and hardly by the processor's time.
+    """
+    waits = device.startswith("cuda")
+    works, best, begun = list[float](), math.inf, time.perf_counter()
     for again in range(_REPEATS):
-        if again and time.perf_counter() - begun > _QUICK:
+        if again > 1 and time.perf_counter() - begun > _QUICK:
             break
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         call()
-        if device.startswith("cuda"):
+        if waits:
             torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
+        taken = time.perf_counter() - start
+        works.append(taken if waits else time.process_time() - worked)
+        best = min(best, taken)
+    return best, works
 
 
-def _growth(lengths: list[int], values: list[float]) -> float | None:
-    """The exponent of the length over the last four lengths, by least squares; None of fewer than three."""
-    known = [(math.log(length), math.log(value)) for length, value in zip(lengths, values, strict=True) if value > 0]
+def _growth(lengths: list[int], runs: list[list[float]]) -> tuple[float | None, float | None]:
+    """The exponent of the length over the last four lengths, by least squares of the least value of each.
+
+    And how far it may be off where the two least values of each length differ; None of fewer than three lengths.
+    """
+    known = [(math.log(length), sorted(values)[:2]) for length, values in zip(lengths, runs, strict=True)]
+    known = [(at, values) for at, values in known if values[0] > 0][-_LAST:]
     if len(known) < _FEWEST:
-        return None
-    across, up = np.array(known[-_LAST:]).T
-    return float(np.polyfit(across, up, 1)[0])
+        return None, None
+    across = np.array([at for at, _ in known])
+    up = np.log([values[0] for _, values in known])
+    apart = np.log([values[-1] for _, values in known]) - up
+    weights = (across - across.mean()) / np.square(across - across.mean()).sum()
+    return float(weights @ up), float(np.abs(weights) @ apart)
 
 
 def _bytes(value: float) -> str:
