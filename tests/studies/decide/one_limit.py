@@ -60,7 +60,7 @@ class Asked:
         """Of what a design has more than the present one."""
         return max(cost_of(design) - cost_of(self.design), 0.0) * self.scale
 
-    def chosen(self, limit: float, left: float, questions: int) -> Chosen:
+    def chosen(self, limit: float, questions: int) -> Chosen:
         """The addition that the next round would make for it."""
 
         def cost(question: Question, option: Option) -> float:
@@ -69,7 +69,7 @@ class Asked:
 
         valid = self.study.valid[: self.design.seeds, :, : len(self.design.horizons)]
         question = replace(question_of(self.evidence, self.design, valid), key=self.key)
-        return choose(question, cost, most=limit, fare=fare_of(left, questions, ROUNDS - self.rounds))
+        return choose(question, cost, most=limit, fare=fare_of(limit, questions))
 
     def go_on(self, design: Design) -> None:
         """Gets the cells of a design."""
@@ -114,7 +114,7 @@ def run(seed: int, limit: float, outcome: Outcome) -> None:
     left = whole
     while True:
         open_ = {place: each for place, each in enumerate(every) if each.is_open and each.rounds < ROUNDS}
-        going = {place: each.chosen(whole, left, len(open_)) for place, each in open_.items()}
+        going = {place: each.chosen(whole, len(open_)) for place, each in open_.items()}
         found = {place: chosen for place, chosen in going.items() if chosen.option is not None and chosen.cost <= whole}
         taken = allotted(found, left, whole)
         if not taken:

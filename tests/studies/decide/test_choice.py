@@ -21,6 +21,7 @@ from memsweep.studies.decide.choice import (
     NEAR,
     REPAIRED,
     ROUND,
+    ROUNDS,
     Chosen,
     allotted,
     choose,
@@ -80,11 +81,14 @@ def test_of_additions_below_the_price_of_a_round_the_likeliest_is_made() -> None
     assert chosen.chance == max(chance(asked, each) for each in below) > cheapest.odds
     assert chosen.cost == min(cost(asked, each) for each in below if chance(asked, each) == chosen.chance)
 
-    dear = Option(asked.design, (EFFORT,))
-    wrong = replace(asked, found=0.5)
-    assert choose(wrong, lambda q, option: fare if option.repairs else cost(q, option), fare=fare).option != dear
-    assert fare_of(600.0, 2, 10) == 30.0
-    assert fare_of(math.inf, 2, 10) == fare_of(-1.0, 2, 10) == fare_of(600.0, 2, 0) == 0.0
+    def price(asked: Question, option: Option) -> float:
+        return 1.0 if option.repairs else cost(asked, option)
+
+    wrong, repair = replace(asked, found=0.5), Option(asked.design, (EFFORT,))
+    assert choose(wrong, price).option == repair
+    assert choose(wrong, price, fare=fare).option == chosen.option  # the repair is no likelier for being cheap
+    assert fare_of(600.0, 2) == 600.0 / ROUNDS / 2
+    assert fare_of(math.inf, 2) == 0.0
 
 
 def test_what_the_rule_lacks_comes_first() -> None:

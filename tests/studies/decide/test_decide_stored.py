@@ -59,7 +59,7 @@ def test_a_copied_or_renamed_folder_is_refused_and_no_other_one_is_taken(
         assert main(words) == 2
         assert f"{folder.name} holds the study 'small', whose folder is called small" in said(capsys)
     assert main(["status", named]) == 0
-    assert "not running; its folder was copied or renamed: call it small, and resume finishes it" in said(capsys)
+    assert "not running; its folder was copied or renamed: call it small to go on" in said(capsys)
     assert sorted(place.rglob("*")) == before
 
 

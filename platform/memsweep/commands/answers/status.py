@@ -54,13 +54,13 @@ def print_status(
     elif document["complete"]:
         say("not running")
     elif folder.name != folder_name(study):
-        say(f"not running; its folder was copied or renamed: call it {folder_name(study)}, and resume finishes it")
+        say(f"not running; its folder was copied or renamed: call it {folder_name(study)} to go on")
     else:
         left = [trial for trial in trials if not State(trial["state"]).has_result]
         given_up = left and all(trial["failures"] >= GIVE_UP_AFTER for trial in left)
-        verb, *more = ("retry", "--force") if given_up else ("resume",)
-        words = ("submit", study, folder.parent, "--do") if job else (verb, study, folder.parent)
-        again = typed(*words, *([verb] if job else []), *more, workspace=workspace, address=address)
+        verb, *force = ("retry", "--force") if given_up else ("resume",)
+        first, *do = ("submit", "--do", verb) if job else (verb,)
+        again = typed(first, study, folder.parent, *do, *force, workspace=workspace, address=address)
         say(f"not running; to {'try them once more' if given_up else 'finish it'}: {again}")
 
 

@@ -87,18 +87,17 @@ class Chosen:
         return max(self.cost, fare) / self.odds
 
 
-def fare_of(left: float, questions: int, rounds: int) -> float:
-    """Core seconds that a round of a question counts for at least: its share of what is left of the limit.
+def fare_of(limit: float, questions: int) -> float:
+    """Core seconds that a round of a question counts for at least: its share of the limit.
 
     A question has ROUNDS, and cheap additions used them up on a part of the limit (docs/evidence/decide.md). So of
     additions that cost less than this, the likeliest is made. Without a limit it is 0.
 
     Args:
-        left: core seconds of the limit that are left; infinite for no limit.
-        questions: that are open, and share them.
-        rounds: that the question has left.
+        limit: core seconds of the whole; infinite for none.
+        questions: that are open, and share it.
     """
-    return left / questions / rounds if 0.0 < left < math.inf and rounds > 0 else 0.0
+    return limit / ROUNDS / questions if limit < math.inf else 0.0
 
 
 def choose(

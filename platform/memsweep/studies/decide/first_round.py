@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -30,8 +31,7 @@ def begun_rounds(study: SweepConfig) -> Iterator[SweepConfig]:
 def first_round(study: SweepConfig, limits: Limits) -> tuple[SweepConfig, str]:
     """The study with the largest plan that fits into its share of the limit, or with the smallest; and a note on it.
 
-    Seconds are those of the cost model, so that the same limit gives the same plan on every machine. A limit by the
-    clock counts as that of one core: how many will run side by side is not known before.
+    Seconds are those of the cost model, so that the same limit gives the same plan on every machine.
 
     Args:
         study: as it is written.
@@ -40,10 +40,8 @@ def first_round(study: SweepConfig, limits: Limits) -> tuple[SweepConfig, str]:
     Returns:
         The study, and in words why it begins with less than its own plan; empty where it does not.
     """
-    given = [hours for hours in (limits.core_hours, limits.hours) if hours is not None]
-    if not given or not study.smaller:
+    if not study.smaller or (most := SHARE * limits.core_seconds) == math.inf:
         return study, ""
-    most = SHARE * 3600.0 * min(given)
     chosen = next((plan for plan in first_rounds(study) if seconds_of(plan) <= most), None)
     if chosen is study:
         return study, ""

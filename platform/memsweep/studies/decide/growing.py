@@ -31,7 +31,7 @@ from memsweep.studies.decide.reading import Cell, Subject, kind_of, question_of,
 from memsweep.studies.decide.round_log import Round, RoundLog, Step
 from memsweep.studies.decide.rows import Addition, Cells
 from memsweep.studies.trials import GridTrials, Request
-from memsweep.sweep.driver.launch import ByClock
+from memsweep.sweep.driver.launch import ByClock, Limits
 from memsweep.sweep.driver.progress import duration
 from memsweep.sweep.planning import cost
 from memsweep.sweep.planning.plan import Pack, Plan, PlannedTrial, identified, make_packs
@@ -39,6 +39,7 @@ from memsweep.sweep.planning.reuse import find_reusable
 from memsweep.sweep.store.filesystem import Location
 from memsweep.sweep.store.results import Store
 
+_NO_LIMITS = Limits()
 _State = tuple[str, str, float]
 """The state of a question, why, and the core hours needed."""
 
@@ -65,7 +66,7 @@ class GrowingTrials(GridTrials):
         store: the study's results.
         results: the folder of all studies.
         failed_often: identities that failed so often in the same way that they are not tried again.
-        core_hours: what this run may use; None for no limit.
+        limits: of this run.
 
     Attributes:
         decisions: of every question, by the last look.
@@ -79,11 +80,12 @@ class GrowingTrials(GridTrials):
         results: Location,
         failed_often: frozenset[str],
         *,
-        core_hours: float | None = None,
+        limits: Limits = _NO_LIMITS,
     ) -> None:
         self._request, self._results, self._known = request, results, Known()
         self._log = RoundLog(store.location, request.sweep.rows)
-        self._limit = 3600.0 * core_hours if core_hours else math.inf
+        self._limit = 3600.0 * limits.core_hours if limits.core_hours else math.inf
+        self._shared = limits.core_seconds
         self._by_clock = ByClock()
         self._rounds, self._lines = self._log.read(), list[str]()
         self.decisions: list[Decision] = []
@@ -193,13 +195,13 @@ class GrowingTrials(GridTrials):
         configs |= {name: trial_from_dict(study.records[name]["config"]) for name in study.standing_in}
         look, overall = _Look(study), self._factor(study, study.records) or 1.0
         steps, every = dict[int, tuple[Chosen, Addition]](), list(subjects(analyse(study), configs))
-        left, going = self._left(study), sum(each.is_open and self._rounds_left(each.key) > 0 for each in every)
+        going = sum(each.is_open and not self._is_tried(each.key) for each in every)
+        fare = fare_of(self._shared, max(going, 1))
         for place, subject in enumerate(every):
             seconds = core_seconds(study, subject.finding.condition, subject.trials)
             state, why, needed = DECIDED, "", math.nan
             if subject.is_open:
                 factor = self._factor(study, subject.trials) or overall
-                fare = fare_of(left, going, self._rounds_left(subject.key))
                 chosen, made, (state, why, needed) = self._chosen(subject, factor, fare)
                 if state == OPEN and made is not None:
                     steps[place] = chosen, made
@@ -236,7 +238,7 @@ class GrowingTrials(GridTrials):
         dear = "more than the limit would be needed" if chosen.cost > self._limit else ""
         if made is None:
             return HOPELESS, *hopeless(chosen, dear if math.isfinite(chosen.cost) else "")
-        if self._rounds_left(chosen.question.key) <= 0:
+        if self._is_tried(chosen.question.key):
             return HOPELESS, *hopeless(chosen, f"{self._most} rounds did not decide it")
         if dear:
             return HOPELESS, *hopeless(chosen, dear)
@@ -262,8 +264,9 @@ class GrowingTrials(GridTrials):
     def _steps_of(self, key: str) -> list[Step]:
         return [step for one in self._rounds for step in one.steps if step.key == key]
 
-    def _rounds_left(self, key: str) -> int:
-        return self._most - len(self._steps_of(key))
+    def _is_tried(self, key: str) -> bool:
+        """Whether a question has had its rounds."""
+        return len(self._steps_of(key)) >= self._most
 
     @property
     def _most(self) -> int:

@@ -42,7 +42,7 @@ class Deciding:
         self._trials: GrowingTrials | None = None
 
     def __call__(self, request: Request, store: Store, results: Location, failed: frozenset[str]) -> GrowingTrials:
-        self._trials = GrowingTrials(request, store, results, failed, core_hours=self._limits.core_hours)
+        self._trials = GrowingTrials(request, store, results, failed, limits=self._limits)
         return self._trials
 
     @property

@@ -76,6 +76,15 @@ class Limits:
             return self.cost, f"--max-cost, which pays for {self.cost:g} hours of nodes"
         return self.node_hours, f"--max-node-hours {self.node_hours or 0.0:g}"
 
+    @property
+    def core_seconds(self) -> float:
+        """Seconds of cores that a run may use; infinite without a limit of them.
+
+        A limit by the clock counts as that of one core: how many will run side by side is not known before.
+        """
+        given = (hours for hours in (self.core_hours, self.hours) if hours is not None)
+        return 3600.0 * min(given, default=math.inf)
+
 
 @dataclass(frozen=True)
 class ByClock:
