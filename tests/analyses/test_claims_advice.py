@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -61,13 +62,19 @@ def test_an_extension_leaves_a_claim_what_its_measured_cells_say(
     claims = STUDY[STUDY.index("claims:") :].replace(", at: {model.width: 2}", "")
     (tmp_path / "grown.yaml").write_text(f"name: grown\n{BASE}\ngrid: {{training.steps: [1, 30]}}\n{claims}")
     assert main(["sweep", "grown.yaml", "training.seeds=6", "model.width=2", "--inline", "--no-page"]) == 0
-    said = "Of 2 claims, 1 is supported and 1 is contradicted."
-    assert said in capsys.readouterr().out
+    assert "Of 2 claims, 1 is supported and 1 is contradicted." in capsys.readouterr().out
     main(["extend", "grown.yaml", "training.seeds=6", "model.width=2,3", "--max-trials", "1", "--inline"])
     told = " ".join(capsys.readouterr().out.split())
+    said = "Of 2 claims, 1 is supported where measured and 1 is contradicted."
     assert f"{said} Of 2 of these, cells are not measured: width=3." in told
+    assert main(["report", "grown", "--json"]) == 0
+    claims = json.loads(capsys.readouterr().out)["report"]["claims"]
+    table = pd.read_csv(tmp_path / "results" / "grown" / "report" / "compared.csv")
+    for verdicts in ([claim["verdict"] for claim in claims], table["verdict"].tolist()):
+        assert verdicts == ["supported where measured"] * 2 + ["contradicted"] * 2
     conclusions = ("✓ supported at width=2", "✗ contradicted at width=2", "– not measured at width=3")
     page = (tmp_path / "results" / "grown" / "report" / "index.html").read_text()
+    assert "if none of the claims held where it was measured, the chance that any one is called supported" in page
     for shown in (told, page):
         assert [shown.count(text) > 0 for text in conclusions] == [True, True, True]
         assert "– not measured<" not in shown

@@ -360,5 +360,5 @@ def test_a_cell_without_a_result_leaves_the_claim_to_those_that_have_one(study: 
     assert {each.left: each.right for each in found} == {
         each.left: each.right if each is not complete[1] else () for each in complete
     }
-    assert claim_verdicts(found) == {"everywhere": "supported"}
+    assert claim_verdicts(found) == {"everywhere": "supported where measured"}
     assert sorted(compared_frame(found)["test"]) == ["not measured", "supported", "supported", "supported"]

@@ -89,7 +89,7 @@ def test_claims_have_a_picture_of_effects_with_their_intervals() -> None:
             "high": math.nan,
         },
     ]
-    compared = pd.DataFrame(rows).assign(seeds=5, verdict="supported", more_seeds=0, p=0.01, ties=0)
+    compared = pd.DataFrame(rows).assign(seeds=5, verdict="supported", test="supported", more_seeds=0, p=0.01, ties=0)
     source, words = embedded(gallery_of(ChartSet("claims", claim_charts(compared))))
     text = base64.b64decode(source.partition(",")[2]).decode()
     assert "error(exp) < error(direct), width 8 0.5 [0.4, 0.7]" in words

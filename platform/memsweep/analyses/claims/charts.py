@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pandas as pd
 
-from memsweep.analyses.claims.conclusions import conclusion
+from memsweep.analyses.claims.conclusions import conclusion, partly_measured
 from memsweep.report.naming.numbers import figure
 from memsweep.report.values.chart import Chart, rows_chart
 
@@ -25,17 +25,18 @@ def claim_charts(compared: pd.DataFrame) -> Iterator[Chart]:
     """
     if compared.empty:
         return
+    partly = partly_measured(compared)
     known = compared[compared["effect"].map(math.isfinite) & (compared["seeds"] > 0)]
     # The scale of most pairs comes first.
     scales = sorted(known["scale"].unique(), key=lambda scale: -int((known["scale"] == scale).sum()))
     for scale in scales:
         part = known[known["scale"] == scale].to_dict("records")
         for first in range(0, len(part), _MOST):
-            yield _chart(str(scale), [_row(pair) for pair in part[first : first + _MOST]])
+            yield _chart(str(scale), [_row(pair, partly) for pair in part[first : first + _MOST]])
 
 
-def _row(pair: dict[Any, Any]) -> dict[str, Any]:
-    said = conclusion(pair)
+def _row(pair: dict[Any, Any], partly: Collection[str]) -> dict[str, Any]:
+    said = conclusion(pair, partly)
     where = pair["cells"] if isinstance(pair["cells"], str) else ""
     ends = {"middle": float(pair["effect"]), "low": float(pair["low"]), "high": float(pair["high"])}
     return {"name": ", ".join(filter(None, [str(pair["claim"]), where])), "tone": said.tone, "words": said.text, **ends}

@@ -25,8 +25,8 @@ TESTED = (
     "it looks."
 )
 SUPPORTED = (
-    "it was tested seed by seed, and if none of the claims held, the chance that any one is called supported would be "
-    "at most 5 %."
+    "it was tested seed by seed, and if none of the claims held where it was measured, the chance that any one is "
+    "called supported would be at most 5 %."
 )
 _KIND = "claims"
 """Of a study that both kinds of claims answer."""

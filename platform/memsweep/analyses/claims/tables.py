@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from memsweep.analyses.claims.conclusions import Pair, conclusion, partly_measured
+from memsweep.analyses.claims.conclusions import Pair, conclusion, partly_measured, unmeasured_pairs
 from memsweep.report.naming.numbers import MOST_NAMED, figure, interval, joined
 from memsweep.report.values.table import NOTHING, PAGE, SHOWN, Column, Table
 from memsweep.stability.comparison.paired import Support
@@ -17,7 +17,7 @@ from memsweep.stability.comparison.paired import Support
 def claim_table(compared: pd.DataFrame) -> Table[Pair]:
     """Of ``memsweep.analyses.claims.cells.compared_frame``: a row per claim and pair of cells."""
     page: dict[str, Any] = {"views": frozenset({PAGE})}
-    partly = frozenset(partly_measured(compared)["claim"])
+    partly = partly_measured(compared)
     columns: list[Column[Pair]] = [
         Column("conclusion", lambda pair: pair["verdict"], cell=lambda pair: conclusion(pair, partly)),
         Column("claim", lambda pair: pair["claim"], style=""),
@@ -49,7 +49,7 @@ def counted(compared: pd.DataFrame) -> str:
         if counts[kind]
     ]
     said = f"Of {len(words)} claim{'' if len(words) == 1 else 's'}, {joined(parts)}."
-    return f"{said}{_scope(partly_measured(compared))}"
+    return f"{said}{_scope(unmeasured_pairs(compared))}"
 
 
 def _scope(missing: pd.DataFrame) -> str:

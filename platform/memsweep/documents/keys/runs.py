@@ -51,7 +51,9 @@ class ClaimItem(TypedDict):
 
     claim: Annotated[str, "in words"]
     verdict: Annotated[
-        str, "of the measured pairs: supported, contradicted, not supported, underpowered or not measured"
+        str,
+        "of the measured pairs: supported, supported where measured (some pairs are not), contradicted, "
+        "not supported, underpowered or not measured",
     ]
     more_seeds: Annotated[int, "seeds that an underpowered claim lacks"]
     cells: Annotated[str | None, "where on the other axes this pair lies"]

@@ -4,7 +4,8 @@ A claim says that one cell's metric is greater (or less) than another's. The rep
 are a pair. Test: Wilcoxon's signed ranks, one-sided, with the exact null distribution (each difference is as likely
 to be positive as negative), ties included. Metrics that vary by factors are compared on a logarithmic scale: there a
 difference is a ratio, and the symmetry that the ranks of differences stand on holds where errors multiply. Holm's
-correction over all tests of a study: the chance that any claim is supported which does not hold is at most ``LEVEL``.
+correction over all tests of a study: the chance that any claim is supported which does not hold where it was measured
+is at most ``LEVEL``.
 
 A claim is *contradicted* where its opposite would be supported if it stood in its place, by the same test with the same
 correction. So one pair of cells supports a claim exactly where it contradicts the opposite. If all cells are alike, the
@@ -40,6 +41,7 @@ class Support(enum.StrEnum):
     """What a study says of a claim."""
 
     SUPPORTED = "supported"
+    SUPPORTED_IN_PART = "supported where measured"  # of a claim: some of its pairs of cells are not measured
     CONTRADICTED = "contradicted"
     NOT_SUPPORTED = "not supported"
     UNDERPOWERED = "underpowered"
@@ -143,9 +145,12 @@ def correct(tests: Sequence[PairTest]) -> list[CorrectedTest]:
 def combine(parts: Sequence[CorrectedTest]) -> tuple[Support, int]:
     """A claim that speaks of several pairs of cells holds if all tests do; and the seeds that it still needs.
 
-    One pair that contradicts it is enough against it. Pairs that are not measured say nothing, for or against.
+    One pair that contradicts it is enough against it. Pairs that are not measured say nothing, for or against: a claim
+    that all others support is supported where measured.
     """
     supports = {part.support for part in parts}
+    if supports == {Support.SUPPORTED, Support.NOT_MEASURED}:
+        return Support.SUPPORTED_IN_PART, 0
     for support in (Support.CONTRADICTED, Support.NOT_SUPPORTED, Support.UNDERPOWERED, Support.SUPPORTED):
         if support in supports:
             return support, max(part.more_seeds for part in parts) if support is Support.UNDERPOWERED else 0
