@@ -104,12 +104,35 @@ class Half(nn.Module):
         return torch.stack(outputs, 1).sum(-1, keepdim=True).to(x.dtype)
 
 
-def seeded(kind: Callable[[], nn.Module]) -> Subject:
+class DecaysById(nn.Module):
+    """A leaky sum of ids, each of which has a decay of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries = nn.Parameter(torch.randn(4, 6))
+        self.factors = nn.Parameter(torch.linspace(0.90, 0.99, 4))
+
+    def decay(self, x: Tensor) -> Tensor:
+        return self.factors[x].unsqueeze(-1)
+
+    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        h = self.entries[x] + (0 if h is None else self.decay(x) * h)
+        return h.sum(-1, keepdim=True), h
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, outputs = None, []
+        for t in range(x.shape[1]):
+            y, h = self.step(x[:, t], h)
+            outputs.append(y)
+        return torch.stack(outputs, 1)
+
+
+def seeded(kind: Callable[[], nn.Module], inputs: int = 1, tokens: bool = False) -> Subject:
     def build() -> nn.Module:
         torch.manual_seed(0)
         return kind()
 
-    return Subject(build, 1, 256)
+    return Subject(build, inputs, 256, tokens=tokens)
 
 
 @pytest.mark.parametrize("kind", [RoundsItsInputs, RoundsAndSteps])
@@ -139,6 +162,12 @@ def test_a_spiking_module_has_a_memory() -> None:
     found = decay(seeded(Spikes), 600)
     assert found.numbers["longest"] >= 10
     assert found.numbers["change"] > 1e-4
+
+
+def test_a_decay_by_id_that_is_as_declared_has_no_fault() -> None:
+    found = decay(seeded(DecaysById, 4, tokens=True), 600)
+    assert found.status is Status.PASS, found.sentence
+    assert found.numbers["compared"] == "states"
 
 
 def test_no_memory_is_said_of_the_changes_that_were_tried() -> None:

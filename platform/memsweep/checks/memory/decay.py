@@ -40,6 +40,8 @@ _FADES, _LONG = 1e-3, 32
 """A memory fades where it loses that share under some held input, within these steps at least."""
 _VARIES = 0.05
 """Declared factors that differ by more from one input to another are a decay that depends on the input."""
+_ALIKE = {WIDE: 1e-4, SINGLE: 1e-2, HALF: 0.3}
+"""Shares that differ by less from one held input to another are the same, by the precision of the module."""
 _FLOOR = {WIDE: 1e-9, SINGLE: 1e-3, HALF: 0.3}
 """Share of its beginning below which a measured response is rounding, by the precision of the module."""
 
@@ -189,7 +191,7 @@ def _compared(
                 f"decay(x) takes an input and gives the same factors for all of them (slowest {slowest.max():.6g}): "
                 "the decay ignores its input."
             )
-        elif varies > _VARIES and same < subject.changes[0]:
+        elif varies > _VARIES and same < _ALIKE[subject.inside]:
             faults.append(
                 "The decay ignores its input: whatever input is held, an earlier one fades in the same way (shares "
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "
