@@ -104,6 +104,22 @@ class Half(nn.Module):
         return torch.stack(outputs, 1).sum(-1, keepdim=True).to(x.dtype)
 
 
+class LongInHalf(nn.Module):
+    """A mean over 100 steps, whose state is wide and whose inputs and outputs are not: zero for inputs below 0.05."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        given = (x * (x.abs() > 0.05)).bfloat16() @ self.weight.bfloat16()
+        h, outputs = torch.zeros(len(x), 1), []
+        for t in range(x.shape[1]):
+            h = 0.99 * h + 0.01 * given[:, t].float()
+            outputs.append(h)
+        return torch.stack(outputs, 1).bfloat16()
+
+
 class DecaysById(nn.Module):
     """A leaky sum of ids, each of which has a decay of its own."""
 
@@ -127,12 +143,12 @@ class DecaysById(nn.Module):
         return torch.stack(outputs, 1)
 
 
-def seeded(kind: Callable[[], nn.Module], inputs: int = 1, tokens: bool = False) -> Subject:
+def seeded(kind: Callable[[], nn.Module], inputs: int = 1, horizon: int = 256, tokens: bool = False) -> Subject:
     def build() -> nn.Module:
         torch.manual_seed(0)
         return kind()
 
-    return Subject(build, inputs, 256, tokens=tokens)
+    return Subject(build, inputs, horizon, tokens=tokens)
 
 
 @pytest.mark.parametrize("kind", [RoundsItsInputs, RoundsAndSteps])
@@ -162,6 +178,12 @@ def test_a_spiking_module_has_a_memory() -> None:
     found = decay(seeded(Spikes), 600)
     assert found.numbers["longest"] >= 10
     assert found.numbers["change"] > 1e-4
+
+
+def test_a_long_memory_in_half_precision_is_no_rounding() -> None:
+    found = memory_function(seeded(LongInHalf, horizon=512), 600)
+    assert found.numbers["time_scale_typical"] == pytest.approx(100, rel=0.05)
+    assert "of 16 steps of the input (4 of them move no output)" in found.sentence
 
 
 def test_a_decay_by_id_that_is_as_declared_has_no_fault() -> None:
