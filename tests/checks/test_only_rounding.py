@@ -120,6 +120,25 @@ class LongInHalf(nn.Module):
         return torch.stack(outputs, 1).bfloat16()
 
 
+class EntersInHalf(RoundsItsInputs):
+    """A decay of 0.99 as declared, behind a projection in bfloat16; its bias builds up in the states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(0.99))
+
+    def step(self, x: Tensor, h: Tensor | None) -> tuple[Tensor, Tensor]:
+        h = self.enter(x).bfloat16().to(x.dtype) + (0 if h is None else self.factor * h)
+        return self.leave(h), h
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, outputs = None, []
+        for t in range(x.shape[1]):
+            y, h = self.step(x[:, t], h)
+            outputs.append(y)
+        return torch.stack(outputs, 1)
+
+
 class DecaysById(nn.Module):
     """A leaky sum of ids, each of which has a decay of its own."""
 
@@ -184,6 +203,12 @@ def test_a_long_memory_in_half_precision_is_no_rounding() -> None:
     found = memory_function(seeded(LongInHalf, horizon=512), 600)
     assert found.numbers["time_scale_typical"] == pytest.approx(100, rel=0.05)
     assert "of 16 steps of the input (4 of them move no output)" in found.sentence
+
+
+def test_a_decay_that_rounding_may_hide_in_the_states_is_not_compared() -> None:
+    found = decay(seeded(EntersInHalf, horizon=512), 600)
+    assert found.status is Status.NOTE, found.sentence
+    assert "Its declared decay is not compared: what is left in its states may be rounding." in found.sentence
 
 
 def test_a_decay_by_id_that_is_as_declared_has_no_fault() -> None:

@@ -79,10 +79,12 @@ class InStates:
         effect: as that of ``Subject.retention``.
         most: the share that is left of the number of the states that keeps the most of its own beginning; infinite
             where one began with nothing but rounding.
+        any: whether some state differs at all, be it by rounding, ``[C]``.
     """
 
     effect: Effect
     most: Tensor
+    any: Tensor
 
     def moved(self) -> int:
         """How many rows moved."""
@@ -125,8 +127,9 @@ def _in_states(subject: Subject, form: Any, both: Tensor, change: float) -> InSt
                 shares = moved / begin if same else torch.full((len(moved), 1), torch.inf)
                 most.append(shares.nan_to_num(torch.inf, torch.inf).amax(1))
     if not kept:
-        return InStates(Effect(torch.empty(count, 0), largest), torch.empty(count, 0))
-    return InStates(effect_of(torch.stack(kept, 1), largest, subject.inside, change), torch.stack(most, 1))
+        return InStates(Effect(torch.empty(count, 0), largest), torch.empty(count, 0), torch.zeros(count).bool())
+    apart = torch.stack(kept, 1)
+    return InStates(effect_of(apart, largest, subject.inside, change), torch.stack(most, 1), apart.any(1))
 
 
 def _apart(state: Any, count: int) -> tuple[Tensor, Tensor]:

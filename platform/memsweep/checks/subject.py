@@ -317,6 +317,7 @@ class Subject:
         """Looks with the smallest change that moves half of all rows, else with the one that moves most; and its size.
 
         A module that rounds its inputs does not see a small change. One that saturates sees none under some inputs.
+        Where no change moves a row, it is the look with the largest.
 
         Args:
             look: measures with a change of some size.
@@ -327,7 +328,8 @@ class Subject:
             found.append((look(size), size))
             if 2 * found[-1][0].moved() >= rows:
                 return found[-1]
-        return max(found, key=lambda each: each[0].moved())
+        most = max(found, key=lambda each: each[0].moved())
+        return most if most[0].moved() else found[-1]
 
     def changed(self, inputs: Tensor, steps: slice, size: float) -> Tensor:
         """The same inputs with a change of some size in some steps; of tokens, with the next ids."""

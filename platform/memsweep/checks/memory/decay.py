@@ -69,8 +69,11 @@ def decay(subject: Subject, seconds: float) -> Finding:
     if not declares:
         well = f"{well} It declares no decay to compare."
         return finding("decay", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
-    if in_states is not None:
+    if states is not None and in_states is not None:
         rows, shares, floors = in_states
+        if not len(rows) and states.any.any():
+            said = f"{well} Its declared decay is not compared: what is left in its states may be rounding."
+            return finding("decay", well, numbers, notes=[said, *notes], curves=curves)
         if not len(rows):
             said = f"{well} Its states keep nothing of an earlier input, {_by(subject)}."
             return finding("decay", well, numbers, faults=[said], curves=curves)
