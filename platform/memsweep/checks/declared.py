@@ -86,8 +86,8 @@ class InStates:
     most: Tensor
     any: Tensor
 
-    def moved(self) -> int:
-        """How many rows moved."""
+    def moved(self) -> tuple[int, int]:
+        """How many rows moved, and of how many finite ones."""
         return self.effect.moved()
 
 
@@ -102,7 +102,7 @@ def kept_in_states(subject: Subject, constants: Tensor, length: int) -> InStates
         both = torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX), size)])
         return _in_states(subject, form, both, size)
 
-    found, _ = subject.smallest_seen(left, len(constants))
+    found, _ = subject.smallest_seen(left)
     return found if found.most.shape[1] else None
 
 

@@ -36,7 +36,7 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     worst, typical = responses.max(0), np.median(responses, 0)
     scales = [scale for scale in map(time_scale, responses) if np.isfinite(scale)]
     still = len(responses) - len(scales)
-    but = f" ({still} of them move no output)" if still else ""
+    but = f" ({still} of them move no output beyond rounding)" if still else ""
     long = time_scale(worst)
     numbers = {
         "length": length,
