@@ -51,6 +51,29 @@ class WorksMore(Loop):
                     torch.ones(30_000).sin_()
 
 
+class CountsThreads(Loop):
+    """The numbers of threads of its calls in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads = list[int]()
+
+    def first(self) -> None:
+        if torch.is_grad_enabled():
+            self.threads.append(torch.get_num_threads())
+
+
+def test_work_is_timed_on_one_thread_and_seconds_on_all() -> None:
+    before, subject = torch.get_num_threads(), Subject(CountsThreads, 1, 2)
+    torch.set_num_threads(3)
+    try:
+        cost(subject, 600)
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert {*subject.at(torch.float32).threads} == {1, 3}
+
+
 def test_waiting_is_no_growth() -> None:
     found = cost(Subject(Loop, 1, 512), 600)
     assert found.numbers["training_seconds"][-1] > 0.05
@@ -61,7 +84,7 @@ def test_runs_that_disagree_give_no_power() -> None:
     found = cost(Subject(WorksMore, 1, 8), 600)
     assert found.numbers["time_exponent"] is None
     assert found.numbers["time_exponent_spread"] > 0.5
-    assert "runs of one length differ too much to say how time grows, memory grows as T^" in found.sentence
+    assert "runs of one length differ too much to say how work grows, memory grows as T^" in found.sentence
 
 
 def test_the_spread_of_a_power_is_that_of_the_two_least_runs() -> None:

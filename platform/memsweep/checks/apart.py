@@ -41,9 +41,10 @@ class Effect:
     rows: Tensor
     floor: Tensor
 
-    def moved(self) -> int:
-        """How many rows moved."""
-        return int(self.rows.any(1).sum())
+    def moved(self) -> tuple[int, int]:
+        """How many rows moved, and of how many: rows that are not finite are in neither."""
+        known = torch.isfinite(self.rows).all(1)
+        return int((known & self.rows.any(1)).sum()), int(known.sum())
 
 
 def effect_of(apart: Tensor, size: Tensor, dtype: torch.dtype, change: float | Tensor = 1.0) -> Effect:

@@ -79,13 +79,15 @@ class InStates:
         effect: as that of ``Subject.retention``.
         most: the share that is left of the number of the states that keeps the most of its own beginning; infinite
             where one began with nothing but rounding.
+        any: whether some state differs at all, be it by rounding, ``[C]``.
     """
 
     effect: Effect
     most: Tensor
+    any: Tensor
 
-    def moved(self) -> int:
-        """How many rows moved."""
+    def moved(self) -> tuple[int, int]:
+        """How many rows moved, and of how many finite ones."""
         return self.effect.moved()
 
 
@@ -100,7 +102,7 @@ def kept_in_states(subject: Subject, constants: Tensor, length: int) -> InStates
         both = torch.cat([inputs, subject.changed(inputs, slice(0, PREFIX), size)])
         return _in_states(subject, form, both, size)
 
-    found, _ = subject.smallest_seen(left, len(constants))
+    found, _ = subject.smallest_seen(left)
     return found if found.most.shape[1] else None
 
 
@@ -125,8 +127,9 @@ def _in_states(subject: Subject, form: Any, both: Tensor, change: float) -> InSt
                 shares = moved / begin if same else torch.full((len(moved), 1), torch.inf)
                 most.append(shares.nan_to_num(torch.inf, torch.inf).amax(1))
     if not kept:
-        return InStates(Effect(torch.empty(count, 0), largest), torch.empty(count, 0))
-    return InStates(effect_of(torch.stack(kept, 1), largest, subject.inside, change), torch.stack(most, 1))
+        return InStates(Effect(torch.empty(count, 0), largest), torch.empty(count, 0), torch.zeros(count).bool())
+    apart = torch.stack(kept, 1)
+    return InStates(effect_of(apart, largest, subject.inside, change), torch.stack(most, 1), apart.any(1))
 
 
 def _apart(state: Any, count: int) -> tuple[Tensor, Tensor]:

@@ -47,7 +47,7 @@ _NAMED = 3
 
 
 class _Moves(Protocol):
-    def moved(self) -> int: ...
+    def moved(self) -> tuple[int, int]: ...
 
 
 Moving = TypeVar("Moving", bound=_Moves)
@@ -311,23 +311,26 @@ class Subject:
             apart, largest = (other - one)[:, PREFIX:].norm(dim=-1), one.norm(dim=-1).amax(1)
             return effect_of(apart, largest, self.inside, size)
 
-        return self.smallest_seen(left, len(constants))
+        return self.smallest_seen(left)
 
-    def smallest_seen(self, look: Callable[[float], Moving], rows: int) -> tuple[Moving, float]:
+    def smallest_seen(self, look: Callable[[float], Moving]) -> tuple[Moving, float]:
         """Looks with the smallest change that moves half of all rows, else with the one that moves most; and its size.
 
         A module that rounds its inputs does not see a small change. One that saturates sees none under some inputs.
+        Rows that are not finite do not count. Where no change moves a row, it is the look with the largest.
 
         Args:
             look: measures with a change of some size.
-            rows: how many there are.
         """
-        found = list[tuple[Moving, float]]()
+        found = list[tuple[int, Moving, float]]()
         for size in self.changes:
-            found.append((look(size), size))
-            if 2 * found[-1][0].moved() >= rows:
-                return found[-1]
-        return max(found, key=lambda each: each[0].moved())
+            looked = look(size)
+            moved, known = looked.moved()
+            found.append((moved, looked, size))
+            if moved and 2 * moved >= known:
+                return looked, size
+        moved, looked, size = max(found, key=lambda each: each[0])
+        return (looked, size) if moved else found[-1][1:]
 
     def changed(self, inputs: Tensor, steps: slice, size: float) -> Tensor:
         """The same inputs with a change of some size in some steps; of tokens, with the next ids."""

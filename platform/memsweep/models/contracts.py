@@ -56,13 +56,21 @@ def overwriting(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference
     """The inputs before a call and behind it; the ones that are given here stay as they are."""
     given = inputs.clone()
     run(given)
-    size = difference(given, inputs) if given.shape == inputs.shape else math.inf
+    size = _changed(given, inputs)
+    by = f" (by {size:.1g} times their size)" if math.isfinite(size) else ""
     yield Difference(
         OVERWRITTEN,
         size,
-        f"changes its inputs in place (by {size:.1g} times their size): whoever reads them behind the call gets "
-        "others. Compute new ones, as by x = x + y in the place of x += y",
+        f"changes its inputs in place{by}: whoever reads them behind the call gets others. Compute new ones, as by "
+        "x = x + y in the place of x += y",
     )
+
+
+def _changed(behind: Tensor, before: Tensor) -> float:
+    """How far inputs were changed, over their size; infinite where the shape is, or what is finite of them."""
+    if behind.shape != before.shape or not torch.equal(behind.isfinite(), before.isfinite()):
+        return math.inf
+    return difference(behind, before)
 
 
 def determinism(run: Run, inputs: Tensor, others: Tensor) -> Iterator[Difference]:

@@ -7,6 +7,7 @@ import math
 import random
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from memsweep.cli import main
 from memsweep.config.load.study import load_study
 from memsweep.errors import ConfigError, ModuleError
 from memsweep.models.base import Model, Signature
+from memsweep.models.contracts import breaches
 from memsweep.models.modal.diagonal_rnn import DiagonalRNN
 from memsweep.models.module.anatomy import anatomy, findings
 from memsweep.models.module.config import ModuleConfig
@@ -230,6 +232,14 @@ def test_a_registered_model_of_others_keeps_the_same_contract(model: type[Model]
     (problem,) = model.problems_of_code(config)
     assert problem.startswith("the model diagonal_rnn ")
     assert words in problem
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: x.masked_fill_(x < 0, math.inf), lambda x: x.unsqueeze_(0), lambda x: x.squeeze_(-1)]
+)
+def test_inputs_changed_in_place_by_no_size_are_named_without_one(change: Callable[[Tensor], Tensor]) -> None:
+    breach, *_ = breaches(lambda x: change(x).reshape(2, 8, 1).clamp(-1, 1), torch.randn(2, 8, 1, dtype=torch.float64))
+    assert breach.words.startswith("changes its inputs in place: whoever reads them")
 
 
 def test_a_study_tells_the_fault_of_a_module_once_and_those_of_two_modules_both(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ _FADES, _LONG = 1e-3, 32
 """A memory fades where it loses that share under some held input, within these steps at least."""
 _VARIES = 0.05
 """Declared factors that differ by more from one input to another are a decay that depends on the input."""
+_ALIKE = {WIDE: 1e-4, SINGLE: 1e-2, HALF: 0.3}
+"""Shares that differ by less from one held input to another are the same, by the precision of the module."""
 _FLOOR = {WIDE: 1e-9, SINGLE: 1e-3, HALF: 0.3}
 """Share of its beginning below which a measured response is rounding, by the precision of the module."""
 
@@ -55,20 +57,24 @@ def decay(subject: Subject, seconds: float) -> Finding:
     measured = kept.rows.numpy() if states is None else np.hstack([kept.rows.numpy(), states.effect.rows.numpy()])
     _, left_out = finite_rows(measured, "held inputs, whose outputs or states")
     if not len(rows):
-        why = f"no output changes once its input is past, {_by(subject)}."
+        why = f"no output changes beyond rounding once its input is past, {_by(subject)}."
         return not_measured("decay", " ".join([why, *left_out]))
-    numbers, curves, well = _in_numbers(shares)
+    numbers, curves, well = _in_numbers(shares, len(constants))
     if not subject.tokens:
         numbers["change"] = size
     if size > subject.changes[0]:
         well += f" The inputs are changed by {show(size)}, as less moves too little."
     in_states = None if states is None else _shares(states.effect)
-    notes = [*_never_forgets(shares if in_states is None else in_states[1], numbers), *left_out]
+    kept_shares = shares if in_states is None else in_states[1]
+    notes = [*_never_forgets(kept_shares, len(constants), numbers), *left_out]
     if not declares:
         well = f"{well} It declares no decay to compare."
         return finding("decay", well, numbers, notes=[well, *notes] if notes else [], curves=curves)
-    if in_states is not None:
+    if states is not None and in_states is not None:
         rows, shares, floors = in_states
+        if not len(rows) and states.any.any():
+            said = f"{well} Its declared decay is not compared: what is left in its states may be rounding."
+            return finding("decay", well, numbers, notes=[said, *notes], curves=curves)
         if not len(rows):
             said = f"{well} Its states keep nothing of an earlier input, {_by(subject)}."
             return finding("decay", well, numbers, faults=[said], curves=curves)
@@ -85,8 +91,8 @@ def decay(subject: Subject, seconds: float) -> Finding:
     return finding("decay", well, numbers, faults=faults, notes=[well, *notes] if notes else [], curves=curves)
 
 
-def _in_numbers(shares: np.ndarray) -> tuple[dict[str, Any], list[Curve], str]:
-    """The shares that are left by held input, ``[C, K]``, in numbers, as curves and in words."""
+def _in_numbers(shares: np.ndarray, tried: int) -> tuple[dict[str, Any], list[Curve], str]:
+    """The shares that are left by held input, ``[C, K]``, of so many tried, in numbers, as curves and in words."""
     steps = shares.shape[1]
     scales = (shares >= math.exp(-1)).sum(1)
     longest, shortest = int(scales.argmax()), int(scales.argmin())
@@ -107,17 +113,23 @@ def _in_numbers(shares: np.ndarray) -> tuple[dict[str, Any], list[Curve], str]:
     beyond = " or more" if scales[longest] >= steps else ""
     typical = f"typical {show(numbers['typical'])}, measured over {steps}"
     many = f"{scales[shortest]} to {scales[longest]}{beyond} steps, by input ({typical})."
-    same = f"{scales[longest]}{beyond} steps, whichever is held (measured over {steps})."
+    held = "whichever is held" if len(shares) == tried else f"under {len(shares)} of {tried} held inputs"
+    same = f"{scales[longest]}{beyond} steps, {held} (measured over {steps})."
     well = "While one input is held, the effect of an earlier one falls to 1/e in "
     return numbers, curves, well + (same if scales[shortest] == scales[longest] else many)
 
 
-def _never_forgets(shares: np.ndarray, numbers: dict[str, Any]) -> list[str]:
-    """A note where no held input makes anything fade."""
+def _never_forgets(shares: np.ndarray, tried: int, numbers: dict[str, Any]) -> list[str]:
+    """A note where no held input makes anything fade; ``shares`` are of those of all that leave something at first."""
     steps = shares.shape[1] if len(shares) else 0
     if steps < _LONG or shares[:, -1].min() < 1 - _FADES:
         return []
     numbers["left_at_least"] = float(shares[:, -1].min())
+    if len(shares) < tried:
+        return [
+            f"Under {len(shares)} of {tried} held inputs it never forgets: after {steps} steps, all of an earlier one "
+            "is left."
+        ]
     return [f"It never forgets: whichever input is held for {steps} steps, all of an earlier one is left."]
 
 
@@ -136,7 +148,7 @@ def _shares(effect: Effect) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _by(subject: Subject) -> str:
     """The changes of the inputs that were tried, in words."""
     if subject.tokens:
-        return "whichever other ids are read"
+        return "by the next id in the place of each"
     *smaller, largest = map(show, subject.changes)
     return f"by changes of size {', '.join(smaller)} and {largest}"
 
@@ -189,7 +201,7 @@ def _compared(
                 f"decay(x) takes an input and gives the same factors for all of them (slowest {slowest.max():.6g}): "
                 "the decay ignores its input."
             )
-        elif varies > _VARIES and same < subject.changes[0]:
+        elif varies > _VARIES and same < _ALIKE[subject.inside]:
             faults.append(
                 "The decay ignores its input: whatever input is held, an earlier one fades in the same way (shares "
                 f"differ by at most {show(same)}), and the declared factors of a channel differ by up to "

@@ -36,7 +36,7 @@ def memory_function(subject: Subject, seconds: float) -> Finding:
     worst, typical = responses.max(0), np.median(responses, 0)
     scales = [scale for scale in map(time_scale, responses) if np.isfinite(scale)]
     still = len(responses) - len(scales)
-    but = f" ({still} of them move no output)" if still else ""
+    but = f" ({still} of them move no output beyond rounding)" if still else ""
     long = time_scale(worst)
     numbers = {
         "length": length,
@@ -66,7 +66,7 @@ def _constant(subject: Subject, length: int) -> bool:
 def _steps(subject: Subject, length: int) -> np.ndarray:
     """|difference over time| of the responses to steps, at rest before: ``[steps, T - 1]``.
 
-    Zeros where rounding explains all of one.
+    Zeros where rounding explains all of a response: that of a long memory rises by less than rounding at each step.
     """
     if subject.tokens:
         ids = torch.arange(min(subject.inputs, 5))
@@ -85,9 +85,10 @@ def _steps(subject: Subject, length: int) -> np.ndarray:
         inputs[:, 0] = 0
         rest = torch.zeros_like(inputs[:1])
     moved, still = subject(inputs), subject(rest)
-    slopes, largest = (moved - still).diff(dim=1).norm(dim=-1), moved.norm(dim=-1).amax(1)
-    largest = torch.maximum(largest, still.norm(dim=-1).amax(1))
-    return effect_of(slopes, largest, subject.inside, sizes).rows.numpy()
+    response, largest = moved - still, torch.maximum(moved.norm(dim=-1).amax(1), still.norm(dim=-1).amax(1))
+    seen = effect_of(response.norm(dim=-1), largest, subject.inside).rows.any(1)
+    slopes = response.diff(dim=1).norm(dim=-1) / sizes.unsqueeze(1)
+    return torch.where(seen.unsqueeze(1), slopes, 0.0).numpy()
 
 
 CHECK = Check("memory", memory_function, place=80, share=0.08, needs=("shapes", "determinism", "causality"))

@@ -32,7 +32,7 @@ def cost(subject: Subject, seconds: float) -> Finding:
         training.append(passed)
         works.append(work)
         kept.append(size)
-    (time_growth, spread), (memory_growth, _) = _growth(lengths, works), _growth(lengths, [[size] for size in kept])
+    (work_growth, spread), (memory_growth, _) = _growth(lengths, works), _growth(lengths, [[size] for size in kept])
     agree = spread is not None and spread <= _AGREE
     numbers = {
         "dtype": NAMES[dtype],
@@ -40,7 +40,7 @@ def cost(subject: Subject, seconds: float) -> Finding:
         "forward_seconds": forward,
         "training_seconds": training,
         "kept_bytes": kept,
-        "time_exponent": time_growth if agree else None,
+        "time_exponent": work_growth if agree else None,
         "time_exponent_spread": spread,
         "memory_exponent": memory_growth,
     }
@@ -53,10 +53,10 @@ def cost(subject: Subject, seconds: float) -> Finding:
         f"{lengths[-1]} steps: {show(forward[-1])} s forward, {show(training[-1])} s with gradients, which keep "
         f"{_bytes(kept[-1])}"
     )
-    if time_growth is not None and memory_growth is not None:
+    if work_growth is not None and memory_growth is not None:
         over = f"from {lengths[-_LAST:][0]} to {lengths[-1]} steps"
-        power = f"T^{round(time_growth, 1) + 0.0:.1f}" + (f" ± {spread:.1f}" if spread and spread >= _SHOWN else "")
-        grows = f"time grows as {power}" if agree else "runs of one length differ too much to say how time grows"
+        power = f"T^{round(work_growth, 1) + 0.0:.1f}" + (f" ± {spread:.1f}" if spread and spread >= _SHOWN else "")
+        grows = f"work grows as {power}" if agree else "runs of one length differ too much to say how work grows"
         well += f"; {over} {grows}, memory{' grows' if not agree else ''} as T^{memory_growth:.1f}"
     well += "."
     notes = []
@@ -73,7 +73,7 @@ def _doubling(subject: Subject) -> list[int]:
 
 def _forward(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> float:
     with torch.no_grad(), default_dtype(dtype):
-        return _timed(lambda: first(subject.at(dtype)(inputs)), subject.device)[0]
+        return _timed(lambda: first(subject.at(dtype)(inputs)), subject.device)
 
 
 def _training(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> tuple[float, list[float], float]:
@@ -100,29 +100,42 @@ def _training(subject: Subject, inputs: Tensor, dtype: torch.dtype) -> tuple[flo
         answer = first(module(inputs))
     del answer
     held.clear()
-    passed, work = _timed(both, subject.device)
+    work, passed = _worked(both, subject.device), _timed(both, subject.device)
     module.zero_grad(set_to_none=True)
     return passed, work, float(sum(size for pointer, size in kept.items() if pointer not in weights))
 
 
-def _timed(call: Callable[[], object], device: str) -> tuple[float, list[float]]:
-    """The shortest of a few runs by the clock, and the work of each: seconds of the processor, or of a device's clock.
+def _timed(call: Callable[[], object], device: str) -> float:
+    """The shortest of a few runs by the clock."""
+    return min(_runs(call, device, time.perf_counter))
 
-    Whatever else runs on the machine lengthens a run by the clock, and hardly by the processor's time.
+
+def _worked(call: Callable[[], object], device: str) -> list[float]:
+    """The work of a few runs: seconds of the processor on one thread, or of a device's clock.
+
+    Whatever else runs on the machine lengthens a run by the clock, and hardly by the processor's time. That is a sum
+    over threads, those that wait too, and torch takes several from some size on: linear work would look steeper.
     """
-    waits = device.startswith("cuda")
-    works, best, begun = list[float](), math.inf, time.perf_counter()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return _runs(call, device, time.perf_counter if device.startswith("cuda") else time.process_time)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _runs(call: Callable[[], object], device: str, clock: Callable[[], float]) -> list[float]:
+    """The seconds of each of a few runs by a clock."""
+    found, begun = list[float](), time.perf_counter()
     for again in range(_REPEATS):
         if again > 1 and time.perf_counter() - begun > _QUICK:
             break
-        start, worked = time.perf_counter(), time.process_time()
+        start = clock()
         call()
-        if waits:
+        if device.startswith("cuda"):
             torch.cuda.synchronize()
-        taken = time.perf_counter() - start
-        works.append(taken if waits else time.process_time() - worked)
-        best = min(best, taken)
-    return best, works
+        found.append(clock() - start)
+    return found
 
 
 def _growth(lengths: list[int], runs: list[list[float]]) -> tuple[float | None, float | None]:
