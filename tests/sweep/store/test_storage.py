@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
@@ -163,7 +164,7 @@ def uniform(data: bytes, size: int) -> bool:
 
 
 def test_of_many_writers_of_one_name_one_wins_whole(place: Location) -> None:
-    size, rounds, writers = 200_000, 5, 4
+    size, rounds, reads, writers = 200_000, 5, 5, 4
     place.write("name", b"." * size)
     seen: list[bool] = []
     ended = threading.Event()
@@ -172,20 +173,27 @@ def test_of_many_writers_of_one_name_one_wins_whole(place: Location) -> None:
         while not ended.is_set():
             seen.append(uniform(place.read("name"), size))
 
+    def write(letter: int) -> None:
+        place.write("name", bytes([letter]) * size)
+
     reader = threading.Thread(target=read)
     reader.start()
-    with ThreadPoolExecutor(writers) as threads:
-        for number in range(rounds):
-            list(
-                threads.map(lambda who, n=number: place.write("name", bytes([65 + who + writers * n]) * size), range(4))
-            )
-    ended.set()
-    reader.join()
-    assert len(seen) > 2
+    try:
+        with ThreadPoolExecutor(writers) as threads:
+            # A bucket may answer one read while many writes come: the writers go on until enough was read.
+            for number in itertools.count():
+                first = 65 + writers * (number % rounds)
+                list(threads.map(write, range(first, first + writers)))
+                if number + 1 >= rounds and (len(seen) >= reads or not reader.is_alive()):
+                    break
+    finally:
+        ended.set()
+        reader.join()
+    assert len(seen) >= reads
     assert all(seen)
     last = place.read("name")
     assert uniform(last, size)
-    assert last[0] - 65 >= writers * (rounds - 1)
+    assert last[0] in range(first, first + writers)
     assert place.names(STAGING) == {}
 
 
