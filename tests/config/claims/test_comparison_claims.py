@@ -12,11 +12,19 @@ import pandas as pd
 import pytest
 
 from config_study import BASE, load, problems, scaled_parameterization
-from memsweep.analyses.claims.cells import COMPARED_COLUMNS, CellPair, compare_cells, compared_frame, seeds_to_decide
+from memsweep.analyses.claims.cells import (
+    COMPARED_COLUMNS,
+    CellPair,
+    compare_cells,
+    compared_frame,
+    compared_of,
+    seeds_to_decide,
+)
 from memsweep.config.claims.comparisons import EXAMPLE, Cells
 from memsweep.config.claims.sections import study_claims
 from memsweep.config.schema.claims import Claims, Comparison, claims_from_dict
 from memsweep.config.schema.search import Domain, Search, SearchConfig
+from memsweep.report.analysis.contents import analyse
 from memsweep.report.naming.conditions import cells_of, find_grouping
 from memsweep.report.read.study import Study, load_study
 from memsweep.stability.comparison.paired import Support, support_text
@@ -281,6 +289,22 @@ def test_what_was_measured_decides_the_claims(study: Study) -> None:
     assert frame.loc[frame["claim"] == "the other way", "p_against"].tolist() == [8 * 2.0**-8]
     assert frame[frame["claim"] == "alike"]["ties"].tolist() == [8, 8]
     assert frame.loc[frame["claim"] == "nowhere", "left_identity"].tolist() == [""]
+
+
+@pytest.mark.parametrize("lost", [("exp",), ("exp", "direct")])
+def test_a_claim_is_not_supported_of_planned_cells_without_a_result(study: Study, lost: Sequence[str]) -> None:
+    def is_lost(config: Mapping[str, Any]) -> bool:
+        return config["model"]["width"] == 8 and config["model"]["parameterization"]["name"] in lost
+
+    kept = {name: record for name, record in study.records.items() if not is_lost(record["config"])}
+    assert 0 < len(kept) < len(study.records) == len(study.rows)
+    tables = {
+        name: table[table["identity"].isin(kept)] if len(table) else table for name, table in study.tables.items()
+    }
+    claims = Claims(compare=(comparison("everywhere", "radius"), comparison("measured", "radius", width=4)))
+    found = compared_of(analyse(replace(study, records=kept, tables=tables, claims=claims)))
+    assert claim_verdicts(found) == {"everywhere": "supported where measured", "measured": "supported"}
+    assert [pair.where for pair in found if pair.common == 0] == ["width=8, horizon=50", "width=8, horizon=100"]
 
 
 def test_a_metric_beside_the_first_one_decides_a_claim(study: Study) -> None:

@@ -74,6 +74,7 @@ def compare_cells(
     records: Mapping[str, Mapping[str, Any]],
     tables: Mapping[str, pd.DataFrame],
     cells: Mapping[str, Cell],
+    planned: Iterable[Mapping[str, Any]] = (),
 ) -> tuple[CellPair, ...]:
     """Test every claim on each of its pairs of cells, over all seeds that a cell has.
 
@@ -83,10 +84,11 @@ def compare_cells(
         tables: ``replicas``, ``metrics`` and ``curves`` over all records.
         cells: identity -> cell, as of ``memsweep.report.naming.conditions.cells_of``. Of several cells that fit one
             side, the first one stands for it; of a seed that a cell has twice, the first one counts.
+        planned: configs of all trials of the study, with and without a result.
 
     Returns:
-        In the order of the claims, then of the cells. Where one side of a pair has no result, and of a claim without
-        any pair, there is an entry that is not measured.
+        In the order of the claims, then of the cells. Where a side of a pair, or both, has no result, and of a claim
+        without any pair, there is an entry that is not measured.
     """
     rows = {name: _by_identity(tables[name], [*records]) for name in TABLES if name in tables}
     known: dict[tuple[str, str], list[_Measured]] = {}  # cells of several claims are read from the tables once
@@ -101,7 +103,7 @@ def compare_cells(
                 pooled.setdefault(value.seed, (value, fits))
         return pooled
 
-    pairs = [(each, *pair) for each in comparisons for pair in _pairs(each, records, cells)]
+    pairs = [(each, *pair) for each in comparisons for pair in _pairs(each, records, cells, planned)]
     sides = [(values(each.metric, left), values(each.metric, right)) for each, _, left, right in pairs]
     tests = [
         paired_test(each.metric, each.direction, *([value for value, _ in side.values()] for side in both))
@@ -145,7 +147,7 @@ def compared_of(contents: Contents) -> tuple[CellPair, ...]:
     if not claims:
         return ()
     cells = cells_of(contents.grouping.conditions, measured.tables["replicas"])
-    return compare_cells(claims, measured.records, measured.tables, cells)
+    return compare_cells(claims, measured.records, measured.tables, cells, contents.study.rows.values())
 
 
 def _by_claim(pairs: Iterable[CellPair]) -> dict[str, list[CellPair]]:
@@ -181,19 +183,26 @@ def _fits(side: Mapping[int, _Measured], other: Mapping[int, _Measured]) -> floa
 
 
 def _pairs(
-    comparison: Comparison, records: Mapping[str, Mapping[str, Any]], cells: Mapping[str, Cell]
+    comparison: Comparison,
+    records: Mapping[str, Mapping[str, Any]],
+    cells: Mapping[str, Cell],
+    planned: Iterable[Mapping[str, Any]],
 ) -> list[tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]]:
     """Each pair's values on the axes in which the claim's pairs differ, and the trials of both cells."""
-    trials: dict[str, dict[str, list[str]]] = {"left": {}, "right": {}}
+    conditions = {"left": comparison.left, "right": comparison.right}
+    trials: dict[str, dict[str, list[str]]] = {side: {} for side in conditions}
     places: dict[str, dict[str, Any]] = {}
-    for identity, record in records.items():
-        place = {path: at_path(record["config"], path) for path in comparison.same}
-        for side, condition in (("left", comparison.left), ("right", comparison.right)):
-            if comparison.covers(condition, record["config"]):
-                own = trials[side].setdefault(_key(list(place.values())), [])
-                if not own or cells.get(identity, identity) == cells.get(own[0]):
-                    own.append(identity)
-                places.setdefault(_key(list(place.values())), place)
+    measured = {identity: record["config"] for identity, record in records.items()}
+    for identity, config in [*measured.items(), *(("", config) for config in planned)]:
+        place = {path: at_path(config, path) for path in comparison.same}
+        at = _key([*place.values()])
+        for side, condition in conditions.items():
+            if not comparison.covers(condition, config):
+                continue
+            places.setdefault(at, place)
+            own = trials[side].setdefault(at, [])
+            if identity and (not own or cells.get(identity, identity) == cells.get(own[0])):
+                own.append(identity)
     varied = [path for path in comparison.same if len({_key(place[path]) for place in places.values()}) > 1]
     pairs = [
         ({path: place[path] for path in varied}, tuple(trials["left"].get(at, ())), tuple(trials["right"].get(at, ())))
