@@ -66,7 +66,10 @@ def checks() -> list[Check]:
     return found
 
 
-KERNELS = (("layer", "dense"), ("layer", "diagonal"), ("scan", "dense"), ("scan", "diagonal"), ("scan", "complex"))
+KERNELS = (
+    *(("layer", "dense"), ("layer", "diagonal"), ("scan", "dense"), ("scan", "diagonal"), ("scan", "complex")),
+    *(("gate", "gru"), ("gate", "lstm")),
+)
 """Kernels, and the kinds of recurrence that they compute."""
 FIRST = 240.0
 """Seconds of a whole trial; the first waits for the compiler of the processor's kernels, some two minutes."""

@@ -15,9 +15,11 @@ from torch import Tensor
 from benchmarks.card import measuring
 from benchmarks.card.catalogue import Setting
 from benchmarks.card.measuring import TOLERANCES, normal
+from memsweep.recurrence.gated import gru, lstm
 from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.recurrence.scan import linear_scan, scan
+from memsweep.recurrence.triton.gated import triton_states
 from memsweep.recurrence.triton.layer import TritonLayer
 from memsweep.recurrence.triton.scan import TritonScan
 
@@ -119,6 +121,39 @@ def _narrow(values: Tensor, dtype: torch.dtype) -> Tensor:
 def _rounded(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Float64 of the numbers that the kernels get."""
     return _narrow(values, dtype).to(values.dtype)
+
+
+GATED = ((3, 5, 17, 3), (3, 64, 100, 8), (2, 1, 1000, 64), (1, 8, 100, 512))
+"""Models, sequences, steps, width."""
+
+
+def gates(setting: Setting, cell: str, real: str) -> Iterator[Row]:
+    """States and gradients of gated recurrences."""
+    dtype, loop = getattr(torch, real), (gru._GatedScan if cell == "gru" else lstm._Scan).apply
+    for shape in QUICK if setting.quick else GATED:
+        wide = [_rounded(each, dtype) for each in gated_data(cell, shape)]
+
+        def work(*given: Tensor) -> list[Tensor]:
+            return pulled_back(triton_states, *given)
+
+        row: Row = {"kernel": f"gate {cell}", "shape": list(shape)}
+        yield row | compared(work, wide, pulled_back(loop, *wide), dtype, setting.device, bits=2)
+
+
+def gated_data(cell: str, shape: tuple[int, ...]) -> list[Tensor]:
+    """The gradient that arrives, drive, matrix and, of a GRU, what it recalls; float64."""
+    models, batch, horizon, width = shape
+    rows = width * (3 if cell == "gru" else 4)
+    weights = [normal(models, batch, horizon, rows, seed=2), normal(models, rows, width, seed=1) / width**0.5]
+    weights += [normal(models, width, seed=4)] if cell == "gru" else []
+    return [normal(*shape, seed=3), *weights]
+
+
+def pulled_back(states: Callable[..., Tensor], outer: Tensor, *weights: Tensor) -> list[Tensor]:
+    """States, and the gradients by drive, matrix and what is recalled."""
+    live = [each.clone().requires_grad_() for each in weights]
+    found = states(*live)
+    return [found.detach(), *torch.autograd.grad(found, live, outer)]
 
 
 LAYERS = {

@@ -10,7 +10,8 @@ e_t = k_t g_t, gate by gate, where all k_t are known before time runs backward (
     g_{t-1} = l_{t-1} + (1 - z_t) g_t + U' e_t
 
 with l the gradient that arrives from outside, and the sums over time are one product each. On a processor compiled code
-does all of it (``compiled``); the plain path here is its oracle, and what runs elsewhere.
+does all of it (``kernel``), on a GPU Triton does the steps (memsweep.recurrence.triton.gated); the plain path here is
+their oracle, and what runs elsewhere.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 3 M: reset,
 update, candidate.
@@ -27,6 +28,7 @@ from torch.autograd.function import once_differentiable
 
 from memsweep.recurrence.gated.kernel import CompiledGated
 from memsweep.recurrence.layer import affine, require_fit
+from memsweep.recurrence.triton.gated import triton_knows, triton_states
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def gru_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM, recalled_NM)
     # the inputs of all steps in one large product, in place of a small one at every step
     tensors = (affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM, recalled_NM)
+    if triton_knows(tensors[0], width):
+        return triton_states(*tensors)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         series: Tensor = _GatedScan.apply(*tensors)
         return series

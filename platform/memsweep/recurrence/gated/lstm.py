@@ -4,9 +4,9 @@
                        c_t = f_t c_{t-1} + i_t g_t,                     h_t = o_t tanh(c_t),    c_{-1} = h_{-1} = 0
 
 The gradient is written by hand. On a processor compiled code does all of it (``kernel``), or oneDNN's for wide layers
-(``onednn``); the plain path here is the oracle of both, and what runs elsewhere. With p_t that of c_t and l_t
-that of h_t through everything later, the errors of the sums U h_{t-1} are multiples of p_t (of l_t for o), whose
-factors are all known before time runs backward.
+(``onednn``); on a GPU Triton does the steps (memsweep.recurrence.triton.gated). The plain path here is the oracle of
+all, and what runs elsewhere. With p_t that of c_t and l_t that of h_t through everything later, the errors of the sums
+U h_{t-1} are multiples of p_t (of l_t for o), whose factors are all known before time runs backward.
 
 Letters: N leading dimension (replicas and copies), B batch, T time, F features of the input, M width, G = 4 M: i, f, o,
 g in this order.
@@ -23,6 +23,7 @@ from torch.autograd.function import once_differentiable
 from memsweep.recurrence.gated.kernel import CompiledGated
 from memsweep.recurrence.gated.onednn import suits, wide_states
 from memsweep.recurrence.layer import affine, require_fit
+from memsweep.recurrence.triton.gated import triton_knows, triton_states
 
 
 def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM: Tensor) -> Tensor:
@@ -55,7 +56,10 @@ def lstm_states(x_NBTF: Tensor, encoder_NGF: Tensor, bias_NG: Tensor, matrix_NGM
     if (compiled := CompiledGated.fitting(x_NBTF)) is not None:
         return compiled.layer(x_NBTF, encoder_NGF, bias_NG, matrix_NGM)
     # the inputs of all steps in one large product, in place of a small one at every step
-    series: Tensor = _Scan.apply(affine(x_NBTF, encoder_NGF, bias_NG), matrix_NGM)
+    drive_NBTG = affine(x_NBTF, encoder_NGF, bias_NG)
+    if triton_knows(drive_NBTG, width):
+        return triton_states(drive_NBTG, matrix_NGM)
+    series: Tensor = _Scan.apply(drive_NBTG, matrix_NGM)
     return series
 
 
