@@ -189,6 +189,11 @@ grid: {training.learning_rate: [1e-3, 1e-2]}
     assert [*short.longer] == ["accuracy_2T"]
     shown = {column.name: column.show(rows[0]).text for column in table.columns}
     assert "loss over 4T" in shown  # beside an accuracy at T
+    assert "loss over" not in shown
+    mixed = loss_table([rows[0], short], [*short.condition], Labels([short.condition]))
+    (over,) = (column for column in mixed.columns if column.name == "loss over")
+    assert [over.show(row).text for row in mixed.rows] == ["4T", "2T"]
+    assert "loss over 4T" not in {column.name for column in mixed.columns}
     assert shown["accuracy 4T"].startswith(f"{100 * frame['accuracy_4T'][0]:.1f} [")
     _, labels, others = labels_and_rows(a_study(tmp_path / "other"))
     assert not [name for name in loss_table(others, [], labels).frame().columns if "2T" in name]

@@ -25,6 +25,7 @@ from memsweep.report.values.table import (
     CSV,
     EXPORTED,
     PAGE,
+    SHOWN,
     Cell,
     Column,
     Table,
@@ -54,6 +55,7 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
         Column("horizon", lambda row: row.horizon, varies=True),
         Column("seeds", lambda row: row.seeds, views=EXPORTED),
         Column(f"loss{_over(rows)}", lambda row: row.loss, key="loss", ends=True),
+        *([Column("loss over", lambda row: _times(row.times), views=SHOWN)] if _differ_in_times(rows) else []),
         Column("relative loss", _relative_loss, percent, key="relative_loss", unit="of L₀"),
         Column("memoryless baseline", lambda row: row.memoryless, key="memoryless_loss", views=baseline),
         Column("below it", _below, cell=_below_cell, key="below_memoryless", unit="seeds", views=baseline),
@@ -85,7 +87,16 @@ def loss_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels) ->
 def _over(rows: Sequence[LossRow]) -> str:
     """`` over 4T``, where test sequences are longer than those of training, and a metric at T may stand beside it."""
     times = {row.times for row in rows}
-    return f" over {times.pop()}T" if len(times) == 1 and times != {1} else ""
+    return f" over {_times(times.pop())}" if len(times) == 1 and times != {1} else ""
+
+
+def _differ_in_times(rows: Sequence[LossRow]) -> bool:
+    """Whether some losses are over longer sequences than others, of which each row then tells."""
+    return len({row.times for row in rows}) > 1
+
+
+def _times(times: int) -> str:
+    return "T" if times == 1 else f"{times}T"
 
 
 def ranking_table(rows: Sequence[LossRow], names: Sequence[str], labels: Labels, by: Quantity) -> Table[LossRow]:
