@@ -5,11 +5,6 @@ Triton comes with torch's CUDA builds; on other machines ``pip install triton`` 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
@@ -18,12 +13,11 @@ from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.gated import gru, lstm
 from memsweep.recurrence.triton import gated
 from memsweep.recurrence.triton.gated import triton_knows, triton_states
-from paths import ROOT
+from processes import INTERPRETED, interpret
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 on_kernels = pytest.mark.skipif(not GPU and not INTERPRETED, reason="run by test_the_interpreter_runs_the_kernels")
 cells = pytest.mark.parametrize("cell", ["gru", "lstm"])
 GATES = {"gru": 3, "lstm": 4}
@@ -152,13 +146,9 @@ def test_a_processor_and_odd_numbers_have_other_ways(cell):
 @pytest.mark.skipif(GPU, reason="the tests above run on the GPU itself")
 @pytest.mark.skipif(INTERPRETED, reason="this is the process that it starts")
 def test_the_interpreter_runs_the_kernels():
-    """In a process of its own: Triton decides at import whether it interprets."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-rs", str(Path(__file__))]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "run by test_the_interpreter" not in done.stdout, "the kernels' tests were skipped"
-    assert "passed" in done.stdout
+    said = interpret(__file__)
+    assert "run by test_the_interpreter" not in said, "the kernels' tests were skipped"
+    assert "passed" in said
 
 
 @pytest.mark.skipif(INTERPRETED, reason="an interpreter compiles nothing")

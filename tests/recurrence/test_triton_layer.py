@@ -6,10 +6,6 @@ Triton comes with torch's CUDA builds; on other machines ``pip install triton`` 
 from __future__ import annotations
 
 import importlib.util
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,14 +15,12 @@ from memsweep.recurrence.layer import Layer
 from memsweep.recurrence.layer_outputs import plain_outputs
 from memsweep.recurrence.triton import layer
 from memsweep.recurrence.triton.layer import TritonLayer, triton_knows
-from paths import ROOT
+from processes import INTERPRETED, interpret
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-on_kernels = pytest.mark.skipif(
-    not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="run by test_the_interpreter_runs_the_kernels"
-)
+on_kernels = pytest.mark.skipif(not GPU and not INTERPRETED, reason="run by test_the_interpreter_runs_the_kernels")
 KINDS = [
     *(("linear", output, 0.0) for output in ("linear", "hardtanh", "tanh", "relu")),
     *((activation, "linear", leak) for activation in ("hardtanh", "tanh", "relu") for leak in (0.0, 1.0)),
@@ -228,15 +222,11 @@ def test_tanh_is_exact_but_for_rounding():
 
 
 @pytest.mark.skipif(GPU, reason="the tests above run on the GPU itself")
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="this is the process that it starts")
+@pytest.mark.skipif(INTERPRETED, reason="this is the process that it starts")
 def test_the_interpreter_runs_the_kernels():
-    """In a process of its own: Triton decides at import whether it interprets."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-rs", str(Path(__file__))]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert "run by test_the_interpreter" not in done.stdout, "the kernels' tests were skipped"
-    assert "passed" in done.stdout
+    said = interpret(__file__)
+    assert "run by test_the_interpreter" not in said, "the kernels' tests were skipped"
+    assert "passed" in said
 
 
 @pytest.mark.skipif(not GPU, reason="there is no GPU")

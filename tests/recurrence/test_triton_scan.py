@@ -5,18 +5,13 @@ Triton comes with torch's CUDA builds; on other machines ``pip install triton`` 
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from memsweep.recurrence.compiled.library import KERNELS
 from memsweep.recurrence.scan import linear_scan, scan
 from memsweep.recurrence.triton.scan import TritonScan, triton_knows
-from paths import ROOT
+from processes import INTERPRETED, interpret
 
 pytest.importorskip("triton", reason="Triton is not installed (it comes with torch's CUDA builds)")
 GPU = torch.cuda.is_available()
@@ -42,7 +37,7 @@ def arguments(kind: str, leak: float, dtype: torch.dtype, shape: tuple[int, int,
     return rand(*shape, seed=2, dtype=dtype), matrix, rand(*shape, seed=3, dtype=dtype)
 
 
-@pytest.mark.skipif(not GPU and os.environ.get("TRITON_INTERPRET") != "1", reason="run by the test below")
+@pytest.mark.skipif(not GPU and not INTERPRETED, reason="run by the test below")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize(("kind", "activation", "leak"), RECURRENCES)
 @pytest.mark.parametrize("shape", [(2, 5, 9, 3), (1, 140, 4, 8)], ids=str)
@@ -64,12 +59,7 @@ def test_states_and_gradients_are_those_of_the_loop(kind, activation, leak, dtyp
 @pytest.mark.more  # its sharper neighbour: test_triton_layer.py
 @pytest.mark.skipif(GPU, reason="the test above runs on the GPU itself")
 def test_the_interpreter_runs_the_kernels():
-    """In a process of its own: Triton decides at import whether it interprets."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(Path(__file__)), "-k", "loop"]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert f"{4 * len(RECURRENCES)} passed" in done.stdout
+    assert f"{4 * len(RECURRENCES)} passed" in interpret(__file__, "-k", "loop")
 
 
 @pytest.mark.skipif(not GPU, reason="there is no GPU")

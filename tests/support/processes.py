@@ -1,12 +1,20 @@
-"""Waiting for processes, ending a test that hangs, and finding processes that a run left behind."""
+"""Processes of tests: to wait for them, end one that hangs, find those left behind, and run Triton's interpreter."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from paths import ROOT
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""Whether ``interpret`` started this process."""
 
 
 def wait_for(
@@ -60,3 +68,15 @@ def carriers_of(token: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def interpret(file: str, *words: str) -> str:
+    """Runs the tests of a file by Triton's interpreter; returns the output.
+
+    They have a process of their own, because Triton decides at import whether it interprets.
+    """
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-rs", file, *words]
+    environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout[-3000:]
+    return done.stdout
